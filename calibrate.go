@@ -8,13 +8,13 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 )
 
-// Mix is a named way to round weights, for [Options].Quantize.
+// Mix is a named choice of quantized types for [Options].Quantize.
 type Mix struct {
 	Name  string
-	About string // what becomes of the weights, for people
+	About string // description for users
 }
 
-// Mixes lists the ways to round weights, the most exact first.
+// Mixes lists the quantization mixes, the most accurate first.
 func Mixes() []Mix {
 	var list []Mix
 	for _, m := range modelfile.Mixes() {
@@ -23,11 +23,11 @@ func Mixes() []Mix {
 	return list
 }
 
-// quantize rounds the weights as an import asks for.
+// quantize quantizes the weights as the options of the import require.
 func (o *ImportOptions) quantize(ctx context.Context, f *modelfile.Files) error {
 	if o.Quantize == "" {
 		if o.Calibrate != "" {
-			return fmt.Errorf("%w: Calibrate chooses how weights are rounded, and Quantize does not ask for that", ErrOptions)
+			return fmt.Errorf("%w: Calibrate needs Quantize", ErrOptions)
 		}
 		return nil
 	}
@@ -38,7 +38,7 @@ func (o *ImportOptions) quantize(ctx context.Context, f *modelfile.Files) error 
 	return f.Quantize(o.Quantize, importance)
 }
 
-// importance reads the text to calibrate with, if there is one.
+// importance measures the importance of weights on the calibration text, if there is one.
 func (o *ImportOptions) importance(ctx context.Context, f *modelfile.Files) (modelfile.Importance, error) {
 	mix, err := modelfile.MixNamed(o.Quantize)
 	switch {
@@ -47,7 +47,7 @@ func (o *ImportOptions) importance(ctx context.Context, f *modelfile.Files) (mod
 	case o.Calibrate == "":
 		return nil, nil
 	case !mix.FourBits():
-		return nil, fmt.Errorf("%w: Calibrate: %s has no weights of 4 bits, which alone gain by it", ErrOptions, o.Quantize)
+		return nil, fmt.Errorf("%w: Calibrate needs a Quantize with 4-bit weights; it is %s", ErrOptions, o.Quantize)
 	}
 	ids, err := textTokens(f, o.Calibrate)
 	if err != nil {

@@ -13,51 +13,50 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// Message is one turn of a conversation.
+// Message is one message of a conversation.
 type Message struct {
 	Role    string `json:"role"` // "system", "user" or "assistant"
 	Content string `json:"content"`
 }
 
-// ChatOptions are the choices for turning messages into a prompt. The zero
-// value is what a conversation needs.
+// ChatOptions configure how messages are rendered. The zero value suits conversations.
 type ChatOptions struct {
-	NoGenerationPrompt bool           // do not open the assistant's next turn
-	Now                time.Time      // the date that a template may show; zero = now
+	NoGenerationPrompt bool           // do not start the assistant's next turn
+	Now                time.Time      // the current date for templates that show it; zero = now
 	Extra              map[string]any // further variables of the template, such as enable_thinking
 }
 
-// RenderChat returns the prompt that the model's template makes of messages, as
-// text. To count or generate use EncodeChat: in the text, special tokens that
-// the template wrote look like those that a message spells.
+// RenderChat returns the prompt that the model's chat template renders, as text. The text
+// does not distinguish special tokens of the template from those spelled in a message; use
+// EncodeChat to count tokens or to generate.
 func (e *Engine) RenderChat(messages []Message, o ChatOptions) (string, error) {
 	return e.chat.render(messages, o)
 }
 
-// EncodeChat returns the prompt that Chat would read: special tokens where the
-// template wrote them, plain text where a system or user message spells them.
+// EncodeChat returns the prompt that Chat prefills, as token ids. The template's special
+// tokens are encoded as such; those spelled in system and user messages are plain text.
 func (e *Engine) EncodeChat(messages []Message, o ChatOptions) ([]int32, error) {
 	return e.chat.encode(messages, o)
 }
 
-// Chat adds a user's message to the session's conversation and generates the
-// answer, which becomes part of the conversation too, as far as it was handed
-// out. What the session has read of the conversation before is not read again.
-// A turn that failed before its answer began leaves the conversation as it was.
+// Chat adds a user's message to the session's conversation and generates the answer. The
+// answer, as far as the caller received it, becomes part of the conversation. Chat prefills
+// only what the session does not contain yet. If a turn fails before the first token of the
+// answer, the conversation does not change.
 func (s *Session) Chat(ctx context.Context, user string, o GenerateOptions) iter.Seq2[Piece, error] {
 	return s.chat(ctx, func() []Message {
 		return append(s.Messages(), Message{Role: "user", Content: user})
 	}, o)
 }
 
-// ChatMessages makes messages the session's conversation and generates what
-// the assistant says next.
+// ChatMessages replaces the session's conversation by messages and generates the assistant's
+// next message.
 func (s *Session) ChatMessages(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Piece, error] {
 	return s.chat(ctx, func() []Message { return slices.Clone(messages) }, o)
 }
 
-// chat generates the answer to messages, which are worked out once the session
-// is claimed.
+// chat generates the answer to the result of messages, which it calls once the session is
+// claimed.
 func (s *Session) chat(ctx context.Context, messages func() []Message, o GenerateOptions) iter.Seq2[Piece, error] {
 	var all []Message
 	prompt := func() ([]int32, error) {
@@ -75,13 +74,13 @@ func (s *Session) chat(ctx context.Context, messages func() []Message, o Generat
 	return s.run(ctx, o, prompt, done)
 }
 
-// chatFormat turns conversations into prompts.
+// chatFormat renders conversations with a chat template.
 type chatFormat struct {
-	source   string          // the model's own template, "" = a built-in one is used
-	template *jinja.Template // nil: invalid says why
+	source   string          // the model's own template; "" = a built-in template is used
+	template *jinja.Template // nil if the template is unusable; invalid is the reason
 	invalid  error
-	tok      *token.Tokenizer // nil: none
-	bos, eos string           // as text, which templates ask for
+	tok      *token.Tokenizer // nil without a tokenizer
+	bos, eos string           // the text of these tokens, for templates
 }
 
 func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) {
@@ -100,8 +99,8 @@ func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) 
 		c.template, _ = jinja.ForTokens(func(piece string) bool { _, ok := t.ID(piece); return ok })
 		return c, nil
 	}
-	// A template that cannot be read must not keep the model from continuing
-	// plain text: the error waits for the first conversation.
+	// An unusable template must not prevent plain generation, so the error is reported only
+	// by methods that need the template.
 	if c.template, err = jinja.Parse(c.source); err != nil {
 		c.invalid = fmt.Errorf("the chat template of %s: %w", f.Path, err)
 	}
@@ -120,18 +119,17 @@ func (c *chatFormat) render(messages []Message, o ChatOptions) (string, error) {
 	return c.template.Render(in)
 }
 
-// TemplateOptions are the values that RenderTemplate and RenderModel fill in.
+// TemplateOptions are the inputs of RenderTemplate and RenderModel.
 type TemplateOptions struct {
-	// Messages is JSON: a list of messages, or an object with messages, tools
-	// and documents.
+	// Messages is JSON: a list of messages, or an object with messages, tools and documents.
 	Messages           []byte
 	BOS, EOS           string         // bos_token and eos_token; RenderModel uses the model's own
-	NoGenerationPrompt bool           // do not open the assistant's next turn
-	Now                time.Time      // the date that a template may show; zero = now
+	NoGenerationPrompt bool           // do not start the assistant's next turn
+	Now                time.Time      // the current date for templates that show it; zero = now
 	Extra              map[string]any // further variables of the template
 }
 
-// RenderTemplate renders a chat template, given as its source.
+// RenderTemplate renders the chat template source.
 func RenderTemplate(source string, o TemplateOptions) (string, error) {
 	t, err := jinja.Parse(source)
 	if err != nil {
@@ -158,8 +156,8 @@ func (o *TemplateOptions) render(t *jinja.Template) (string, error) {
 	return t.Render(in)
 }
 
-// RenderModel renders the chat template of a model, with the model's own
-// tokens for BOS and EOS, without loading its weights.
+// RenderModel renders the chat template of a model, with the model's own BOS and EOS, without
+// loading its weights.
 func RenderModel(path string, opts Options, o TemplateOptions) (string, error) {
 	f, err := modelfile.Open(opts.fsys(), path)
 	if err != nil {

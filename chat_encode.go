@@ -8,19 +8,19 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// Marks around text of a rendered conversation in which special tokens are not
-// to be seen. Both are noncharacters, which no text for exchange contains.
+// These marks enclose text of a rendered conversation in which special tokens are plain text.
+// Both are Unicode noncharacters, which do not occur in interchanged text.
 const (
 	plainBegin = "\uFDD0"
 	plainEnd   = "\uFDD1"
 )
 
-// stripMarks keeps a message from setting marks itself.
+// stripMarks removes marks from the text of messages.
 var stripMarks = strings.NewReplacer(plainBegin, "\uFFFD", plainEnd, "\uFFFD")
 
-// encode returns the prompt as token ids. Special tokens count where the
-// template wrote them; those that a user, a tool or a document spells are plain
-// text, so that nobody can end a turn who does not hold it.
+// encode returns the prompt as token ids. Only special tokens of the template are encoded as
+// special tokens. Those spelled by a user, a tool or a document are plain text, so that their
+// text cannot end a turn.
 func (c *chatFormat) encode(messages []Message, o ChatOptions) ([]int32, error) {
 	if c.template == nil {
 		return nil, c.invalid
@@ -29,7 +29,7 @@ func (c *chatFormat) encode(messages []Message, o ChatOptions) ([]int32, error) 
 	for i := range guarded {
 		m := &guarded[i]
 		m.Role, m.Content = c.markPlain(m.Role), stripMarks.Replace(m.Content)
-		if m.Role != "assistant" { // what the model said may hold its own marks, such as </think>
+		if m.Role != "assistant" { // an answer of the model may contain special tokens, such as </think>
 			m.Content = c.markPlain(m.Content)
 		}
 	}
@@ -38,14 +38,14 @@ func (c *chatFormat) encode(messages []Message, o ChatOptions) ([]int32, error) 
 		return nil, err
 	}
 	var ids []int32
-	if c.source == "" && !strings.HasPrefix(text, c.bos) { // a built-in template leaves it to the tokenizer
+	if c.source == "" && !strings.HasPrefix(text, c.bos) { // a built-in template leaves BOS to the tokenizer
 		ids = trimEnd(c.tok.Encode("", token.EncodeOptions{AddSpecial: true}), c.tok.EOS())
 	}
 	return c.appendMarked(ids, text), nil
 }
 
-// markPlain puts marks around a text that spells special tokens. White space at the
-// ends stays outside, because templates trim messages.
+// markPlain encloses a text that spells special tokens in marks. White space at its ends
+// stays outside, because templates trim messages.
 func (c *chatFormat) markPlain(text string) string {
 	text = stripMarks.Replace(text)
 	if !slices.ContainsFunc(c.tok.Encode(text, token.EncodeOptions{AllowSpecial: true}), c.tok.IsSpecial) {
@@ -58,9 +58,9 @@ func (c *chatFormat) markPlain(text string) string {
 	return before + plainBegin + inner + plainEnd + after
 }
 
-// appendMarked appends the ids of a rendered conversation. A template may have
-// cut a marked text, and one of its marks with it: what lies between any mark
-// and the one that is missing stays plain.
+// appendMarked appends the ids of a rendered conversation. A template may have cut a marked
+// text and dropped one of its marks. The text between a mark and a dropped one is then plain
+// text.
 func (c *chatFormat) appendMarked(ids []int32, text string) []int32 {
 	inside := false
 	for {

@@ -17,23 +17,23 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// What may keep a GPU from being used, to be found with errors.Is.
+// Sentinel errors of devices; test for them with errors.Is.
 var (
-	// ErrNotBuilt: this program cannot load drivers.
+	// ErrNotBuilt reports that this program was built without support for device drivers.
 	ErrNotBuilt = opencl.ErrNotBuilt
-	// ErrNoDriver: there is no driver of a GPU.
+	// ErrNoDriver reports that the system has no GPU driver.
 	ErrNoDriver = opencl.ErrNoDriver
 )
 
 const (
 	deviceCPU = "cpu"
 	deviceGPU = "gpu"
-	// splitPrefix stands before the device that has a part in the processor's work.
+	// splitPrefix precedes the name of the device that shares matmuls with the CPU.
 	splitPrefix = deviceCPU + "+"
 )
 
-// onGPU reports whether passes are computed on a GPU, and on which: part of its
-// name, "" for the first.
+// onGPU reports whether a GPU computes layers, and returns the part of its name that selects
+// it, "" for the first GPU.
 func (o *Options) onGPU() (name string, ok bool) {
 	if o.Device.Name == deviceGPU {
 		return "", true
@@ -41,67 +41,73 @@ func (o *Options) onGPU() (name string, ok bool) {
 	return strings.CutPrefix(o.Device.Name, deviceGPU+":")
 }
 
-// split returns the device that has a part in the products of passes, if one has.
+// split returns the name of the device that shares matmuls with the CPU, if one is set.
 func (o *Options) split() (name string, ok bool) {
 	name, ok = strings.CutPrefix(o.Device.Name, splitPrefix)
 	return name, ok && name != ""
 }
 
-// usesDevice reports whether all or some of the weights are in a device's memory: then
-// nothing is imported, moved to flash or given back.
+// usesDevice reports whether a device holds some of the weights. The engine then does not
+// import the model, stream weights or release them.
 func (o *Options) usesDevice() bool {
 	_, onGPU := o.onGPU()
 	_, isSplit := o.split()
 	return onGPU || isSplit
 }
 
-// unsupportedOption is an option that something does not go with.
+// unsupportedOption is an option that a device does not support.
 type unsupportedOption struct {
 	set    bool
 	reason string
 }
 
-// validateDevice refuses what a device does not do.
+// validateDevice returns an ErrOptions if a device option is out of range, or if the device
+// does not support another option.
 func (o *Options) validateDevice() error {
 	_, onGPU := o.onGPU()
 	_, isSplit := o.split()
 	if !onGPU && !isSplit && o.Device.Name != "" && o.Device.Name != deviceCPU {
-		return fmt.Errorf("%w: Device is %q; it must be cpu, gpu, gpu: and part of a device's name, or cpu+gpu, cpu+npu or cpu+ and a device's name", ErrOptions, o.Device.Name)
+		return fmt.Errorf("%w: Device.Name is %q; it must be cpu, gpu, gpu: and a part of a device's name, cpu+gpu, cpu+npu, or cpu+ and a device's name", ErrOptions, o.Device.Name)
 	}
 	if o.Device.Quota < 0 || o.Device.Quota > 1 || o.Device.Quota != 0 && !isSplit {
-		return fmt.Errorf("%w: DeviceShare is %g; it is a part of 1 and belongs to a Device such as cpu+gpu", ErrOptions, o.Device.Quota)
+		return fmt.Errorf("%w: Device.Quota is %g; it must be between 0 and 1, and needs a Device.Name such as cpu+gpu", ErrOptions, o.Device.Quota)
 	}
 	if o.Device.Memory < 0 || o.Device.Memory != 0 && !onGPU && !isSplit {
-		return fmt.Errorf("%w: DeviceMemory is %d; it is a number of bytes and belongs to a Device such as gpu or cpu+npu", ErrOptions, o.Device.Memory)
+		return fmt.Errorf("%w: Device.Memory is %d; it must be a number of bytes, and needs a Device.Name such as gpu or cpu+npu", ErrOptions, o.Device.Memory)
 	}
 	if o.Device.GPULayers < 0 || o.Device.GPULayers != 0 && !onGPU {
-		return fmt.Errorf("%w: GPULayers is %d; it is a number of layers and belongs to a GPU as Device", ErrOptions, o.Device.GPULayers)
+		return fmt.Errorf("%w: Device.GPULayers is %d; it must be a number of layers, and needs the Device.Name gpu", ErrOptions, o.Device.GPULayers)
 	}
-	refused := []unsupportedOption{
-		{o.Memory.KVRAM != 0, "KVRAM"},
-		{o.Memory.Pin != "" && o.Memory.Pin != "auto", "Pin: weights are copied to its memory"},
-		{o.Memory.WatchPressure, "WatchPressure"},
-		{o.Exact, "Exact: devices round what they multiply (the commands logits and perplexity need --rounded with them)"},
+	if onGPU || isSplit {
+		return o.validateWithDevice(onGPU)
 	}
-	who := "a GPU"
-	switch {
-	case onGPU:
-		refused = append(refused, unsupportedOption{o.Memory.KV != "" && o.Memory.KV != "k8v8", "KV: keys and values are k8v8"},
-			unsupportedOption{!o.selection().Exact(), "KVSelect"}, unsupportedOption{o.Lab.W8A8 != nil, "W8A8"})
-	case isSplit:
-		who = "a model divided between devices"
-	default:
-		return nil
+	return nil
+}
+
+// validateWithDevice returns an ErrOptions for the first option that a GPU, or a split, does
+// not support.
+func (o *Options) validateWithDevice(onGPU bool) error {
+	unsupported := []unsupportedOption{
+		{o.Memory.KVRAM != 0, "Memory.KVRAM"},
+		{o.Memory.Pin != "" && o.Memory.Pin != "auto", "Memory.Pin: the weights are copied to the device's memory"},
+		{o.Memory.WatchPressure, "Memory.WatchPressure"},
+		{o.Exact, "Exact: devices quantize activations (logits and perplexity need --rounded)"},
 	}
-	for _, c := range refused {
-		if c.set {
-			return fmt.Errorf("%w: %s does not have %s", ErrOptions, who, c.reason)
+	if onGPU {
+		unsupported = append(unsupported,
+			unsupportedOption{o.Memory.KV != "" && o.Memory.KV != "k8v8", "a Memory.KV other than k8v8"},
+			unsupportedOption{!o.selection().Exact(), "Memory.KVSelect"},
+			unsupportedOption{o.Lab.W8A8 != nil, "Lab.W8A8"})
+	}
+	for _, u := range unsupported {
+		if u.set {
+			return fmt.Errorf("%w: Device.Name %s does not support %s", ErrOptions, o.Device.Name, u.reason)
 		}
 	}
 	return nil
 }
 
-// processor returns what computes in place of the CPU's kernels, nil for nothing.
+// processor returns the GPU that replaces the CPU's kernels, or nil.
 func (o *Options) processor(r *trace.Recorder) exec.Processor {
 	name, ok := o.onGPU()
 	if !ok {
@@ -110,13 +116,13 @@ func (o *Options) processor(r *trace.Recorder) exec.Processor {
 	return gpupass.Processor{Device: name, Layers: o.Device.GPULayers, Memory: o.Device.Memory, Trace: r}
 }
 
-// loadModel loads a model where the options want it computed. r may be nil.
+// loadModel loads a model on the devices that the options select. r may be nil.
 func (o *Options) loadModel(ctx context.Context, f *modelfile.Files, model exec.Options, r *trace.Recorder) (*exec.Model, error) {
 	name, isSplit := o.split()
 	if !isSplit {
 		m, err := exec.Load(ctx, f, model)
 		if errors.Is(err, tiering.ErrBudget) && o.usesDevice() {
-			err = fmt.Errorf("%w; with Device %s weights are not read from flash while they are used", err, o.Device.Name)
+			err = fmt.Errorf("%w; with Device.Name %s the engine cannot stream weights from flash", err, o.Device.Name)
 		}
 		return m, err
 	}
@@ -127,23 +133,23 @@ func (o *Options) loadModel(ctx context.Context, f *modelfile.Files, model exec.
 	return m, err
 }
 
-// notBuilt is ErrNotBuilt in other words.
+// notBuilt wraps the error of another driver so that it matches ErrNotBuilt.
 type notBuilt struct{ error }
 
 func (notBuilt) Is(target error) bool { return target == ErrNotBuilt }
 func (n notBuilt) Unwrap() error      { return n.error }
 
-// SplitMatmul says how the matrices of one kind are split between the processor
-// and another device, and how long steps took whose first product they are: one
-// matrix, or several that multiply the same vectors.
+// SplitMatmul describes how the matrices of one kind are split between the CPU and another
+// device, and how long the steps took that begin with them. A step is one matrix, or several
+// that multiply the same input.
 type SplitMatmul struct {
 	Name  string `json:"name"`
-	Count int    `json:"count"` // matrices
+	Count int    `json:"count"` // number of matrices
 	Rows  int    `json:"rows"`
 	Cols  int    `json:"cols"`
 	Type  string `json:"type"`
-	// Of one token, and of at least Least together: the part of the rows that the
-	// other device has, and the steps.
+	// The fractions are the part of the rows that the other device computes: during decode,
+	// and for chunks of at least PrefillTokens tokens.
 	DecodeFraction  float64    `json:"one_share"`
 	PrefillFraction float64    `json:"many_share"`
 	PrefillTokens   int        `json:"least"`
@@ -151,8 +157,9 @@ type SplitMatmul struct {
 	Prefill         SplitSteps `json:"many"`
 }
 
-// SplitSteps are steps of passes. Predicted and Took are sums; Waited is how much
-// of that was waiting for the other device after the own rows were done.
+// SplitSteps sums up steps. Predicted is the time that the split was planned with, Took is
+// the measured time, and Waited is the part of Took in which the CPU waited for the other
+// device.
 type SplitSteps struct {
 	Steps     int           `json:"steps"`
 	Tokens    int           `json:"tokens"`
@@ -161,8 +168,8 @@ type SplitSteps struct {
 	Waited    time.Duration `json:"waited_ns"`
 }
 
-// SplitMatmuls returns how matmuls are split with a Device such as cpu+gpu, and how
-// long they took so far; nil without one.
+// SplitMatmuls returns how matmuls are split if Device.Name is a split such as cpu+gpu, and
+// how long they took so far. It returns nil without a split.
 func (e *Engine) SplitMatmuls() (list []SplitMatmul) {
 	for _, p := range e.model.SplitStats() {
 		one, many := p.Fractions()

@@ -1,12 +1,12 @@
-// Package llmrun runs language models: it opens a GGUF file or a Hugging Face
-// directory and continues texts, holds conversations, and measures. It is pure
-// Go. The command of the same name is built on it and on nothing else.
+// Package llmrun runs large language models in Go, without cgo. It opens a GGUF file, a
+// Hugging Face directory or a pack, generates text, holds conversations, and measures
+// models. The llmrun command is built on it.
 //
-// # From a file to a text
+// # Generate text
 //
-// An [Engine] is an open model: weights, tokenizer, chat template and threads.
-// A [Session] is one text that grows. Generating is a loop over pieces of text,
-// which come as the model finds them:
+// An [Engine] is an open model: weights, tokenizer, chat template and worker threads. A
+// [Session] is one sequence of tokens with its keys and values. [Session.Generate] returns
+// an iterator over the pieces of the answer:
 //
 //	engine, err := llmrun.Open("model.gguf", llmrun.Options{})
 //	if err != nil {
@@ -25,104 +25,134 @@
 //		fmt.Print(piece.Text)
 //	}
 //
-// [Session.Generate] continues plain text and [Session.Chat] a conversation,
-// written down as the model's own template wants it. Models that are tuned for
-// conversation answer well only to the latter. Calling either again goes on
-// where the session stands: only what is new is read. The zero
-// [GenerateOptions] always takes the most likely token and goes on until the
-// model ends its text; [Engine.DefaultSampling] is what the model's authors
-// recommend instead. [Session.Stats] then says why the text ended, how many
-// tokens that were, and how long it took.
+// [Session.Generate] continues plain text. [Session.Chat] adds a user's message to a
+// conversation, renders the conversation with the model's chat template, and generates the
+// answer. Use Chat for instruction-tuned models. A second call of either continues the
+// sequence, and the engine prefills only the new tokens.
 //
-// [Engine.Logits] and [Engine.Perplexity] measure, [Inspect] looks into a file
-// without loading it, [PlanMemory] says what of a model would stay in memory, and
-// [OpenTokenizer] needs no weights at all.
+// The zero [GenerateOptions] decodes greedily and stops when the model generates its
+// end-of-text token. [Engine.DefaultSampling] returns the sampling parameters that the
+// model's authors recommend. [Session.Stats] reports why a generation ended, how many
+// tokens it processed, and how long it took.
 //
-// [Options] says what is traded for what. Quantized weights are multiplied with
-// activations of 8 bits, and their keys and values kept in 8 bits, unless Exact
-// asks for float32. Quantize rounds weights of full precision while they are
-// loaded. Nothing is written to the disk unless Options name a directory: [Import],
-// or a CacheDir, keeps a model in the form in which it loads fastest, a pack.
+// # Other entry points
 //
-// # Stopping
+//   - [Engine.Logits] and [Engine.Perplexity] evaluate a model.
+//   - [Inspect] reads the metadata and tensors of a model without loading it.
+//   - [PlanMemory] computes what fits into a memory budget, and predicts the speed.
+//   - [OpenTokenizer] opens a tokenizer without weights.
+//   - [Import] converts a model to a pack, the format that loads fastest and that can be
+//     streamed from flash.
 //
-// Leave the loop, or end the context: within one layer of the network for one
-// chunk of tokens the machine is idle again. What was handed out stays part of
-// the session, and the next call continues from there. A prompt that was not
-// read to its end does not become part of it, so the call can be repeated.
-// Close ends a generation too, with [ErrClosed].
+// # Options
 //
-// # Who may call what
+// The zero [Options] suits most programs. Options.Threads, Options.Context and
+// Options.Quantize are direct fields; the rest is grouped in Options.Memory, Options.Cache,
+// Options.Device and Options.Lab.
 //
-// An Engine and a [Tokenizer] may be used by many goroutines, and so may
-// sessions of one engine, each by its own. A session does one thing at a time:
-// a second call while it generates returns [ErrBusy] and changes nothing. The
-// forward passes of an engine take turns, each on all threads, so sessions at
-// the same time share the speed of one.
+// By default the engine quantizes activations to 8 bits before it multiplies them with
+// quantized weights, and stores the keys and values of such a model in 8 bits.
+// Options.Exact selects float32 for both. Options.Quantize quantizes float weights while
+// they are loaded.
 //
-// # The same again
-//
-// For one file, one choice of Exact, KV, Quantize and Adapters, without KVSelect, and
-// one processor, the scores of a token are the same bits for any number of threads,
-// any chunk size, any budget, whatever other sessions do, and whether a text was read
-// at once, in parts, or by another process that kept it. Random numbers are the
-// library's own. So the same seed gives the same text;
-// [Stats].Seed tells the one that was used. Between kinds of processors the last
-// bits may differ, and a text can part ways where two tokens were equally
-// likely.
+// The engine writes nothing to disk unless Options.Cache.Dir, Options.Cache.KVDir or
+// Options.Lab.Trace is set.
 //
 // # Memory
 //
-// [Options].RAM limits all that the engine takes, and the program around it with its
-// heap and code; without it the limit is what the system has to give. A model that
-// does not fit is read from flash while it is used, for which it has to be a pack.
-// What cannot work at all is refused with a [*MinimumError] before anything is
-// loaded. [Engine.SetBudget] changes the limit while text is generated,
-// [Engine.Trim] gives memory back for a while, and with Options.WatchPressure the
-// engine does so by itself.
+// Options.Memory.RAM limits the memory of the engine plus the code and Go heap of the
+// program around it. Without it, the limit is what the system has available. If the model
+// does not fit, the engine streams the remaining weights from flash in every pass, which
+// requires a pack: open one, or set Options.Cache.Dir. If the model cannot run within the
+// limit at all, Open returns a [*MinimumError] before it loads anything.
 //
-// Keys and values of a session take [Info].KVBytesPerToken for each token, page by
-// page as it grows, and their memory is used again by later sessions. With a KVDir
-// or CacheDir, those for which there is no memory go to flash, and a text is as long
-// as the model allows.
+// [Engine.SetBudget] changes the limit, also during a generation. [Engine.Trim] releases
+// memory temporarily. With Options.Memory.WatchPressure the engine responds to memory
+// pressure by itself.
 //
-// All of that and the scratch of the arithmetic lies outside Go's heap, where GOGC
-// and GOMEMLIMIT do not see it: [Engine.MemoryUsed] tells its size, [Engine.Memory]
-// what it is for, and Close gives it back, so do not leave engines to the garbage
-// collector.
+// A session takes [Info].KVBytesPerToken for each token, allocated page by page as the
+// session grows; later sessions reuse the pages. If Options.Cache.KVDir or
+// Options.Cache.Dir is set, pages that exceed the limit move to flash, and a session can
+// use the model's full context. Options.Memory.KV selects the format of keys and values,
+// Options.Memory.KVRAM limits their memory, and Options.Memory.KVSelect lets new tokens
+// attend to a selection of pages.
 //
-// # What is kept
+// Weights, keys, values and scratch buffers are outside Go's heap, so GOGC and GOMEMLIMIT
+// do not apply to them. [Engine.MemoryUsed] returns their size and [Engine.Memory] a
+// breakdown by purpose. Close releases them. The garbage collector does not, so always
+// close engines.
 //
-// In a KVDir or CacheDir what was read of long prompts is kept and found again by its
-// content, in any process, unless NoKVCache is set. [Session.Save] keeps a whole
-// conversation under a name, and [Engine.OpenSession] goes on with it. [Sessions],
-// [ShowSession], [VerifySession] and [RemoveSession] look after them.
+// # Sessions on disk
 //
-// # Trust
+// If Options.Cache.KVDir or Options.Cache.Dir is set, the engine saves the keys and values
+// of long prompts there. A later prompt with the same beginning, in any session and any
+// process, is a prefix-cache hit: the engine reads the keys and values back and prefills
+// only the rest. Options.Cache.NoKV turns the prefix cache off.
 //
-// Model files are input like any other: a malformed one gives an error that
-// names the file and the place, and templates run in a sandbox that is bounded
-// in steps and memory. Text is plain text: a prompt or a message that spells
-// <|im_end|> cannot end a turn, unless [GenerateOptions].ParseSpecial asks for
-// it.
+// [Session.Save] saves a session under a name, and [Engine.OpenSession] opens it again.
+// [Sessions], [ShowSession], [VerifySession] and [RemoveSession] manage saved sessions.
 //
-// # Errors
+// # Cancellation
 //
-// Find them with errors.Is: [ErrFormat] and [ErrModel] for files that are
-// broken, [IsUnsupported] for sound ones that ask too much, [ErrOptions] and
-// [ErrSampling] for options, [ErrBudget] for memory, [ErrContextFull] when a text has
-// become too long, [ErrNonFinite] when a model computes no numbers, [ErrLocked] for a
-// session that is in use, and [ErrOtherModel], [ErrOtherSettings] or [ErrKVMissing] for
-// one that cannot be opened as it is. Errors of files wrap those of io/fs. When a
-// context ends, the error is its cause.
+// To stop a generation, break out of the loop or cancel the context. The engine stops
+// within one layer of the current prefill chunk. The session keeps the tokens that the loop
+// received, and the next call continues behind them. A prompt whose prefill was interrupted
+// does not become part of the session, so the same call can be repeated. Close also ends a
+// running generation, with [ErrClosed].
+//
+// # Concurrency
+//
+// All methods of Engine and [Tokenizer] are safe for concurrent use. Each session runs one
+// operation at a time: a second call during a generation returns [ErrBusy] and changes
+// nothing. Several sessions of an engine may generate concurrently. Their forward passes
+// take turns, each on all threads, so they share the engine's speed.
+//
+// # Reproducibility
+//
+// The logits of a token are bit-identical for any number of threads, any chunk size, any
+// memory budget, any number of concurrent sessions, and any split of the prompt over calls
+// or processes. They depend on the model file, on Options.Exact, Options.Quantize,
+// Options.Adapters, Options.Memory.KV, Options.Device, and on the type of processor.
+// Options.Memory.KVSelect is the exception: with it, the split of a prompt changes which
+// pages are attended.
+//
+// The random number generator is part of this package, so a seed reproduces a text.
+// [Stats].Seed reports the seed of a generation. Different types of processors may round
+// the last bits differently, and the texts can then diverge where two tokens are equally
+// likely.
 //
 // # Devices
 //
-// The CPU computes. In a program that is built with the tag gpu or npu, Options.Device
-// names another device that computes a model's layers, or divides each product with the
-// CPU.
+// The CPU is the default device. A program built with the tag gpu or npu can set
+// Options.Device.Name to run layers on a GPU, or to split each matmul between the CPU and a
+// GPU or NPU.
 //
-// # What is not there
+// # Security
 //
-// Images, sound, and embeddings of whole texts.
+// The package treats model files as untrusted input: a malformed file results in an error
+// that names the file and the offset or field. Chat templates run in a sandbox with bounded
+// steps and memory. The tokenizer treats special tokens that are spelled in prompts and
+// messages, such as <|im_end|>, as plain text, so that a document cannot end a turn.
+// [GenerateOptions].ParseSpecial permits them in prompts.
+//
+// # Errors
+//
+// Test errors with errors.Is:
+//
+//   - [ErrOptions] and [ErrSampling] report invalid options.
+//   - [ErrFormat] and [ErrModel] report broken files; [IsUnsupported] recognizes errors
+//     about valid files that need a feature that is missing.
+//   - [ErrBudget] reports that the memory budget does not suffice.
+//   - [ErrContextFull] reports that a sequence exceeds the session's limit.
+//   - [ErrNonFinite] reports that the model computed NaN or infinity.
+//   - [ErrLocked] reports that a session or pack is in use.
+//   - [ErrOtherModel], [ErrOtherSettings] and [ErrKVMissing] report why a saved session
+//     cannot be restored.
+//
+// Errors of file operations wrap those of io/fs. If a context ends, the error is the
+// context's cause.
+//
+// # Limitations
+//
+// The package supports text only: no images, no audio, and no text embeddings.
 package llmrun

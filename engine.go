@@ -17,37 +17,37 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Engine is an open model. Its methods may be called from many goroutines; the
-// arithmetic of their sessions takes turns.
+// Engine is an open model. Its methods are safe for concurrent use. The forward passes of its
+// sessions take turns.
 type Engine struct {
 	description
 	model *exec.Model
-	files *modelfile.Files // that the model reads while it is in use, or nil
-	limit int              // tokens that a session reads at most
+	files *modelfile.Files // the model's files if it streams from them, otherwise nil
+	limit int              // most tokens of a session
 	mem   memory
-	// calibration holds columns that shadows fetch; nil: without Options.W8A8
+	// calibration holds the columns of the outlier path; nil without Options.Lab.W8A8
 	calibration *w8a8.File
-	recorder    *trace.Recorder // nil: without Options.Trace
+	recorder    *trace.Recorder // nil without Options.Lab.Trace
 	traceFile   string
-	// store is where sessions and prompts are kept on flash; nil: nowhere
+	// store holds sessions and cached prefixes on flash; nil without a directory
 	store    *sessionStore
-	storeErr error // why there is none, if not for want of a directory
+	storeErr error // why the store could not be opened; nil if no directory is set
 
-	watcher        *watcher // nil unless Options.WatchPressure
+	watcher        *watcher // nil without Options.Memory.WatchPressure
 	watcherStopped sync.Once
 	mu             sync.Mutex
 	sessions       map[*Session]struct{}
 	closed         bool
 }
 
-// Open opens a model: a pack, a GGUF file (of a split one, any part), a safetensors
-// file with config.json beside it, or a directory that holds one of the latter two.
-// The weights are read into memory, as many as Options.RAM has room for.
+// Open opens a model: a pack, a GGUF file (any part of a split one), a safetensors file
+// beside its config.json, or a directory that holds one of the latter two. It loads as many
+// of the weights as Options.Memory.RAM permits.
 func Open(path string, opts Options) (*Engine, error) {
 	return OpenContext(context.Background(), path, opts)
 }
 
-// OpenContext is Open that can be cancelled.
+// OpenContext is Open with a context that cancels loading.
 func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 	return e, err
 }
 
-// openFiles loads a model whose files are open, and closes them as soon as they
-// are not needed any more.
+// openFiles loads a model from open files. It closes the files if the model does not stream
+// from them.
 func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, error) {
 	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context, files: f}
 	if opts.Lab.Trace != "" {
@@ -83,14 +83,14 @@ func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, 
 		err = f.Close()
 	}
 	if err != nil {
-		e.recorder = nil // nothing was computed, and an older trace may be there
+		e.recorder = nil // do not overwrite an older trace with an empty one
 		return nil, errors.Join(err, e.release())
 	}
 	return e, nil
 }
 
-// load reads everything that the engine needs of the files. What is not weights
-// comes first, so that a fault there shows before gigabytes were read.
+// load reads what the engine needs from the files. It reads the metadata first, so that
+// errors there are found before gigabytes of weights are read.
 func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (err error) {
 	reportNotices(f, opts.Notify)
 	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
@@ -113,7 +113,7 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 		e.limit = e.info.MaxContext
 	}
 	if opts.Memory.RAM > 0 || !e.mem.current.Resident() {
-		e.limit = e.mem.current.Context // more would not fit
+		e.limit = e.mem.current.Context // a longer context does not fit
 	}
 	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.current.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Select: opts.selection(), Plan: e.mem.current, PinFile: opts.pinFile(), MapFirst: opts.mapFirst(), W8A8: perTensor}
 	o.Progress = progressFunc(opts.Progress)
@@ -138,12 +138,12 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	return nil
 }
 
-// stopWatcher ends what watches the system's memory.
+// stopWatcher stops the watcher of memory pressure, once.
 func (e *Engine) stopWatcher() {
 	e.watcherStopped.Do(func() { e.watcher.shutdown() })
 }
 
-// release gives everything back.
+// release releases all resources of the engine.
 func (e *Engine) release() (err error) {
 	e.stopWatcher()
 	if e.model != nil {
@@ -163,7 +163,7 @@ func (e *Engine) release() (err error) {
 	return err
 }
 
-// writeTrace writes what was recorded, once.
+// writeTrace writes the recorded trace, once.
 func (e *Engine) writeTrace() error {
 	r := e.recorder
 	if r == nil {
@@ -179,35 +179,35 @@ func (e *Engine) writeTrace() error {
 // Info describes the model.
 func (e *Engine) Info() Info { return e.info.clone() }
 
-// Threads returns how many threads share the arithmetic.
+// Threads returns the number of worker threads.
 func (e *Engine) Threads() int { return e.model.Threads() }
 
 // Tokenizer returns the model's tokenizer, or nil if it has none.
 func (e *Engine) Tokenizer() *Tokenizer { return e.tok }
 
-// tokenizer returns the tokenizer or says that there is none.
+// tokenizer returns the model's tokenizer, or ErrNoTokenizer.
 func (e *Engine) tokenizer() (*token.Tokenizer, error) {
 	if e.tok == nil {
-		return nil, fmt.Errorf("%w: %s takes token ids only, see GenerateIDs", ErrNoTokenizer, e.info.Path)
+		return nil, fmt.Errorf("%w: %s accepts only token ids; use GenerateIDs", ErrNoTokenizer, e.info.Path)
 	}
 	return e.tok.t, nil
 }
 
-// DefaultSampling returns how the model asks for its tokens to be chosen, or
-// what suits most models where it does not say.
+// DefaultSampling returns the sampling parameters that the model's files recommend, or a
+// general default if they recommend none.
 func (e *Engine) DefaultSampling() Sampling { return e.sampling }
 
-// MemoryUsed returns the bytes that the engine holds outside Go's heap now:
-// weights, keys and values of its sessions, and scratch. Pages of sessions that
-// were closed are kept for the next ones and count too; after Close it is 0.
+// MemoryUsed returns the bytes that the engine holds outside Go's heap: weights, keys and
+// values, and scratch buffers. It includes the pages of closed sessions, which the engine
+// reuses. After Close it returns 0.
 func (e *Engine) MemoryUsed() int64 {
 	u := e.model.Budget().Usage()
 	return u.Total - u.By[tiering.Code] - u.By[tiering.Heap]
 }
 
-// Close closes all sessions and gives memory and threads back. A generation
-// that is under way ends with ErrClosed within one layer of the network; the
-// last one to end gives the memory back. Close may be called more than once.
+// Close closes all sessions and releases memory and threads. A running generation ends with
+// ErrClosed within one layer; the last one to end releases the memory. Close may be called
+// more than once.
 func (e *Engine) Close() error {
 	e.stopWatcher()
 	e.mu.Lock()
@@ -224,8 +224,8 @@ func (e *Engine) Close() error {
 	return errors.Join(err, e.releaseIfUnused())
 }
 
-// removeSession removes a session that has given its memory back. Of an engine that was
-// closed meanwhile the last one has to do the rest.
+// removeSession removes a closed session. If the engine was closed in the meantime, the last
+// session to be removed releases the engine's resources.
 func (e *Engine) removeSession(s *Session) error {
 	e.mu.Lock()
 	delete(e.sessions, s)
@@ -233,8 +233,7 @@ func (e *Engine) removeSession(s *Session) error {
 	return e.releaseIfUnused()
 }
 
-// releaseIfUnused gives the model's memory back once the engine is closed and no
-// session holds any.
+// releaseIfUnused releases the engine's resources if it is closed and has no sessions left.
 func (e *Engine) releaseIfUnused() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -15,52 +15,51 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// What can go wrong, to be found with errors.Is. Messages name the file and
+// Sentinel errors; test for them with errors.Is. The message of an error names the file and
 // the offset or field, and what to do.
 var (
-	// ErrOptions: an option is out of range.
+	// ErrOptions reports that an option is out of range or conflicts with another one.
 	ErrOptions = errors.New("invalid option")
-	// ErrFormat: a file contradicts its format or itself.
+	// ErrFormat reports that a file violates its format.
 	ErrFormat = store.ErrFormat
-	// ErrModel: a file is well formed, but what it says about its network
-	// does not fit together.
+	// ErrModel reports that a well-formed file describes an inconsistent network.
 	ErrModel = arch.ErrModel
-	// ErrNoTokenizer: the model has no tokenizer, so it takes and gives token
-	// ids only.
+	// ErrNoTokenizer reports that the model has no tokenizer. Such a model accepts and
+	// returns token ids only; see [Session.GenerateIDs].
 	ErrNoTokenizer = modelfile.ErrNoTokenizer
-	// ErrSampling: a sampling parameter is out of range.
+	// ErrSampling reports that a sampling parameter is out of range.
 	ErrSampling = sample.ErrParams
-	// ErrKernel: arithmetic does not work on this processor, as a test before
-	// loading found.
+	// ErrKernel reports that a kernel computes wrong results on this processor. The engine
+	// tests its kernels before it loads a model.
 	ErrKernel = quant.ErrKernel
-	// ErrNonFinite: the model computed NaN or infinity.
+	// ErrNonFinite reports that the model computed NaN or infinity.
 	ErrNonFinite = sample.ErrNonFinite
-	// ErrContextFull: the session holds as many tokens as it may. With
-	// GenerateOptions.Overflow it goes on and forgets old text.
+	// ErrContextFull reports that the sequence exceeds the session's limit.
+	// [GenerateOptions].Overflow can drop old tokens instead.
 	ErrContextFull = exec.ErrContextFull
-	// ErrToken: a token id is outside the vocabulary.
+	// ErrToken reports that a token id is outside the vocabulary.
 	ErrToken = exec.ErrToken
-	// ErrNoRoom: a pack does not fit on the disk or into its directory.
+	// ErrNoRoom reports that the disk, or the cache directory's limit, has no room.
 	ErrNoRoom = pack.ErrNoRoom
-	// ErrReplaced: the pack that was opened is not in its place any more.
+	// ErrReplaced reports that the file of an open pack was moved or replaced.
 	ErrReplaced = pack.ErrReplaced
-	// ErrLocked: another process is writing the same pack, or the session of that name
-	// is in use.
+	// ErrLocked reports that another process is writing the same pack, or that the session of
+	// that name is in use.
 	ErrLocked = vfs.ErrLocked
-	// ErrBudget: memory that may be used is spent.
+	// ErrBudget reports that the memory budget does not suffice.
 	ErrBudget = tiering.ErrBudget
-	// ErrTemplate: the model's chat template refuses the conversation, for
-	// instance because roles do not alternate; the message is the template's.
+	// ErrTemplate reports that the model's chat template rejects the conversation, for
+	// example because roles do not alternate. The message comes from the template.
 	ErrTemplate = jinja.ErrRaised
-	// ErrClosed: the engine or session was closed, perhaps while it was at work.
+	// ErrClosed reports that the engine or session was closed, perhaps during the call.
 	ErrClosed = errors.New("the engine or session is closed")
-	// ErrBusy: the session is generating already. Use another session, or wait
-	// until the loop over the first generation has ended.
+	// ErrBusy reports that the session is generating. Use another session, or end the loop
+	// over the first generation.
 	ErrBusy = errors.New("the session is already generating")
 )
 
-// IsUnsupported reports whether err says that a file is sound but asks for
-// something that is not offered; the message says what.
+// IsUnsupported reports whether err says that a valid file needs a feature that this package
+// does not support. The message names the feature.
 func IsUnsupported(err error) bool {
 	return errors.Is(err, store.ErrUnsupported) || errors.Is(err, arch.ErrUnsupported) || errors.Is(err, jinja.ErrUnsupported)
 }

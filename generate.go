@@ -12,30 +12,27 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// Piece is a step of a generation: a token, and the text that became certain
-// with it. Text is empty while a character is spelled by several tokens or
-// while the text may be the beginning of a stop string. What was held back
-// comes with a later piece. If it is still held back when the generation ends,
-// it comes with a last piece whose ID is -1. So the texts of all pieces,
-// joined, are the answer.
+// Piece is one step of a generation: a token and the text that it completes. Text is empty if
+// the token ends in the middle of a character, or if the text may be the beginning of a stop
+// string; a later piece then contains it. If text is still held back when the generation
+// ends, a last piece with the ID -1 contains it. The concatenated texts of all pieces are the
+// answer.
 type Piece struct {
 	ID   int32
 	Text string
 }
 
-// noToken is the ID of a piece that only hands over text that was held back.
+// noToken is the ID of a piece that contains only held-back text.
 const noToken = -1
 
-// Generate continues the session's text: it reads prompt behind what the
-// session holds and yields the tokens that follow. What an empty session reads
-// first begins as the model wants its texts to begin, as a rule with a
-// begin-of-text token.
+// Generate continues the session: it prefills prompt behind the session's tokens and yields
+// the tokens that follow. In an empty session the prompt starts with the model's
+// begin-of-text token, if it has one.
 //
-// The loop may be left at any time; the session keeps what was handed out. An
-// error ends the loop; when ctx ends, that is its cause. A prompt that was not
-// read to its end, because ctx ended or something failed, does not become part
-// of the session's text, so the call can be repeated; what was read of it is
-// then not read again.
+// The caller may break out of the loop at any time; the session keeps the tokens that it
+// received. An error ends the loop; if ctx ends, the error is its cause. If ctx ends during
+// prefill, or prefill fails, the prompt does not become part of the session. The call can
+// then be repeated and prefills only the rest.
 //
 //	for piece, err := range session.Generate(ctx, "Once upon a time", llmrun.GenerateOptions{}) {
 //		if err != nil {
@@ -55,8 +52,7 @@ func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions
 	}, nil)
 }
 
-// trimEnd removes the end-of-text token that some tokenizers add: the text is
-// to go on.
+// trimEnd removes the end-of-text token that some tokenizers append to a prompt.
 func trimEnd(ids, ends []int32) []int32 {
 	if n := len(ids); n > 0 && slices.Contains(ends, ids[n-1]) {
 		return ids[:n-1]
@@ -64,15 +60,14 @@ func trimEnd(ids, ends []int32) []int32 {
 	return ids
 }
 
-// GenerateIDs is Generate for a prompt of token ids, which are read as they
-// are: no begin-of-text token is added. It works without a tokenizer; pieces
-// then have no text.
+// GenerateIDs is Generate with a prompt of token ids, to which it does not add a
+// begin-of-text token. It works without a tokenizer; the pieces then have no text.
 func (s *Session) GenerateIDs(ctx context.Context, ids []int32, o GenerateOptions) iter.Seq2[Piece, error] {
 	return s.run(ctx, o, func() ([]int32, error) { return slices.Concat(s.tokens(), ids), nil }, nil)
 }
 
-// run claims the session, works out the whole prompt and generates. done, if
-// set, is given the answer's text at the end.
+// run claims the session, computes the whole prompt and generates. It passes the answer's
+// text to done, which may be nil.
 func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]int32, error), done func(text string, err error)) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		ctx, err := s.begin(ctx)
@@ -95,7 +90,7 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 	}
 }
 
-// generation is the state of one run.
+// generation is the state of one call of run.
 type generation struct {
 	session   *Session
 	options   GenerateOptions
@@ -105,21 +100,20 @@ type generation struct {
 	sampler *sample.Sampler
 	stops   *sample.StopMatcher
 	decoder *token.Decoder // nil without a tokenizer
-	ids     []int32        // the prompt, and then what was generated
+	ids     []int32        // the prompt and the generated tokens
 	next    int32
 	text    []byte
 
 	start, firstAt  time.Time
-	firstFlash      FlashUse // of the engine when the first token came
+	firstFlash      FlashUse // flash use of the engine at the first token
 	firstKV         KVUse
-	selectionBefore SelectionUse // before the prompt was read
-	writtenBefore   int64        // bytes that were kept before that
-	savedTokens     int          // tokens of the session that were kept or found before that
+	selectionBefore SelectionUse // before prefill
+	writtenBefore   int64        // bytes that the store had written before prefill
+	savedTokens     int          // tokens of the session in the store before prefill
 	stats           Stats
 }
 
-// prepare checks the options and works out the prompt, before anything of the
-// session changes.
+// prepare checks the options and computes the prompt. It does not change the session.
 func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 	e := g.session.engine
 	if g.options.MaxTokens < 0 {
@@ -147,7 +141,7 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 	return g.fitPrompt()
 }
 
-// generate reads what is new of the prompt and then token after token.
+// generate prefills the new part of the prompt and then decodes token after token.
 func (g *generation) generate(ctx context.Context) error {
 	fresh := g.session.rewind(g.ids)
 	g.stats.RestoredTokens = min(g.session.restored, len(g.ids)-len(fresh))
@@ -190,8 +184,8 @@ func (g *generation) generate(ctx context.Context) error {
 	}
 }
 
-// accept hands the chosen token over. It returns why the generation ends, or
-// "" if it goes on.
+// accept yields the sampled token. It returns the reason if the generation ends, otherwise
+// "".
 func (g *generation) accept() (stop string) {
 	s := g.session
 	if slices.Contains(s.engine.ends, g.next) && !g.options.IgnoreEOS {
@@ -211,32 +205,32 @@ func (g *generation) accept() (stop string) {
 	case g.stats.GeneratedTokens == g.options.MaxTokens:
 		return StopLength
 	case len(g.ids) > s.seq.Limit() && g.options.Overflow != OverflowSlide:
-		return StopContext // the token can be handed out, but not be read
+		return StopContext // the token is yielded, but the model cannot process it
 	}
 	return ""
 }
 
-// decodeToken returns the text that became certain with a token, and whether a stop
-// string is complete.
+// decodeToken returns the text that the token completes, and whether a stop string is
+// complete.
 func (g *generation) decodeToken(id int32) (text string, stopped bool) {
 	if g.decoder == nil {
 		return "", false
 	}
 	text, err := g.decoder.Next(id)
 	if err != nil {
-		return "", false // an id beyond the tokenizer's vocabulary, as padded models have
+		return "", false // an id of a padded vocabulary that the tokenizer does not have
 	}
 	return g.stops.Push(text)
 }
 
-// emit yields a piece and reports whether the caller wants more.
+// emit yields a piece and reports whether the caller continues.
 func (g *generation) emit(p Piece) bool {
 	g.text = append(g.text, p.Text...)
 	g.abandoned = !g.yield(p, nil)
 	return !g.abandoned
 }
 
-// finish hands over what was held back and notes the figures.
+// finish yields held-back text and records the statistics.
 func (g *generation) finish(ctx context.Context, err error) {
 	switch {
 	case err == nil:
@@ -259,8 +253,7 @@ func (g *generation) finish(ctx context.Context, err error) {
 	s.mu.Unlock()
 }
 
-// flush hands over what was held back at the end of a generation that neither
-// a stop string nor the caller ended.
+// flush yields held-back text unless a stop string or the caller ended the generation.
 func (g *generation) flush() {
 	if g.decoder == nil || g.abandoned || g.stats.StopReason == StopString {
 		return
@@ -276,13 +269,13 @@ func (g *generation) flush() {
 	}
 }
 
-// rewind makes the sequence hold the longest prefix of ids that it has read
-// already, and returns the rest, at least one token.
+// rewind truncates the sequence to the longest prefix that it shares with ids, and returns
+// the remaining ids, at least one.
 func (s *Session) rewind(ids []int32) []int32 {
 	return ids[s.seq.Truncate(commonPrefix(s.seq.IDs(), ids[:len(ids)-1])):]
 }
 
-// commonPrefix returns how many tokens two texts have in common at the beginning.
+// commonPrefix returns the length of the longest common prefix of two sequences.
 func commonPrefix(a, b []int32) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

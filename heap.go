@@ -7,48 +7,48 @@ import (
 	"sync"
 )
 
-// heapStep is in what steps the program's own heap is counted: less than one belongs
-// to heapBytes.
+// heapStep is the granularity of the program's heap in a plan. A smaller heap is part of
+// heapBytes.
 const heapStep = 4 << 20
 
-// liveHeap returns how much of Go's heap is in use.
+// liveHeap returns how much of Go's heap is live.
 func liveHeap() int64 {
-	runtime.GC() // what was in use at the last collection may be long gone
+	runtime.GC() // the last collection may be long ago
 	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)
 	return int64(s[0].Value.Uint64())
 }
 
-// programHeap returns what the program around engines needs of Go's heap: what it has in
-// use, and half as much again, so that the collector does not run all the time. What
-// engines need themselves, of which m is one, is no part of that.
+// programHeap returns the Go heap to reserve for the program around its engines: 1.5 times
+// what is live, so that the garbage collector does not run continuously. It excludes the heap
+// of the engines themselves; engine is that of m, which is not registered yet or changes.
 func programHeap(m *memory, engine int64) int64 {
 	return heapReserve(liveHeap() - heapLimits.enginesExcept(m) - engine)
 }
 
-// heapReserve returns what has to be set aside for so many bytes that are in use.
+// heapReserve returns the heap to reserve for live bytes.
 func heapReserve(live int64) int64 { return max(0, live) / heapStep * heapStep * 3 / 2 }
 
-// heapLimits is Go's memory limit, which is one for the whole program.
+// heapLimits manages Go's memory limit, of which the process has only one.
 var heapLimits goLimit
 
-// goLimit is a limit that engines with budgets have set. It is the sum of what their
-// plans leave the heap, but never more than the program's own limit; when the last of
-// them is closed, in whichever order, it is that again.
+// goLimit is the memory limit that engines with a budget set. It is the sum of the heaps that
+// their plans reserve, at most the program's own limit. When the last engine is closed, the
+// program's limit is restored.
 type goLimit struct {
 	mu      sync.Mutex
-	program int64 // what the program has set
-	applied int64 // what was set here, to see whether the program did since
+	program int64 // limit that the program set
+	applied int64 // limit that this type set last; another value now means that the program changed it
 	engines map[*memory]heapUse
 }
 
-// heapUse is what an engine's plan leaves the heap.
+// heapUse is the heap that an engine's plan reserves.
 type heapUse struct {
 	total  int64
-	engine int64 // of these, what the engine itself needs
+	engine int64 // part of total that the engine itself needs
 }
 
-// enginesExcept returns what all engines but one need themselves.
+// enginesExcept returns the heap that all engines except m need themselves.
 func (g *goLimit) enginesExcept(m *memory) (n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,7 +60,8 @@ func (g *goLimit) enginesExcept(m *memory) (n int64) {
 	return n
 }
 
-// update makes the share of an engine part of the limit; a share of nothing leaves it.
+// update sets the heap of an engine and applies the new limit. A zero heapUse removes the
+// engine.
 func (g *goLimit) update(m *memory, s heapUse) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

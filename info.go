@@ -15,12 +15,12 @@ type Info struct {
 	Path            string         `json:"path"`
 	Format          string         `json:"format"` // "gguf", "safetensors" or "pack"
 	Family          string         `json:"family"`
-	Name            string         `json:"name,omitempty"` // as the model calls itself
+	Name            string         `json:"name,omitempty"` // as stated in the model's files
 	Parameters      int64          `json:"parameters"`
 	Layers          int            `json:"layers"`
 	Dim             int            `json:"dim"`
 	Heads           int            `json:"heads"`
-	KVHeads         int            `json:"kv_heads"` // of the layers that have any
+	KVHeads         int            `json:"kv_heads"` // the most of any layer
 	HeadDim         int            `json:"head_dim"`
 	FFN             int            `json:"ffn"`
 	Vocab           int            `json:"vocab"`
@@ -28,30 +28,30 @@ type Info struct {
 	Experts         int            `json:"experts,omitempty"`
 	ExpertsUsed     int            `json:"experts_used,omitempty"`
 	SlidingWindow   int            `json:"sliding_window,omitempty"`
-	TensorTypes     map[string]int `json:"tensor_types"` // tensors by type
+	TensorTypes     map[string]int `json:"tensor_types"` // number of tensors of each type
 	WeightBytes     int64          `json:"weight_bytes"`
-	KV              string         `json:"kv"` // precision of keys and values
+	KV              string         `json:"kv"` // format of keys and values
 	KVBytesPerToken int64          `json:"kv_bytes_per_token"`
-	Tokenizer       string         `json:"tokenizer,omitempty"` // its kind; "" without one
+	Tokenizer       string         `json:"tokenizer,omitempty"` // "BPE", "SPM" or "Unigram"; "" without one
 	HasChatTemplate bool           `json:"has_chat_template"`
 }
 
-// clone returns a copy that shares nothing.
+// clone returns a deep copy.
 func (i Info) clone() Info {
 	i.TensorTypes = maps.Clone(i.TensorTypes)
 	return i
 }
 
-// description is what the files of a model say besides its weights.
+// description holds what the files of a model contain besides the weights.
 type description struct {
 	info     Info
-	tok      *Tokenizer // nil: the model has none
+	tok      *Tokenizer // nil without a tokenizer
 	chat     *chatFormat
-	ends     []int32 // ids that end a text
+	ends     []int32 // end-of-text tokens
 	sampling Sampling
 }
 
-// describe reads and checks everything but the weights.
+// describe reads and checks everything except the weights.
 func describe(f *modelfile.Files, kvFormat kv.Format) (d description, err error) {
 	spec, err := f.Spec()
 	if err != nil {
@@ -79,7 +79,7 @@ func describe(f *modelfile.Files, kvFormat kv.Format) (d description, err error)
 	return d, err
 }
 
-// newInfo gathers what the files of a model say.
+// newInfo returns the Info of a model.
 func newInfo(f *modelfile.Files, spec *arch.Spec, tokenizer *Tokenizer, template string, kvFormat kv.Format) Info {
 	info := Info{
 		Path: f.Path, Format: f.Format(), Family: spec.Family, Name: f.Name(),

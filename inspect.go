@@ -10,11 +10,11 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// Inspection is a model whose files are open and whose weights are not in
-// memory. Its methods may be called from many goroutines at once.
+// Inspection is a model with open files whose weights are not loaded. Its methods are safe
+// for concurrent use.
 type Inspection struct {
 	files   *modelfile.Files
-	natural store.Source // its tensors, with the elements of rows in order
+	natural store.Source // the tensors, with the elements of each row in natural order
 	info    Info
 }
 
@@ -22,11 +22,11 @@ type Inspection struct {
 type TensorInfo struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"`
-	Shape []int  `json:"shape"` // outermost first; the last is the length of a row
+	Shape []int  `json:"shape"` // outermost dimension first; the last is the length of a row
 	Bytes int64  `json:"bytes"`
 }
 
-// Inspect opens a model to look at it.
+// Inspect opens a model without loading its weights.
 func Inspect(path string, opts Options) (_ *Inspection, err error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func (i *Inspection) Tensors() []TensorInfo {
 	return out
 }
 
-// Rows returns rows of a tensor as the numbers that they stand for. Of a tensor
-// with more than two dimensions, the outer ones are counted as one.
+// Rows returns rows of a tensor as float32. For a tensor with more than two dimensions, it
+// counts the rows of all outer dimensions together.
 func (i *Inspection) Rows(name string, rows []int) ([][]float32, error) {
 	t, ok := i.natural.Tensor(name)
 	if !ok {
@@ -75,7 +75,7 @@ func (i *Inspection) Rows(name string, rows []int) ([][]float32, error) {
 	raw := make([]byte, rowBytes)
 	for j, row := range rows {
 		if row < 0 || row >= t.Rows() {
-			return nil, fmt.Errorf("%w: row %d; tensor %q has rows 0 to %d", ErrOptions, row, name, t.Rows()-1)
+			return nil, fmt.Errorf("%w: tensor %q has no row %d; it has rows 0 to %d", ErrOptions, name, row, t.Rows()-1)
 		}
 		if _, err := i.natural.ReadAt(t, raw, int64(row)*rowBytes); err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ func (i *Inspection) Rows(name string, rows []int) ([][]float32, error) {
 	return out, nil
 }
 
-// KVBytes returns the memory that the keys and values of that many tokens take.
+// KVBytes returns the memory of the keys and values of that many tokens.
 func (i *Inspection) KVBytes(tokens int) int64 { return int64(tokens) * i.info.KVBytesPerToken }
 
 // Close closes the files.

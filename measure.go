@@ -10,19 +10,19 @@ import (
 	"github.com/llmrun/llmrun/exec"
 )
 
-// Logits reads ids and returns the model's scores of every possible next token
-// behind the asked positions, a row of the vocabulary's length for each, in the
-// order of at. Positions count from 0; a nil at asks for the last one.
+// Logits prefills ids and returns the logits after each position in at, in the order of at.
+// Each row has one logit for each token of the vocabulary. Positions count from 0; nil means
+// the last position only.
 func (e *Engine) Logits(ctx context.Context, ids []int32, at []int) ([][]float32, error) {
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("%w: there are no token ids", ErrOptions)
+		return nil, fmt.Errorf("%w: the list of token ids is empty", ErrOptions)
 	}
 	if at == nil {
 		at = []int{len(ids) - 1}
 	}
 	for _, pos := range at {
 		if pos < 0 || pos >= len(ids) {
-			return nil, fmt.Errorf("%w: position %d of %d tokens", ErrOptions, pos, len(ids))
+			return nil, fmt.Errorf("%w: the position is %d; it must be between 0 and %d", ErrOptions, pos, len(ids)-1)
 		}
 	}
 	rows := make(map[int][]float32, len(at)) // nil until it is computed
@@ -48,27 +48,26 @@ func (e *Engine) Logits(ctx context.Context, ids []int32, at []int) ([][]float32
 	return out, nil
 }
 
-// defaultWindow is how many tokens Perplexity looks at together, the usual
-// choice of published figures.
+// defaultWindow is the usual window of published perplexities, in tokens.
 const defaultWindow = 2048
 
-// PerplexityOptions are the choices for Perplexity.
+// PerplexityOptions configure Perplexity.
 type PerplexityOptions struct {
-	Context  int                   // tokens of a window; 0 = 2048, or what a session may hold if that is less
-	Progress func(done, total int) // tokens read; may be nil
+	Context  int                   // tokens of a window; 0 = 2048, or the session's limit if that is less
+	Progress func(done, total int) // called with the tokens read; may be nil
 }
 
-// Perplexity is how well a model predicts a text.
+// Perplexity reports how well a model predicts a text.
 type Perplexity struct {
-	Tokens  int     `json:"tokens"`   // of the text
-	Scored  int     `json:"scored"`   // of those, how many were predicted
-	MeanNLL float64 `json:"mean_nll"` // mean negative log-likelihood of a token, in nats
-	PPL     float64 `json:"ppl"`      // e to that power
+	Tokens  int     `json:"tokens"`   // tokens of the text
+	Scored  int     `json:"scored"`   // tokens that were predicted
+	MeanNLL float64 `json:"mean_nll"` // mean negative log-likelihood per token, in nats
+	PPL     float64 `json:"ppl"`      // exp(MeanNLL)
 }
 
-// Perplexity measures how well the model predicts a text of token ids. The
-// text is cut into windows that do not overlap; every token but a window's
-// first is predicted from those before it.
+// Perplexity measures how well the model predicts a text of token ids. It cuts the text into
+// windows that do not overlap, and predicts every token of a window except the first from the
+// tokens before it.
 func (e *Engine) Perplexity(ctx context.Context, ids []int32, o PerplexityOptions) (Perplexity, error) {
 	window := o.Context
 	if window == 0 {
@@ -78,7 +77,7 @@ func (e *Engine) Perplexity(ctx context.Context, ids []int32, o PerplexityOption
 		return Perplexity{}, fmt.Errorf("%w: Context is %d; a window must have between 2 and %d tokens", ErrOptions, window, e.limit)
 	}
 	if len(ids) < 2 {
-		return Perplexity{}, fmt.Errorf("%w: %d tokens; at least 2 are needed", ErrOptions, len(ids))
+		return Perplexity{}, fmt.Errorf("%w: a perplexity needs at least 2 tokens, not %d", ErrOptions, len(ids))
 	}
 	p := Perplexity{Tokens: len(ids)}
 	var sum float64
@@ -92,7 +91,7 @@ func (e *Engine) Perplexity(ctx context.Context, ids []int32, o PerplexityOption
 			}
 			nll, err := s.scoreWindow(ctx, part, progress)
 			if err != nil {
-				return fmt.Errorf("the window from token %d on: %w", at, err)
+				return fmt.Errorf("window at token %d: %w", at, err)
 			}
 			sum += nll
 			p.Scored += len(part) - 1
@@ -107,8 +106,8 @@ func (e *Engine) Perplexity(ctx context.Context, ids []int32, o PerplexityOption
 	return p, nil
 }
 
-// scoreWindow returns the sum of the negative log-likelihoods of all of ids but
-// the first, read as a text of their own.
+// scoreWindow resets the sequence and returns the sum of the negative log-likelihoods of ids,
+// except the first.
 func (s *Session) scoreWindow(ctx context.Context, ids []int32, progress func(done, total int)) (sum float64, err error) {
 	s.seq.Truncate(0)
 	err = s.extend(ctx, ids, &exec.ExtendOptions{
@@ -123,8 +122,7 @@ func (s *Session) scoreWindow(ctx context.Context, ids []int32, progress func(do
 	return sum, err
 }
 
-// negLogLikelihood is the negative logarithm of the probability that logits give to a
-// token.
+// negLogLikelihood returns the negative natural logarithm of a token's probability.
 func negLogLikelihood(logits []float32 /* [vocab] */, id int32) (float64, error) {
 	top := slices.Max(logits)
 	var sum float64
@@ -138,7 +136,7 @@ func negLogLikelihood(logits []float32 /* [vocab] */, id int32) (float64, error)
 	return nll, nil
 }
 
-// scratchSession runs fn with a session of its own.
+// scratchSession calls fn with a temporary session.
 func (e *Engine) scratchSession(ctx context.Context, fn func(context.Context, *Session) error) error {
 	s, err := e.NewSession()
 	if err != nil {

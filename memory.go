@@ -11,32 +11,32 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// errNeedsPack is the refusal to read a model piece by piece that is no pack.
-var errNeedsPack = fmt.Errorf("%w: the model does not fit as it is, and only a pack can be read piece by piece: import it", tiering.ErrBudget)
+// errNeedsPack refuses to stream the weights of a model that is not a pack.
+var errNeedsPack = fmt.Errorf("%w: the model does not fit into memory, and only a pack can be streamed from flash: import it", tiering.ErrBudget)
 
-// memory is who may hold how much.
+// memory manages the memory budget of an engine.
 type memory struct {
 	budget *tiering.Budget
-	leases []*tiering.Lease // of the program itself
-	// program is what the program around the engine needs of the heap, part of the plan.
+	leases []*tiering.Lease // code and heap of the program
+	// program is the program's part of the planned Go heap.
 	program int64
 
-	// residencyErr is why all weights stay in memory, and what to do about it; nil: they can be
-	// read piece by piece.
+	// residencyErr explains why all weights must stay in memory, and what to do about it. It
+	// is nil if the engine can stream weights.
 	residencyErr error
-	onDevice     bool // some or all of them are a device's
+	onDevice     bool // a device holds some or all of the weights
 
 	mu           sync.Mutex
-	ownerBudget  int64 // budget that the owner gave; 0 = none
-	targetBudget int64 // budget that is aimed at, which all that has to stay may exceed
+	ownerBudget  int64 // budget that the user set; 0 = none
+	targetBudget int64 // budget that Trim aims for; what must stay may exceed it
 	level        TrimLevel
-	untrimmed    int64        // what was held before the first trim
-	need         tiering.Need // that the plan was made for
+	untrimmed    int64        // bytes held before the first trim
+	need         tiering.Need // inputs of the current plan
 	shape        tiering.Shape
 	current      *tiering.Plan
 }
 
-// limit returns the budget that options ask for; 0 means none.
+// limit returns the budget in bytes, 0 for none.
 func (o *Options) limit() int64 {
 	switch o.Memory.RAM {
 	case NoLimit:
@@ -47,28 +47,28 @@ func (o *Options) limit() int64 {
 	return o.Memory.RAM
 }
 
-// plan decides what of a model will be in memory, before anything is loaded.
+// plan decides which parts of a model will be in memory, before anything is loaded.
 func (m *memory) plan(ctx context.Context, f *modelfile.Files, perTensor *exec.W8A8, opts *Options) error {
 	var err error
 	limit := opts.limit()
 	if m.onDevice = opts.usesDevice(); m.onDevice {
-		limit = 0 // some weights are on a device; what stays on the machine is counted as it is taken
+		limit = 0 // the plan cannot know how much is on the device; memory is counted as it is allocated
 	}
 	if m.shape, m.need, err = opts.planInputs(f, perTensor, limit); err != nil {
 		return err
 	}
-	inPieces, err := f.CanStream(opts.Exact)
+	streamable, err := f.CanStream(opts.Exact)
 	if err != nil {
 		return err
 	}
-	if !inPieces { // then an embedding is loaded as well
+	if !streamable { // the embedding is loaded too
 		m.shape.OtherPinned += m.shape.Embedding
 		m.shape.Embedding = 0
 	}
 	if m.current, err = makePlan(m.shape, m.need, tiering.Rates{}); err != nil {
 		return err
 	}
-	if !m.current.Resident() && !inPieces {
+	if !m.current.Resident() && !streamable {
 		return notStreamable(f)
 	}
 	if opts.Lab.Measure && !m.onDevice {
@@ -96,39 +96,39 @@ func (m *memory) plan(ctx context.Context, f *modelfile.Files, perTensor *exec.W
 	return nil
 }
 
-// notStreamable refuses to read a model piece by piece.
+// notStreamable returns the error for a model whose weights cannot be streamed.
 func notStreamable(f *modelfile.Files) error {
 	if f.Packed() == nil {
 		return fmt.Errorf("%w (%s)", errNeedsPack, f.Path)
 	}
-	return fmt.Errorf("%w: not all weights fit, and those that Quantize, W8A8 or Exact change while they are loaded cannot be read piece by piece: raise the budget, or open the model without these (%s)", tiering.ErrBudget, f.Path)
+	return fmt.Errorf("%w: the weights do not fit, and weights that Quantize, Lab.W8A8 or Exact change while they are loaded cannot be streamed: raise the budget, or open the model without these options (%s)", tiering.ErrBudget, f.Path)
 }
 
-// residencyError returns why all weights of a model stay in memory while it is in use.
+// residencyError returns why all weights of a model must stay in memory.
 func (o *Options) residencyError(f *modelfile.Files) error {
 	if o.usesDevice() {
-		return fmt.Errorf("%w: with Device %s all weights stay where they are: raise the budget, or open the model again without the device (%s)", tiering.ErrBudget, o.Device.Name, f.Path)
+		return fmt.Errorf("%w: with Device.Name %s all weights stay in memory: raise the budget, or open the model without the device (%s)", tiering.ErrBudget, o.Device.Name, f.Path)
 	}
 	return notStreamable(f)
 }
 
-// limitHeap makes Go's own memory limit follow the plan, in which the program's heap is
-// what it was when the engine was opened.
+// limitHeap sets Go's memory limit to the planned heap. The plan contains the program's heap
+// at the time when the engine was opened.
 func (m *memory) limitHeap() {
 	heapLimits.update(m, heapUse{m.current.By[tiering.Heap], m.engineHeap()})
 }
 
-// limitHeapNow is limitHeap for a budget that came later: the program's heap, which may
-// have grown, is not to be collected all the time.
+// limitHeapNow is limitHeap for a budget that is set later. It reserves room for the
+// program's current heap, so that the garbage collector does not run continuously.
 func (m *memory) limitHeapNow() {
 	engine := m.engineHeap()
 	heapLimits.update(m, heapUse{engine + max(m.program, programHeap(m, engine)), engine})
 }
 
-// engineHeap returns what the engine itself needs of the heap.
+// engineHeap returns the planned heap of the engine itself.
 func (m *memory) engineHeap() int64 { return m.current.By[tiering.Heap] - m.program }
 
-// release gives back what the program's own memory was charged with.
+// release releases the leases for the program's own memory.
 func (m *memory) release() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,22 +148,22 @@ func (e *Engine) flashUse() FlashUse {
 	}
 }
 
-// KVUse says where the keys and values of all sessions are, and what of them was
-// read from flash and written there.
+// KVUse reports where the keys and values of all sessions are, and how much of them was
+// transferred to and from flash.
 type KVUse struct {
 	PageTokens int           `json:"page_tokens"`
-	HotPages   int           `json:"hot_pages"`  // in memory
-	ColdPages  int           `json:"cold_pages"` // on flash
-	PageBytes  int           `json:"page_bytes"` // of a page, all layers together
+	HotPages   int           `json:"hot_pages"`  // pages in memory
+	ColdPages  int           `json:"cold_pages"` // pages on flash
+	PageBytes  int           `json:"page_bytes"` // bytes of a page, over all layers
 	Read       int64         `json:"read_bytes"`
 	Written    int64         `json:"written_bytes"`
-	Stalled    time.Duration `json:"stalled_ns"` // that attention waited for them
+	Stalled    time.Duration `json:"stalled_ns"` // time that attention waited for reads
 	Stalls     int           `json:"stalls"`
-	// Failed says why pages stayed in memory that should have gone to flash.
+	// Failed is the error that prevented pages from moving to flash.
 	Failed string `json:"failed,omitempty"`
 }
 
-// KVUse returns where keys and values are.
+// KVUse returns where the engine's keys and values are.
 func (e *Engine) KVUse() KVUse {
 	s := e.model.KVStats()
 	u := KVUse{
@@ -176,16 +176,16 @@ func (e *Engine) KVUse() KVUse {
 	return u
 }
 
-// SelectionUse says what Options.KVSelect has left out: of blocks of tokens that
-// could be, counted for each token and layer, how many were taken all the same. It
-// is all zeros with "exact" and for texts that are too short.
+// SelectionUse reports the effect of Options.Memory.KVSelect: how many blocks of tokens it
+// could leave out, and how many of those were selected, summed over tokens and layers. It is
+// zero with "exact" and for short sequences.
 type SelectionUse struct {
 	Blocks   int64 `json:"blocks"`
 	Selected int64 `json:"taken"`
-	Read     int64 `json:"read_bytes"` // from flash, of what was looked at
+	Read     int64 `json:"read_bytes"` // bytes of selected pages that were read from flash
 }
 
-// selectionUse returns what all sessions have left out so far.
+// selectionUse returns the use by all sessions so far.
 func (e *Engine) selectionUse() SelectionUse {
 	s := e.model.SelectionStats()
 	return SelectionUse{s.Candidates, s.Selected, s.ReadBytes}
@@ -195,7 +195,7 @@ func (u SelectionUse) since(before SelectionUse) SelectionUse {
 	return SelectionUse{u.Blocks - before.Blocks, u.Selected - before.Selected, u.Read - before.Read}
 }
 
-// since returns the use with what was counted less what had been before.
+// since returns the use after before. The page counts are current.
 func (u KVUse) since(before KVUse) KVUse {
 	u.Read, u.Written = u.Read-before.Read, u.Written-before.Written
 	u.Stalled, u.Stalls = u.Stalled-before.Stalled, u.Stalls-before.Stalls
@@ -206,15 +206,15 @@ func (u FlashUse) since(before FlashUse) FlashUse {
 	return FlashUse{u.Bytes - before.Bytes, u.Stalled - before.Stalled, u.Stalls - before.Stalls, u.Experts.since(before.Experts)}
 }
 
-// MemoryReport says who holds how much memory of an engine.
+// MemoryReport is the memory of an engine by purpose.
 type MemoryReport struct {
 	Budget int64            `json:"budget_bytes"` // 0 = unlimited
 	Held   map[string]int64 `json:"held_bytes"`   // by purpose, now
-	Peak   map[string]int64 `json:"peak_bytes"`   // by purpose, at most so far
-	Plan   Plan             `json:"plan"`         // that the engine follows
+	Peak   map[string]int64 `json:"peak_bytes"`   // by purpose, the maximum so far
+	Plan   Plan             `json:"plan"`         // the current plan
 }
 
-// Memory returns who holds how much.
+// Memory returns how much memory the engine holds for each purpose.
 func (e *Engine) Memory() MemoryReport {
 	e.mem.mu.Lock()
 	defer e.mem.mu.Unlock()

@@ -295,7 +295,7 @@ func TestSetBudgetOfSplitModel(t *testing.T) {
 		err := e.SetBudget(ram)
 		require.ErrorIs(t, err, llmrun.ErrBudget)
 		require.ErrorContains(t, err, path)
-		require.ErrorContains(t, err, "Device cpu+cpu/2")
+		require.ErrorContains(t, err, "Device.Name cpu+cpu/2")
 		require.ErrorContains(t, err, "raise the budget")
 		require.ErrorContains(t, err, fmt.Sprintf("the budget is %d bytes", ram))
 		require.NotContains(t, err.Error(), "import", "a pack would not help")

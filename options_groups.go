@@ -1,138 +1,178 @@
 package llmrun
 
-// MemoryOptions bound the memory of an engine.
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/kv"
+)
+
+// MemoryOptions limit the memory of an engine and choose what it holds in memory.
 type MemoryOptions struct {
-	// RAM is the most memory, in bytes, that the engine and the program around it may
-	// take, code included; see [ParseMemory]. 0 means what the system has to give,
-	// [AvailableMemory], and NoLimit whatever is needed. A model that does not fit is read
-	// from flash while it is used: that needs a pack, so Cache.Dir or a path to one. The
-	// answer is the same. What cannot fit at all is refused with a [*MinimumError] before
-	// anything is loaded.
+	// RAM is the memory limit in bytes for the engine, the program's code and its Go heap;
+	// see [ParseMemory]. 0 means [AvailableMemory]; NoLimit removes the limit. If the model
+	// does not fit, the engine streams the rest of the weights from flash, which requires a
+	// pack: set Cache.Dir, or open a pack. The limit does not change the answer. If the model
+	// cannot run within the limit, Open returns a [*MinimumError] before it loads anything.
 	//
-	// With a limit given here, the program's Go heap at the moment of opening counts, one
-	// and a half times, and the engine sets Go's own memory limit while it is open. A
-	// program whose heap grows by much afterwards calls [Engine.SetBudget] again, or
-	// debug.SetMemoryLimit, which then stays. Engines that are open together have a budget
-	// each.
+	// If RAM is set, the plan reserves 1.5 times the Go heap that is live when the engine
+	// opens, and the engine sets Go's memory limit until it is closed. If the program's heap
+	// grows considerably afterwards, call [Engine.SetBudget] again, or set a limit with
+	// debug.SetMemoryLimit, which takes precedence. Each open engine has its own limit.
 	RAM int64
-	// KV is the precision of keys and values: "f32"; "f16", half of that; "k8v8", a
-	// quarter, with 8 bits an element; "k8f8", as much, with values in 8-bit floats; or
-	// "k4v8", a fifth, with 4 bits for keys. "" means k8v8 for a model with quantized
-	// weights, unless Exact is set, and f32 for others.
+	// KV is the format of keys and values: "f32"; "f16" with half the size; "k8v8" with 8
+	// bits per element, a quarter; "k8f8" with 8-bit keys and 8-bit float values, also a
+	// quarter; or "k4v8" with 4-bit keys, a fifth. "" means k8v8 for a model with quantized
+	// weights, unless Exact is set, and f32 otherwise.
 	KV string
-	// KVRAM is the most memory for keys and values while older ones can go to Cache.KVDir.
-	// 0 leaves it to the plan: all of them stay where there is room, and otherwise weights
-	// come first.
+	// KVRAM is the limit in bytes for keys and values in memory when older ones can move to
+	// Cache.KVDir. 0 lets the plan decide: it keeps all of them in memory if they fit, and
+	// otherwise gives weights priority.
 	KVRAM int64
-	// KVSelect says how much of a long context a new token attends to. "" or "exact" is
-	// all of it. A fraction such as "0.1" is that part, in each layer, of all but its
-	// beginning and end: what summaries of the keys, which take a sixteenth of the memory
-	// of k8v8, show to matter most. "auto" chooses how much. Prompts of more than a few
-	// tokens are always read exactly. Answers are not quite those of "exact".
+	// KVSelect selects how much of a long context a new token attends to. "" or "exact" means
+	// all of it. A fraction such as "0.1" means that part of the context in each layer; the
+	// beginning and the end are always included. The engine ranks the pages by summaries of
+	// their keys, which take a sixteenth of the memory of k8v8. "auto" adapts the fraction to
+	// the text. Prompts of more than a few tokens always attend to everything. Answers can
+	// differ from those of "exact".
 	KVSelect string
-	// Chunk is how many tokens of a prompt are computed together; 0 means 512, or fewer
-	// where memory is scarce. Larger chunks need more scratch memory. The answer is the
-	// same.
+	// Chunk is the number of tokens of a prefill chunk. 0 means 512, or fewer if memory is
+	// scarce. Larger chunks need larger scratch buffers. The chunk size does not change the
+	// answer.
 	Chunk int
-	// Pin says how weights of a pack stay in memory: "anon" as a copy, the fastest; "file"
-	// as a mapping of the file, which opens faster when the system has it in its page
-	// cache and counts as memory that the system can take back; or "auto", which is "file"
-	// on Android, where copies get a program killed, and "anon" elsewhere. With "auto", if
-	// the page cache holds the whole file and all weights stay in memory, the first token
-	// comes from a mapping and the copy is made behind it. "" is "auto".
+	// Pin selects how resident weights of a pack are held: "anon" copies them to anonymous
+	// memory, which is fastest; "file" maps the file, which opens faster if the page cache
+	// holds it, and which the system can reclaim; "auto" (the default, also "") means "file"
+	// on Android, where the system kills programs with much anonymous memory, and "anon"
+	// elsewhere. With "auto", if all weights stay resident and the page cache holds the whole
+	// file, the engine computes the first token from a mapping and promotes the weights to
+	// anonymous memory afterwards.
 	Pin string
-	// WatchPressure makes the engine give memory back while the system is short of it, and
-	// take it again, never more than RAM, when that is over. On Linux and Android it reads
-	// pressure stall information, limits of control groups and the available memory;
-	// elsewhere it does nothing.
+	// WatchPressure releases memory while the system is under memory pressure, and takes it
+	// back, up to RAM, when the pressure ends. On Linux and Android the engine reads pressure
+	// stall information, control group limits and the available memory. On other systems the
+	// option has no effect.
 	WatchPressure bool
 }
 
-// CacheOptions say what an engine keeps on flash between runs.
+func (m *MemoryOptions) validate() error {
+	if m.RAM < NoLimit {
+		return fmt.Errorf("%w: Memory.RAM is %d; it must be a number of bytes, 0 for the available memory, or NoLimit", ErrOptions, m.RAM)
+	}
+	if m.KV != "" && !slices.Contains(kvFormats(), m.KV) {
+		return fmt.Errorf("%w: Memory.KV is %q; it must be one of %s", ErrOptions, m.KV, strings.Join(kvFormats(), ", "))
+	}
+	if m.KVRAM < 0 {
+		return fmt.Errorf("%w: Memory.KVRAM is %d; it must be a number of bytes, or 0 for the plan's choice", ErrOptions, m.KVRAM)
+	}
+	if _, err := exec.ParseSelection(m.KVSelect); err != nil {
+		return fmt.Errorf("%w: Memory.KVSelect is %q; it must be exact, auto, or a fraction such as 0.1 that is above 0 and at most 1", ErrOptions, m.KVSelect)
+	}
+	if !slices.Contains([]string{"", "auto", "anon", "file"}, m.Pin) {
+		return fmt.Errorf("%w: Memory.Pin is %q; it must be anon, file or auto", ErrOptions, m.Pin)
+	}
+	return nil
+}
+
+// kvFormats returns the names of the formats of keys and values.
+func kvFormats() (names []string) {
+	for _, f := range kv.Formats() {
+		names = append(names, f.String())
+	}
+	return names
+}
+
+// CacheOptions configure what an engine saves on disk between runs.
 type CacheOptions struct {
-	// Dir, if set, is a directory where a model with quantized weights is imported to when
-	// it is first used, in the form in which it loads fastest; see Import. "" writes
-	// nothing to the disk. Models whose weights are changed while loading, or used exactly,
-	// are read as they are.
+	// Dir is the cache directory for packs. When a model with quantized weights is opened for
+	// the first time, the engine imports it to a pack in Dir, which loads faster; see Import.
+	// "" writes nothing. The engine does not import models that it changes while loading or
+	// that it opens with Exact.
 	Dir string
-	// Size bounds the bytes in Dir; 0 means 32 GiB, or a third of what is free on the disk
-	// where that is less. What was not used for longest is removed first.
+	// Size is the limit in bytes for Dir. 0 means 32 GiB, or a third of the free disk space
+	// if that is less. The engine removes the least recently used files first.
 	Size int64
-	// KVDir is a directory for keys and values. "" means Dir; with neither, a conversation
-	// is as long as memory allows and nothing of it is saved.
+	// KVDir is the directory for keys and values. "" means Dir. If neither is set, a session
+	// is limited by memory and nothing of it is saved.
 	//
-	// Keys and values for which there is no memory go to an unnamed file in it, which is
-	// gone when the engine is closed. A conversation is then as long as the model and the
-	// disk allow, and the answer is the same.
+	// Keys and values that exceed the memory limit go to an unnamed file in KVDir, which
+	// disappears when the engine is closed. The length of a session is then limited by the
+	// model and the disk, and the answer does not change.
 	//
-	// Sessions with a name are saved there, see [Session.Save], and so are the keys and
-	// values of prompts: a prompt that begins like an earlier one, in any session or
-	// process, is prefilled from where they differ. Prompts of 512 tokens or more are saved
-	// at the end of a generation, also of one that is interrupted during prefill, and longer
-	// ones every 4096 tokens. A quarter of Size bounds them; what was not used for longest
-	// is removed first, except for what sessions with a name need.
+	// Named sessions are saved in KVDir; see [Session.Save]. It also holds the prefix cache:
+	// a prompt with the same beginning as an earlier one, in any session or process, is
+	// prefilled only from the first different token. The engine saves a prompt of 512 tokens
+	// or more when the generation ends, also if its prefill was interrupted, and longer
+	// prompts every 4096 tokens. The prefix cache takes at most a quarter of Size. The engine
+	// removes the least recently used files first, but never those of named sessions.
 	KVDir string
-	// NoKV saves no keys and values of prompts and looks for none. Sessions with a name
-	// are saved all the same.
+	// NoKV turns the prefix cache off. Named sessions are still saved.
 	NoKV bool
-	// ImportProgress, if set, is called while a model is imported.
+	// ImportProgress, if set, is called while the engine imports a model.
 	ImportProgress func(Progress)
 }
 
-// DeviceOptions choose a GPU or NPU.
+func (c *CacheOptions) validate() error {
+	if c.Size < 0 {
+		return fmt.Errorf("%w: Cache.Size is %d; it must be a number of bytes, or 0 for the default", ErrOptions, c.Size)
+	}
+	return nil
+}
+
+// DeviceOptions select a GPU or NPU.
 type DeviceOptions struct {
-	// Name is what computes: "" or "cpu"; "gpu", the first GPU that has an OpenCL driver;
-	// or "gpu:" and part of a device's name. It needs a program that was built with the tag
-	// gpu, and one of the families whose layers are like llama's. Weights, and keys and
-	// values in k8v8, are then in the device's memory; nothing is imported, and of a session
-	// only its text is saved and prefilled again. Answers differ from those of the CPU where
-	// two tokens are about as likely. Of a model that does not fit there the CPU computes
-	// the first layers, see GPULayers, whose weights stay in the machine's memory.
+	// Name selects the device: "" or "cpu"; "gpu" for the first GPU with an OpenCL driver; or
+	// "gpu:" and a part of a device's name. GPUs need a program built with the tag gpu, and a
+	// model family with llama-like layers. The weights, and the keys and values in k8v8, are
+	// in the device's memory. The engine does not import the model, and a saved session
+	// contains only its tokens, which are re-prefilled. Where two tokens are about equally
+	// likely, the answers can differ from the CPU's. If the model does not fit on the GPU,
+	// the CPU computes the first layers; see GPULayers.
 	//
 	// "cpu+gpu", "cpu+npu" or "cpu+" and a device's name splits each matmul between the CPU
-	// and the device, at the same time, as measurements of both show to be fastest;
-	// measurements in Cache.Dir are used, and missing ones are made and saved there. The
-	// first time, whole passes are timed as well, for which the model is loaded two or three
-	// times: prompts, or single tokens, that gain nothing stay on the CPU, and Notify says
-	// so. Everything but matmuls is computed on the CPU, so that every family can be split.
+	// and the device, which compute concurrently. The engine measures both to find the
+	// fastest split, and saves the measurements in Cache.Dir. For the first split it also
+	// times whole passes, for which it loads the model two or three times. If prefill or
+	// decode does not benefit from the device, it stays on the CPU, and Notify says so. The
+	// CPU computes everything except matmuls, so a split works with every model family.
 	Name string
-	// GPULayers is how many of the model's last layers a GPU computes, with the output
-	// matrix; more than the model has are all. 0 means as many as there is room for, beside
-	// keys and values of Context tokens: where that is not set, of as many as cost no layer,
-	// and at least 4096. See [Engine.Placement].
+	// GPULayers is how many of the model's last layers, plus the output matrix, the GPU
+	// computes; a value above the number of layers means all. 0 means as many as fit beside
+	// the keys and values of Context tokens. If Context is 0 too, the engine reserves as much
+	// context as costs no layer, and at least 4096 tokens. See [Engine.Placement].
 	GPULayers int
-	// Quota, if set, is how much of a matmul's time the other device of a split may be busy,
-	// which leaves the rest to others, such as the screen of a phone: 0.3 is 30 %.
+	// Quota, if set, is the fraction of a matmul's time for which the other device of a split
+	// may be busy. The rest stays free for other uses, such as a phone's screen. 0.3 means 30
+	// %.
 	Quota float64
-	// Memory, if set, is how many bytes of the device's memory the model may take: drivers
-	// of NPUs do not report how many they address, and other programs may need a GPU's. Of a
-	// split those matrices stay on the CPU that then gain least, of a model on a GPU the
-	// first layers.
+	// Memory, if set, is the limit in bytes for the model in the device's memory. Drivers of
+	// NPUs do not report how much memory they address, and other programs may need a GPU's. A
+	// split then leaves the matrices on the CPU that benefit least; a GPU gets fewer layers.
 	Memory int64
-	// Progress, if set, is called while devices are measured for a split, with the number
-	// of matmuls that were measured and the number that may have to be.
+	// Progress, if set, is called while the engine measures devices for a split, with the
+	// number of matmuls that are measured and the most that have to be.
 	Progress func(done, total int)
 }
 
 // LabOptions are for experiments and measurements.
 type LabOptions struct {
-	// W8A8, if set, multiplies the matrices of layers as neural processors do: weights of 8
-	// bits with one scale for a row, activations of 8 bits with one scale for all of an
-	// input, and what lies beyond that scale, the outliers, in floats beside them. It needs
-	// a calibration of the model, see [Calibrate]. Experts are left out. All weights stay in
-	// memory. A Device such as cpu+npu may compute rows of the integers, but a GPU may not:
-	// it quantizes in its own way.
+	// W8A8, if set, computes matmuls of layers as NPUs do: 8-bit weights with one scale per
+	// row, 8-bit activations with one scale per input, and an outlier path in float for
+	// values beyond that scale. It needs a calibration of the model; see [Calibrate]. Expert
+	// matrices are excluded. All weights stay in memory. An NPU of a split (Device.Name
+	// cpu+npu) may compute rows of these matmuls; a GPU may not, because it quantizes
+	// differently.
 	W8A8 *W8A8
-	// Trace, if set, is a file for a trace in Chrome's format, which is written when the
-	// engine is closed: when each thread worked on which half of the matmuls of W8A8, or
-	// what a GPU, or the two sides of a split, did and waited for. Tracing takes time.
+	// Trace, if set, is the file to which Close writes a trace in Chrome's format. It shows
+	// when each thread worked on the two paths of W8A8, or what a GPU, or the two sides of a
+	// split, computed and waited for. Tracing takes time.
 	Trace string
-	// Disk makes the model's files as slow as on another device, to see how fast a model
-	// would be on a phone's flash. Files that are slowed down cannot be mapped, see
-	// MemoryOptions.Pin. Writes of an import are slowed down as well.
+	// Disk throttles reads of the model's files, and writes of an import, to the speed of
+	// another storage device. Throttled files cannot be mapped; see MemoryOptions.Pin.
 	Disk DiskSpeed
-	// Measure asks for predictions of speed in [Engine.Memory]. It takes a second when
-	// nothing is known about the machine yet. Nothing is predicted for a Device other than
-	// the CPU.
+	// Measure includes speed predictions in [Engine.Memory]. The first time, measuring the
+	// machine takes a second. There are no predictions for devices other than the CPU.
 	Measure bool
 }

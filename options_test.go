@@ -16,10 +16,10 @@ import (
 
 func TestInvalidOptionsNameField(t *testing.T) {
 	for field, o := range map[string]llmrun.Options{
-		"Threads": {Threads: -1},
-		"Context": {Context: -1},
-		"Chunk":   {Memory: llmrun.MemoryOptions{Chunk: 1 << 20}},
-		"KV":      {Memory: llmrun.MemoryOptions{KV: "q2"}},
+		"Threads is -1":           {Threads: -1},
+		"Context is -1":           {Context: -1},
+		"Memory.Chunk is 1048576": {Memory: llmrun.MemoryOptions{Chunk: 1 << 20}},
+		`Memory.KV is "q2"; it must be one of f32, f16, k8v8`: {Memory: llmrun.MemoryOptions{KV: "q2"}},
 	} {
 		for _, call := range []func() error{
 			func() error { _, err := llmrun.Open(demoModel, o); return err },

@@ -93,7 +93,7 @@ func TestSlideOfPrompt(t *testing.T) {
 	require.NoError(t, s.Reset())
 	err := collect(s.GenerateIDs(ctx, text, o)).err
 	require.ErrorIs(t, err, llmrun.ErrContextFull)
-	require.ErrorContains(t, err, "94 tokens with the prompt, and at most 64 are read")
+	require.ErrorContains(t, err, "94 tokens with the prompt; the limit is 64")
 	require.Zero(t, s.Len())
 
 	o.Overflow = "wrap"

@@ -16,47 +16,44 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// PackSuffix is how names of packs end: models in the form in which they load
-// fastest, see [Import].
+// PackSuffix is the file name suffix of packs; see [Import].
 const PackSuffix = pack.Suffix
 
-// ImportOptions are the choices for one import.
+// ImportOptions configure an import.
 type ImportOptions struct {
-	// Replace deletes the files of the source that hold weights, once the pack
-	// has been written and read back.
+	// Replace deletes the source's weight files after the pack has been written and verified.
 	Replace bool
-	// Quantize and Adapters change the weights, as in [Options]. Without them
-	// an import loses nothing.
+	// Quantize and Adapters change the weights, as in [Options]. Without them the pack
+	// contains the same weights as the source.
 	Quantize string
 	Adapters []string
-	// Calibrate is a text of the kind that the model will be used for. It is read
-	// once with the model as it is, and where Quantize rounds to 4 bits, errors in
-	// weights of large inputs then count more. "" counts all errors alike.
+	// Calibrate is a sample of the text that the model will process. If Quantize selects
+	// 4-bit types, the import runs the original model over this text, and weights errors by
+	// the magnitude of their inputs. "" gives all errors the same weight.
 	Calibrate string
-	// CalibrateProgress, if set, is called with the tokens that were read of it.
+	// CalibrateProgress, if set, is called with the tokens of Calibrate that are processed.
 	CalibrateProgress func(Progress)
-	// Notify, if set, is told in a sentence what is not as the owner may expect.
+	// Notify, if set, receives messages for the user, one sentence each.
 	Notify func(string)
-	// Progress, if set, is called while the pack is written and, with Replace,
-	// again while it is read back. Calls do not overlap.
+	// Progress, if set, is called while the pack is written and, with Replace, again while it
+	// is verified. Calls do not overlap.
 	Progress func(Progress)
 }
 
-// Imported says what an import did.
+// Imported reports the result of an import.
 type Imported struct {
-	Path        string `json:"path"`         // of the pack
-	Bytes       int64  `json:"bytes"`        // of the pack
-	SourceBytes int64  `json:"source_bytes"` // of the model's files
-	// Removed are the files of the source that are gone, Freed is their bytes.
+	Path        string `json:"path"`         // the pack
+	Bytes       int64  `json:"bytes"`        // size of the pack
+	SourceBytes int64  `json:"source_bytes"` // size of the model's files
+	// Removed lists the deleted files of the source, and Freed is their size.
 	Removed []string `json:"removed,omitempty"`
 	Freed   int64    `json:"freed,omitempty"`
 }
 
-// Import writes the model at path as a pack: one file in which the weights lie
-// as they will in memory, with checksums, the tokenizer and all that describes
-// the model. It opens like any model. to has to end in [PackSuffix]; a file that
-// is there is replaced. The pack is there completely or not at all, also when
-// ctx is cancelled.
+// Import writes the model at path as a pack: one file with the weights in the layout of the
+// kernels, checksums, the tokenizer and all metadata. A pack opens like any other model. to
+// must end in [PackSuffix]; an existing file is replaced. The pack is written completely or
+// not at all, also if ctx is cancelled.
 func Import(ctx context.Context, path, to string, opts ImportOptions) (done Imported, err error) {
 	f, err := modelfile.Open(vfs.OS(), path)
 	if err != nil {
@@ -91,11 +88,12 @@ func Import(ctx context.Context, path, to string, opts ImportOptions) (done Impo
 	return done, done.remove(f.Source.Files())
 }
 
-// checkImport refuses imports that would do harm.
+// checkImport refuses imports whose output name is wrong or whose Replace would delete files
+// that belong to others.
 func checkImport(f *modelfile.Files, to string, opts ImportOptions) error {
 	switch {
 	case !strings.HasSuffix(to, PackSuffix):
-		return fmt.Errorf("%w: the name of a pack ends in %s, not as that of %s", ErrOptions, PackSuffix, to)
+		return fmt.Errorf("%w: the name of the pack is %s; it must end in %s", ErrOptions, to, PackSuffix)
 	case !opts.Replace:
 		return nil
 	case f.Packed() != nil:
@@ -109,15 +107,15 @@ func checkImport(f *modelfile.Files, to string, opts ImportOptions) error {
 		}
 		repo, _ := vfs.Split(above)
 		if info, err := vfs.OS().Stat(vfs.Join(repo, "blobs")); err == nil && info.IsDir {
-			return fmt.Errorf("%w: Replace: %s belongs to the cache of another program, which has to delete it", ErrOptions, name)
+			return fmt.Errorf("%w: Replace: %s is in the cache of another program; delete it there", ErrOptions, name)
 		}
 	}
 	return nil
 }
 
-// ImportCached imports the model at path into a directory, as an engine does on
-// first use; see [Options.CacheDir]. A pack that is there already is kept. size
-// bounds the directory as [Options.CacheSize] does.
+// ImportCached imports the model at path into a cache directory, as Open does with
+// [CacheOptions].Dir. It keeps an existing pack. size limits the directory as
+// [CacheOptions].Size does.
 func ImportCached(ctx context.Context, path, dir string, size int64, progress func(Progress)) (done Imported, err error) {
 	var refused error
 	f, err := modelfile.OpenCached(ctx, vfs.OS(), path, modelfile.CacheOptions{
@@ -136,10 +134,10 @@ func ImportCached(ctx context.Context, path, dir string, size int64, progress fu
 	case refused != nil:
 		return done, refused
 	}
-	return done, fmt.Errorf("%w: %s has no quantized weights, which load no faster from a pack; name a file to import it all the same", ErrOptions, path)
+	return done, fmt.Errorf("%w: %s has no quantized weights, so a pack loads no faster; name an output file to import it anyway", ErrOptions, path)
 }
 
-// remove deletes the files that a pack has taken the place of.
+// remove deletes the files that the pack replaces.
 func (d *Imported) remove(files []string) error {
 	for _, name := range files {
 		info, err := vfs.OS().Stat(name)
@@ -147,15 +145,15 @@ func (d *Imported) remove(files []string) error {
 			return err
 		}
 		if err := vfs.OS().Remove(name); err != nil {
-			return fmt.Errorf("the pack is complete, but its source stays: %w", err)
+			return fmt.Errorf("the pack is complete, but a source file could not be deleted: %w", err)
 		}
 		d.Removed, d.Freed = append(d.Removed, name), d.Freed+info.Size
 	}
 	return nil
 }
 
-// Verify reads a whole pack and compares every byte with its checksum. The error
-// names the first place that is damaged.
+// Verify reads a whole pack and compares all block checksums. The error names the first
+// damaged place.
 func Verify(ctx context.Context, path string, progress func(Progress)) (err error) {
 	p, err := pack.Open(vfs.OS(), path)
 	if err != nil {
@@ -165,16 +163,16 @@ func Verify(ctx context.Context, path string, progress func(Progress)) (err erro
 	return p.Verify(ctx, progressFunc(progress))
 }
 
-// CachedPack is a pack that was imported into a directory on first use.
+// CachedPack is a pack in a cache directory.
 type CachedPack struct {
 	Name   string    `json:"name"`
 	Bytes  int64     `json:"bytes"`
-	Source string    `json:"source,omitempty"` // path of the model when it was last used
+	Source string    `json:"source,omitempty"` // path of the model at the last use
 	Used   time.Time `json:"used,omitzero"`
 }
 
-// CachedPacks lists the packs in a directory that was given as
-// [Options.CacheDir], those first that were used last.
+// CachedPacks lists the packs in a cache directory (see [CacheOptions].Dir), the most
+// recently used first.
 func CachedPacks(dir string) ([]CachedPack, error) {
 	c, err := existingCache(dir)
 	if c == nil || err != nil {
@@ -188,8 +186,8 @@ func CachedPacks(dir string) ([]CachedPack, error) {
 	return out, err
 }
 
-// RemoveCachedPack deletes a pack by the name that CachedPacks gives. The model
-// itself stays, and is imported again when it is used.
+// RemoveCachedPack deletes a pack by the name that CachedPacks returns. The model itself is
+// not deleted; Open imports it again at the next use.
 func RemoveCachedPack(dir, name string) error {
 	c, err := existingCache(dir)
 	if err != nil {
@@ -201,7 +199,7 @@ func RemoveCachedPack(dir, name string) error {
 	return c.Remove(name)
 }
 
-// existingCache opens a cache, or returns nil where there is none yet.
+// existingCache opens a cache, or returns nil if the directory does not exist.
 func existingCache(dir string) (*pack.Cache, error) {
 	if _, err := vfs.OS().Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -209,7 +207,7 @@ func existingCache(dir string) (*pack.Cache, error) {
 	return pack.OpenCache(vfs.OS(), dir, 0)
 }
 
-// open finds the model, in the cache if there is one that suits.
+// open opens the model's files, or its pack in the cache.
 func (o *Options) open(ctx context.Context, path string) (*modelfile.Files, error) {
 	if !o.mayCache() {
 		return modelfile.Open(o.fsys(), path)
@@ -217,13 +215,13 @@ func (o *Options) open(ctx context.Context, path string) (*modelfile.Files, erro
 	return o.openCached(ctx, path, false)
 }
 
-// mayCache reports whether the model may be used from a pack in the cache.
+// mayCache reports whether the options permit a pack from the cache.
 func (o *Options) mayCache() bool {
 	return !o.usesDevice() && o.Cache.Dir != "" && !o.Exact && len(o.Adapters) == 0 && o.Quantize == "" && o.Lab.W8A8 == nil
 }
 
-// openPacked opens the model's pack in the cache, also of models that are not
-// faster for it.
+// openPacked opens the model's pack in the cache, and imports the model if necessary, even if
+// a pack loads no faster.
 func (o *Options) openPacked(ctx context.Context, path string) (*modelfile.Files, error) {
 	f, err := o.openCached(ctx, path, true)
 	if err == nil && f.Packed() == nil {
@@ -238,14 +236,14 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*mo
 		Import: weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(o.Cache.ImportProgress)}),
 		Notify: func(err error) {
 			if o.Notify != nil {
-				o.Notify(fmt.Sprintf("the model is used as it is, without a pack: %v", err))
+				o.Notify(fmt.Sprintf("the model is opened without a pack: %v", err))
 			}
 		},
 	})
 }
 
-// openUnpacked opens the model itself, after what a cache held of it turned out
-// to be damaged while it was read.
+// openUnpacked opens the model's own files if loading its cached pack failed because the pack
+// is damaged. It deletes the damaged pack.
 func (o *Options) openUnpacked(f *modelfile.Files, damage error) (*modelfile.Files, bool) {
 	if !errors.Is(damage, store.ErrFormat) {
 		return nil, false
@@ -263,7 +261,7 @@ func (o *Options) openUnpacked(f *modelfile.Files, damage error) (*modelfile.Fil
 	return direct, true
 }
 
-// reportNotices passes on what the files have to say.
+// reportNotices passes the notices about the model's files to the user.
 func reportNotices(f *modelfile.Files, notice func(string)) {
 	if notice == nil {
 		return
@@ -273,7 +271,7 @@ func reportNotices(f *modelfile.Files, notice func(string)) {
 	}
 }
 
-// openMerged opens the model at path, with weights as they will be read.
+// openMerged opens the model at path, merges the adapters and quantizes the weights.
 func openMerged(fsys vfs.FS, path string, adapters []string, mix string) (*modelfile.Files, error) {
 	f, err := modelfile.Open(fsys, path)
 	if err != nil {
@@ -285,7 +283,7 @@ func openMerged(fsys vfs.FS, path string, adapters []string, mix string) (*model
 	return f, nil
 }
 
-// mergeAndQuantize changes weights as they will be read.
+// mergeAndQuantize merges adapters into the weights and quantizes them, as they are read.
 func mergeAndQuantize(f *modelfile.Files, fsys vfs.FS, adapters []string, mix string) error {
 	for _, dir := range adapters {
 		if err := f.Merge(fsys, dir); err != nil {
@@ -298,7 +296,7 @@ func mergeAndQuantize(f *modelfile.Files, fsys vfs.FS, adapters []string, mix st
 	return f.Quantize(mix, nil)
 }
 
-// progressFunc turns a reporter of this package into one of those below.
+// progressFunc converts a callback of this package to one of the lower packages.
 func progressFunc(report func(Progress)) func(done, total int64) {
 	if report == nil {
 		return nil

@@ -8,21 +8,20 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Placement says where the layers of a model are, part of which a GPU computes, or
-// all.
+// Placement describes which layers of a model a GPU computes.
 type Placement struct {
 	Device string `json:"device"` // the GPU's name
-	// Layers is how many of the model's, in all Of, are on the GPU: the last ones, with
-	// the output matrix.
+	// Layers is how many of the ModelLayers layers are on the GPU: the last ones, with the
+	// output matrix.
 	Layers      int `json:"layers"`
 	ModelLayers int `json:"of"`
-	Context     int `json:"context"` // tokens of a text for which there is room
-	// Of the GPU's memory what is taken now, what will be with such a text, and what
-	// there is.
+	Context     int `json:"context"` // tokens of a sequence that fit beside the layers
+	// Held is the GPU memory in use, Need what a sequence of Context tokens will use, and
+	// Memory the total.
 	Held   int64 `json:"held_bytes"`
 	Need   int64 `json:"need_bytes"`
 	Memory int64 `json:"memory_bytes"`
-	// Host is the weights in the machine's memory: those of the other layers, and the
+	// Host is the memory of the weights that stay with the CPU: the other layers and the
 	// embedding.
 	Host int64 `json:"here_bytes"`
 }
@@ -34,14 +33,14 @@ func newPlacement(p *exec.Placement) *Placement {
 	}
 }
 
-// PlanPlacement says which layers of a model a GPU would compute with these options.
-// It looks for the GPU, which has to be their Device, and reads no weights.
+// PlanPlacement returns which layers of a model a GPU would compute with these options, whose
+// Device.Name must be a GPU. It opens the GPU's driver and reads no weights.
 func PlanPlacement(path string, opts Options) (_ *Placement, err error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
 	if _, ok := opts.onGPU(); !ok {
-		return nil, fmt.Errorf("%w: Device is %q; it must be gpu, or gpu: and part of a device's name", ErrOptions, opts.Device.Name)
+		return nil, fmt.Errorf("%w: Device.Name is %q; it must be gpu, or gpu: and a part of a device's name", ErrOptions, opts.Device.Name)
 	}
 	f, err := openMerged(opts.fsys(), path, opts.Adapters, opts.Quantize)
 	if err != nil {
@@ -63,7 +62,7 @@ func PlanPlacement(path string, opts Options) (_ *Placement, err error) {
 	return newPlacement(&p), nil
 }
 
-// Placement returns where the layers are, nil without a GPU as Device.
+// Placement returns which layers the GPU computes, or nil if Device.Name is not a GPU.
 func (e *Engine) Placement() *Placement {
 	p := e.model.Placement()
 	if p == nil {
@@ -72,7 +71,7 @@ func (e *Engine) Placement() *Placement {
 	return newPlacement(p)
 }
 
-// applyPlacement makes texts as long as a GPU has room for.
+// applyPlacement limits sessions to the context that fits on the GPU.
 func (e *Engine) applyPlacement(opts *Options) {
 	p := e.Placement()
 	if p == nil {
@@ -85,15 +84,16 @@ func (e *Engine) applyPlacement(opts *Options) {
 	e.limit = longest
 }
 
-// contextLimit returns how long texts are that could have so many tokens, and what the owner
-// may not expect of the placement. chosen: he left the number of layers to the GPU.
-func (p *Placement) contextLimit(limit int, chosen bool) (longest int, notice string) {
+// contextLimit returns the context limit of sessions on the GPU, and a notice for the user if
+// that is less than limit or if the GPU does not compute all layers. automatic says that the
+// user left the number of layers to the engine.
+func (p *Placement) contextLimit(limit int, automatic bool) (longest int, notice string) {
 	longest = min(limit, p.Context)
 	switch {
-	case chosen && p.Layers < p.ModelLayers:
-		notice = fmt.Sprintf("%s has room for the last %d of %d layers, beside texts of %d tokens: the processor computes the others", p.Device, p.Layers, p.ModelLayers, longest)
+	case automatic && p.Layers < p.ModelLayers:
+		notice = fmt.Sprintf("%s has room for the last %d of %d layers beside a context of %d tokens; the CPU computes the other layers", p.Device, p.Layers, p.ModelLayers, longest)
 	case longest < limit:
-		notice = fmt.Sprintf("%s has room for texts of %d tokens, of at most %d", p.Device, longest, limit)
+		notice = fmt.Sprintf("%s has room for a context of %d tokens, not %d", p.Device, longest, limit)
 	}
 	return longest, notice
 }

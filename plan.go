@@ -13,13 +13,13 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// AvailableMemory returns how many bytes this process may sensibly take: what the
-// system, and the container that it runs in, have to give, less a margin. It is 0
-// where the system does not tell.
+// AvailableMemory returns how much memory in bytes this process can reasonably use: what the
+// system and its container have available, less a margin. It returns 0 if the system does not
+// report it.
 func AvailableMemory() int64 { return tiering.Available() }
 
-// ParseMemory reads an amount of memory: "1.5GiB", "800MB", a number of bytes, or
-// "50%" of AvailableMemory.
+// ParseMemory parses an amount of memory: "1.5GiB", "800MB", a number of bytes, or a
+// percentage of AvailableMemory such as "50%".
 func ParseMemory(text string) (int64, error) {
 	n, err := tiering.ParseSize(text, tiering.Available())
 	if err != nil {
@@ -28,11 +28,10 @@ func ParseMemory(text string) (int64, error) {
 	return n, nil
 }
 
-// PlanMemory divides the memory that opts.RAM stands for among the parts of a
-// model, without loading it. The error is a [*MinimumError] where the model
-// cannot run in it. Speeds are predicted from what this machine reaches, which
-// takes a second to measure; opts.CacheDir, if set, keeps what was measured.
-// measure says to do it again.
+// PlanMemory plans how a model would use the budget opts.Memory.RAM, without loading the
+// model. If the model cannot run within the budget, the error is a [*MinimumError].
+// PlanMemory predicts speeds from measurements of this machine, which take a second. It
+// caches them in opts.Cache.Dir; measure repeats them.
 func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_ *MemoryPlan, err error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -50,7 +49,7 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 		}
 		defer func() { err = errors.Join(err, perTensor.Calibration.Close()) }()
 	}
-	// A refusal comes at once, without measuring anything.
+	// Refuse an insufficient budget before measuring the machine.
 	shape, need, err := opts.planInputs(f, perTensor, opts.limit())
 	if err != nil {
 		return nil, err
@@ -68,11 +67,11 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 	return p, nil
 }
 
-// predict makes a plan again with what the machine was measured to reach, for
-// reads as the plan has them. again measures what is known already.
-func (o *Options) predict(ctx context.Context, f *modelfile.Files, s tiering.Shape, n tiering.Need, plan *tiering.Plan, again bool) (*tiering.Plan, Rates, error) {
+// predict repeats the plan with the measured rates of the machine, for reads of the planned
+// size. remeasure ignores cached measurements.
+func (o *Options) predict(ctx context.Context, f *modelfile.Files, s tiering.Shape, n tiering.Need, plan *tiering.Plan, remeasure bool) (*tiering.Plan, Rates, error) {
 	m := o.rateMeasurer()
-	m.remeasure, m.weights = again, s.TokenBytes()
+	m.remeasure, m.weights = remeasure, s.TokenBytes()
 	measured, err := m.rates(ctx, f, plan.Piece)
 	if err != nil {
 		return nil, measured, err
@@ -81,7 +80,7 @@ func (o *Options) predict(ctx context.Context, f *modelfile.Files, s tiering.Sha
 	return plan, measured, err
 }
 
-// describe lists the model's parts.
+// describe lists the sections of the model.
 func (p *MemoryPlan) describe(s *tiering.Shape) {
 	for l, section := range s.Layers {
 		p.Sections = append(p.Sections, PlannedSection{section.Name, section.Bytes, p.Pinned[l]})
@@ -97,29 +96,29 @@ func (p *MemoryPlan) describe(s *tiering.Shape) {
 	}
 }
 
-// threads returns how many threads will compute.
+// threads returns the number of worker threads.
 func (o *Options) threads() int { return cmp.Or(o.Threads, threadpool.DefaultThreads()) }
 
-// Of the program's own memory, measured with vocabularies of 6 000 to 100 000
-// tokens: a vocabulary takes 64 to 100 bytes a token. Go's memory limit, which is the
-// sum of these, has garbage collected before it takes as much again.
+// Memory of the program itself, measured with vocabularies of 6 000 to 100 000 tokens: a
+// vocabulary takes 64 to 100 bytes per token. The heap items sum up to Go's memory limit,
+// which makes the garbage collector run before garbage exceeds it.
 const (
-	codeBytes      = 8 << 20  // pages of the program that are in use
-	heapBytes      = 12 << 20 // Go's runtime and all that does not depend on the model
+	codeBytes      = 8 << 20  // resident code pages
+	heapBytes      = 12 << 20 // Go's runtime and what does not depend on the model
 	heapPerThread  = 1 << 20
 	heapPerVocable = 128
 )
 
-// rateMeasurer returns who measures the machine.
+// rateMeasurer returns a rateMeasurer with these options.
 func (o *Options) rateMeasurer() rateMeasurer {
 	m := rateMeasurer{fsys: o.fsys(), dir: o.Cache.Dir, threads: o.threads(), memory: smaller(o.limit(), AvailableMemory())}
 	if o.Lab.Disk != (DiskSpeed{}) {
-		m.dir = "" // what is measured so holds for nothing else
+		m.dir = "" // do not cache the measurements of a throttled disk
 	}
 	return m
 }
 
-// planInputs returns what a plan for a model is made from.
+// planInputs returns the inputs of a plan.
 func (o *Options) planInputs(f *modelfile.Files, perTensor *exec.W8A8, budget int64) (_ tiering.Shape, _ tiering.Need, err error) {
 	spec, err := f.Spec()
 	if err != nil {

@@ -17,19 +17,19 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Rates are what a machine was measured to reach.
+// Rates are the measured speeds of a machine.
 type Rates struct {
 	Measured    time.Time `json:"measured"`
-	Weights     string    `json:"weights"`      // type of weights for which the rest holds
-	Threads     int       `json:"threads"`      // that computed
-	FlashGBs    float64   `json:"flash_gbs"`    // read past the page cache
-	DecodeGBs   float64   `json:"decode_gbs"`   // weights multiplied with one token
-	PrefillGops float64   `json:"prefill_gops"` // operations, with many tokens
+	Weights     string    `json:"weights"`      // weight type of the measurement
+	Threads     int       `json:"threads"`      // number of worker threads
+	FlashGBs    float64   `json:"flash_gbs"`    // reads that bypass the page cache
+	DecodeGBs   float64   `json:"decode_gbs"`   // weights, during decode
+	PrefillGops float64   `json:"prefill_gops"` // integer operations, during prefill
 }
 
-// What a whole model is taken to reach of the rates of its matrix products alone;
-// the rest goes to attention, norms and the meetings of threads. How far the
-// predictions are off is in docs/results/budget.md.
+// A whole model reaches these fractions of the speed of its matmuls; attention, norms and
+// thread synchronization take the rest. docs/results/budget.md compares predictions with
+// measurements.
 const (
 	decodeFraction  = 0.9
 	prefillFraction = 0.97
@@ -42,21 +42,21 @@ func (r *Rates) forPlan() tiering.Rates {
 
 const (
 	ratesFile = "rates.json" // in the cache directory
-	maxRates  = 1 << 20      // bytes of it
-	// flashTime is how long reading is measured.
+	maxRates  = 1 << 20      // largest size of the file
+	// flashTime is the duration of the flash measurement.
 	flashTime = 300 * time.Millisecond
 )
 
-// rateMeasurer knows what a machine reaches, from a file or by measuring.
+// rateMeasurer returns the speeds of a machine from the cache file, or measures them.
 type rateMeasurer struct {
-	fsys      vfs.FS // of the model
-	dir       string // of the file; "" = there is none
+	fsys      vfs.FS // file system of the model
+	dir       string // directory of the cache file; "" = no cache file
 	threads   int
-	memory    int64 // that measuring may take half of; 0 = any
-	weights   int64 // bytes that a token is multiplied with
-	remeasure bool  // measure even what the file has
+	memory    int64 // available memory, of which a measurement takes at most half; 0 = no limit
+	weights   int64 // bytes of weights that a token is multiplied with
+	remeasure bool  // ignore the cache file
 
-	// compute measures products with so many bytes of weights; nil = rates.Compute.
+	// compute measures matmuls with that many bytes of weights; nil = rates.Compute.
 	compute func(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error)
 }
 
@@ -92,13 +92,13 @@ func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int6
 		return r, err
 	}
 	if limited {
-		return r, nil // a measurement in so little memory is no measure for others
+		return r, nil // a measurement with fewer weights is not representative
 	}
 	known[key] = r
 	return r, m.save(known)
 }
 
-// mainType returns the type that most of a model's weights have.
+// mainType returns the type of most of a model's weights, in bytes.
 func mainType(f *modelfile.Files) quant.Type {
 	bytes := map[quant.Type]int64{}
 	most := quant.F32
@@ -111,7 +111,7 @@ func mainType(f *modelfile.Files) quant.Type {
 	return most
 }
 
-// measureFlash reads a file past the page cache, where that can be done.
+// measureFlash measures reads of a file, past the page cache where the system supports that.
 func measureFlash(fsys vfs.FS, name string, piece int64) (gbs float64, err error) {
 	if piece == 0 {
 		piece = tiering.DefaultPiece
@@ -128,7 +128,7 @@ func measureFlash(fsys vfs.FS, name string, piece int64) (gbs float64, err error
 	return rates.Flash(io.ReaderAt(file), size, int(min(piece, size)), flashTime)
 }
 
-// load reads what was measured before. A file that cannot be read is no loss.
+// load reads the cache file. It ignores an unreadable file.
 func (m *rateMeasurer) load() map[string]Rates {
 	known := map[string]Rates{}
 	if m.dir == "" {
@@ -141,8 +141,7 @@ func (m *rateMeasurer) load() map[string]Rates {
 	return known
 }
 
-// save keeps what was measured. Where nothing may be written, it will be measured
-// again.
+// save writes the cache file. It ignores missing write permission.
 func (m *rateMeasurer) save(known map[string]Rates) error {
 	if m.dir == "" {
 		return nil

@@ -6,13 +6,12 @@ import (
 	"github.com/llmrun/llmrun/exec"
 )
 
-// maxRePrefills is how often a generation reads text again before it believes that
-// the disk damages whatever it is given.
+// maxRePrefills limits how often a generation re-prefills damaged pages. A disk that damages
+// everything must not cause an endless loop.
 const maxRePrefills = 3
 
-// extend lets the model read ids, with which g.ids ends. If that fails because of what
-// was kept on flash, the text is read again from there on: nobody needs a cache as
-// badly as an answer.
+// extend processes ids, the last of g.ids. If that fails because saved pages are damaged, it
+// drops them and re-prefills from there. A damaged cache must not prevent an answer.
 func (g *generation) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions) error {
 	err := g.session.extend(ctx, ids, r)
 	for range maxRePrefills {
@@ -24,18 +23,18 @@ func (g *generation) extend(ctx context.Context, ids []int32, r *exec.ExtendOpti
 	return err
 }
 
-// dropDamaged reports whether the session used something from flash that is not
-// what was written. Then it is forgotten.
+// dropDamaged drops the pages of the session that do not match their checksums, and reports
+// whether there were any.
 func (g *generation) dropDamaged(ctx context.Context) bool {
-	s, k := g.session, g.session.engine.store
-	if k == nil || ctx.Err() != nil {
+	s, store := g.session, g.session.engine.store
+	if store == nil || ctx.Err() != nil {
 		return false
 	}
-	damage := s.seq.DropDamaged(k.stores)
+	damage := s.seq.DropDamaged(store.stores)
 	if damage == nil {
 		return false
 	}
-	k.report(damage)
+	store.report(damage)
 	g.savedTokens = min(g.savedTokens, s.seq.Saved())
 	if g.firstAt.IsZero() {
 		g.stats.ReusedTokens = min(g.stats.ReusedTokens, s.seq.Len())

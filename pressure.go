@@ -7,23 +7,23 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// pressureInterval is how often signs of pressure are looked at. They are some
-// small files; and in a second another program takes more than is kept free.
+// pressureInterval is the interval of pressure checks, each of which reads some small files.
+// In a full second, another program could allocate more than the margin.
 const pressureInterval = 250 * time.Millisecond
 
-// watcher follows the pressure on the system's memory for an engine.
+// watcher responds to memory pressure for an engine.
 type watcher struct {
 	stop, ended chan struct{}
 }
 
-// watchPressure begins to watch.
+// watchPressure starts the watcher.
 func (e *Engine) watchPressure() {
 	ticker := time.NewTicker(pressureInterval)
 	e.watch(tiering.SystemRoot(), ticker.C, ticker.Stop)
 }
 
-// watch looks at the signs that root shows whenever a time comes in ticks, and
-// calls done at its end.
+// watch starts a goroutine that reads the pressure signs below root at each tick. It calls
+// done when it ends.
 func (e *Engine) watch(root fs.FS, ticks <-chan time.Time, done func()) {
 	w := &watcher{stop: make(chan struct{}), ended: make(chan struct{})}
 	e.watcher = w
@@ -42,7 +42,7 @@ func (e *Engine) watch(root fs.FS, ticks <-chan time.Time, done func()) {
 	}()
 }
 
-// shutdown waits for the watcher's last step.
+// shutdown stops the watcher and waits for its goroutine.
 func (w *watcher) shutdown() {
 	if w == nil {
 		return
@@ -51,9 +51,8 @@ func (w *watcher) shutdown() {
 	<-w.ended
 }
 
-// respondToPressure holds less memory under pressure, and more again when it has gone. An
-// error, such as of a read, is left to the next step or to a generation, which
-// meets it as well.
+// respondToPressure releases memory under pressure, and takes it back when the pressure has
+// ended. It ignores errors, because the next step or a generation meets them as well.
 func (e *Engine) respondToPressure(g *tiering.Governor, now time.Time, signs tiering.Signs) {
 	m := &e.mem
 	m.mu.Lock()
@@ -62,8 +61,8 @@ func (e *Engine) respondToPressure(g *tiering.Governor, now time.Time, signs tie
 	if m.targetBudget == m.ownerBudget && m.level == TrimNone {
 		m.untrimmed = held
 	}
-	// Without pressure the engine may hold all of its budget; how much of it that
-	// would be is seen when there is no pressure.
+	// Without pressure, the engine may use its whole budget. How much of it the engine would
+	// use is only known then.
 	most := smaller(m.ownerBudget, max(m.untrimmed, held))
 	limit := smaller(m.targetBudget, most)
 	next := g.Step(now, signs, held, limit, most)

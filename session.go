@@ -10,83 +10,82 @@ import (
 	"github.com/llmrun/llmrun/kv/segment"
 )
 
-// Session is one text that grows: a story, a document with questions, or a
-// conversation. What the model has read stays in memory, so that going on
-// costs only the new tokens. A session does one thing at a time; several
-// sessions of an engine may be used at once.
+// Session is one sequence of tokens: a story, a document with questions, or a conversation.
+// It keeps the keys and values of its tokens, so that a continuation processes only new
+// tokens. A session runs one operation at a time; several sessions of an engine may run
+// concurrently.
 type Session struct {
 	engine *Engine
 
-	// seq is what the layers remember. It is a cache of text: it may have read
-	// less, or the beginning of a prompt whose reading broke off. It belongs to
-	// whoever set running.
+	// seq holds the keys and values. It may contain fewer tokens than ids, or the beginning
+	// of a prompt whose prefill was interrupted. The goroutine that set running owns it.
 	seq *exec.Sequence
-	// restored is how many tokens of it came from flash when the session was opened,
-	// until a generation has reported them.
+	// restored is how many tokens of seq came from flash when the session was opened. The
+	// first generation reports them and resets it.
 	restored int
 
-	// lock is the session's name on flash, nil without one; created is when it was
-	// kept first. They belong to whoever set running, too.
+	// lock is the session's name in the store, nil without one. created is when it was first
+	// saved. The goroutine that set running owns both.
 	lock    *segment.SessionLock
 	created time.Time
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	running  bool
 	closed   bool
-	cancel   context.CancelCauseFunc // of what is running
-	ids      []int32                 // the tokens that the session holds
+	cancel   context.CancelCauseFunc // cancels the running operation
+	ids      []int32                 // the session's tokens
 	messages []Message
 	stats    Stats
 }
 
-// Why a generation ended, as Stats.StopReason says it.
+// Values of Stats.StopReason.
 const (
-	StopEOS       = "eos"       // the model ended its text
+	StopEOS       = "eos"       // the model generated its end-of-text token
 	StopString    = "stop"      // a stop string was generated
-	StopLength    = "length"    // MaxTokens were generated
-	StopContext   = "context"   // the session holds as many tokens as it may
-	StopCancelled = "cancelled" // the loop was left, the context ended, or Close was called
-	StopError     = "error"     // something failed; the loop got the error
+	StopLength    = "length"    // MaxTokens tokens were generated
+	StopContext   = "context"   // the session reached its Limit
+	StopCancelled = "cancelled" // the caller left the loop, the context ended, or Close was called
+	StopError     = "error"     // an error ended the loop
 )
 
 // Stats describes one generation.
 type Stats struct {
-	PromptTokens    int           // of the whole text before the answer
-	ReusedTokens    int           // of those, how many the session had read before, or another one
-	RestoredTokens  int           // of those, how many came from flash, see Options.CacheDir
-	GeneratedTokens int           // the end-of-text token not counted
-	Prefill         time.Duration // reading the rest of the prompt
-	Decode          time.Duration // all tokens but the first, with what the caller's loop does, and slides
-	FirstToken      time.Duration // from the call to the first token
-	PrefillFlash    FlashUse      // what was read from flash for the prompt
-	DecodeFlash     FlashUse      // and for the tokens after the first
-	PrefillKV       KVUse         // keys and values after the prompt, and their way for it
-	DecodeKV        KVUse         // and after the last token
-	SavedBytes      int64         // of keys and values that were written to flash to be kept, and by Save since
-	Slides          int           // times that old text was forgotten, see OverflowSlide
-	ForgottenTokens int           // of old text, in all
-	Selection       SelectionUse  // what of a long context was looked at
+	PromptTokens    int           // tokens of the whole sequence before the answer
+	ReusedTokens    int           // of those, tokens that were not processed because their keys and values existed
+	RestoredTokens  int           // of those, tokens whose keys and values came from flash; see CacheOptions.KVDir
+	GeneratedTokens int           // without the end-of-text token
+	Prefill         time.Duration // time to prefill the rest of the prompt
+	Decode          time.Duration // time from the first to the last token, including the caller's loop and slides
+	FirstToken      time.Duration // time from the call to the first token
+	PrefillFlash    FlashUse      // weights read from flash during prefill
+	DecodeFlash     FlashUse      // weights read from flash during decode
+	PrefillKV       KVUse         // page counts after prefill, transfers during prefill
+	DecodeKV        KVUse         // page counts after decode, transfers during decode
+	SavedBytes      int64         // keys and values written to the prefix cache, and by Save since
+	Slides          int           // how often OverflowSlide dropped old tokens
+	ForgottenTokens int           // tokens that OverflowSlide dropped
+	Selection       SelectionUse  // effect of MemoryOptions.KVSelect
 	StopReason      string        // one of the Stop constants
-	Seed            uint64        // of the random numbers; gives the same text again
+	Seed            uint64        // seed of the random number generator; it reproduces the text
 }
 
-// FlashUse is what was read of weights that are not in memory, and how long the
-// arithmetic waited for them. It counts all sessions of the engine.
+// FlashUse counts weights that were streamed from flash, and the time that computation waited
+// for them. It covers all sessions of the engine.
 type FlashUse struct {
-	Bytes   int64 // those of experts included
+	Bytes   int64 // includes experts
 	Stalled time.Duration
-	Stalls  int // times that it waited for other weights than experts
+	Stalls  int // number of waits, except for experts
 	Experts ExpertUse
 }
 
-// PrefillTokPerS returns how many prompt tokens were read in a second.
+// PrefillTokPerS returns the prefill speed in tokens per second.
 func (s Stats) PrefillTokPerS() float64 { return rate(s.PromptTokens-s.ReusedTokens, s.Prefill) }
 
-// DecodeTokPerS returns how many tokens were generated in a second. The first
-// one comes out of reading the prompt and does not count.
+// DecodeTokPerS returns the decode speed in tokens per second. It excludes the first token,
+// which is a result of prefill.
 func (s Stats) DecodeTokPerS() float64 { return rate(s.GeneratedTokens-1, s.Decode) }
 
-// rate is 0 when nothing was done.
+// rate returns n per second, 0 if nothing was done.
 func rate(n int, d time.Duration) float64 {
 	if n <= 0 || d <= 0 {
 		return 0
@@ -110,10 +109,9 @@ func (e *Engine) NewSession() (*Session, error) {
 	return s, nil
 }
 
-// Close gives the session's memory back. A generation that is under way ends
-// with ErrClosed within one layer of the network and then gives it back. Close
-// may be called more than once and from any goroutine, also from inside the
-// loop over a generation.
+// Close releases the session's memory. A running generation ends with ErrClosed within one
+// layer and then releases the memory. Close may be called more than once, from any goroutine,
+// and from inside the loop over a generation.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,17 +126,17 @@ func (s *Session) Close() error {
 	return s.release()
 }
 
-// release gives the memory back; nothing runs any more.
+// release releases the memory. No operation is running.
 func (s *Session) release() error {
 	s.seq.Close()
 	if s.lock != nil {
-		_ = s.lock.Close() // what stays is a lock that nobody holds
+		_ = s.lock.Close() // the lock is released in any case
 	}
 	return s.engine.removeSession(s)
 }
 
-// begin claims the session for one piece of work. The context that it returns
-// ends when the session is closed.
+// begin claims the session for one operation. The returned context ends when the session is
+// closed.
 func (s *Session) begin(ctx context.Context) (context.Context, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,14 +148,14 @@ func (s *Session) begin(ctx context.Context) (context.Context, error) {
 	return ctx, nil
 }
 
-// isClosed reports whether somebody waits for the session to end.
+// isClosed reports whether Close was called.
 func (s *Session) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed
 }
 
-// idle returns nil if the session may be used for something else; s.mu is held.
+// idle returns nil if the session can start an operation. The caller holds s.mu.
 func (s *Session) idle() error {
 	switch {
 	case s.closed:
@@ -168,19 +166,18 @@ func (s *Session) idle() error {
 	return nil
 }
 
-// end gives up the claim.
+// end releases the claim.
 func (s *Session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cancel(nil)
 	s.running = false
 	if s.closed {
-		_ = s.release() // nobody is there to hear of it
+		_ = s.release() // no caller can receive the error
 	}
 }
 
-// extend lets the model read ids behind what the sequence holds. When ctx ended,
-// the error is its cause and not how the model noticed.
+// extend processes ids behind the sequence. If ctx ended, the error is its cause.
 func (s *Session) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions) error {
 	err := s.engine.model.Extend(ctx, s.seq, ids, r)
 	if err != nil && ctx.Err() != nil {
@@ -189,17 +186,15 @@ func (s *Session) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions
 	return err
 }
 
-// Len returns the number of tokens that the session holds: prompts and answers
-// up to the last token that was handed out. A prompt counts when it has been
-// read as a whole.
+// Len returns the number of tokens of the session: prompts, and answers up to the last token
+// that the caller received. A prompt counts once its prefill is complete.
 func (s *Session) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.ids)
 }
 
-// Limit returns the greatest number of tokens that the session reads. One more
-// can be generated behind them.
+// Limit returns the most tokens that the session can process. It can generate one more token.
 func (s *Session) Limit() int { return s.engine.limit }
 
 // Stats describes the last generation that ended.
@@ -209,8 +204,8 @@ func (s *Session) Stats() Stats {
 	return s.stats
 }
 
-// Reset forgets everything, the messages of a conversation included. While the
-// session generates it changes nothing and returns ErrBusy.
+// Reset removes all tokens and messages. During a generation it returns ErrBusy and changes
+// nothing.
 func (s *Session) Reset() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,17 +217,16 @@ func (s *Session) Reset() error {
 	return nil
 }
 
-// Messages returns the conversation so far. A turn belongs to it once its
-// answer has ended.
+// Messages returns the conversation. It contains a turn once its answer has ended.
 func (s *Session) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.messages)
 }
 
-// SetSystem sets the message that tells the model how to behave; "" removes
-// it. It takes effect with the next turn, for which the conversation is read
-// again. While the session generates it changes nothing and returns ErrBusy.
+// SetSystem sets the system message; "" removes it. It takes effect with the next turn, for
+// which the engine re-prefills the conversation. During a generation it returns ErrBusy and
+// changes nothing.
 func (s *Session) SetSystem(text string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,14 +242,14 @@ func (s *Session) SetSystem(text string) error {
 	return nil
 }
 
-// tokens returns the session's text; it is not changed in place.
+// tokens returns the session's tokens, which are not modified in place.
 func (s *Session) tokens() []int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ids
 }
 
-// setTokens makes ids the session's text.
+// setTokens sets the session's tokens.
 func (s *Session) setTokens(ids []int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,51 +15,51 @@ import (
 )
 
 const (
-	// minNewTokens is how many tokens have to be new before keys and values are
-	// written without being asked for.
+	// minNewTokens is the least number of new tokens for which the engine writes keys and
+	// values to the prefix cache.
 	minNewTokens = 512
-	// kvCacheDivisor is the part of a cache that keys and values may take, as
-	// 1/kvCacheDivisor.
+	// kvCacheDivisor limits keys and values to 1/kvCacheDivisor of the cache.
 	kvCacheDivisor = 4
 )
 
-// What may be wrong with a session that was kept, to be found with errors.Is. One
-// that is damaged is an ErrFormat.
+// Sentinel errors of saved sessions; test for them with errors.Is. A damaged session is an
+// ErrFormat.
 var (
-	// ErrOtherModel: the session was kept with another model.
+	// ErrOtherModel reports that the session was saved with another model.
 	ErrOtherModel = errors.New("the session belongs to another model")
-	// ErrOtherSettings: the session was kept with the same model, but with other
-	// settings or adapters, so that what it remembers cannot be used. Its text can,
-	// see [SessionOptions].
-	ErrOtherSettings = errors.New("the session was kept with other settings")
-	// ErrKVMissing: some of what the session remembers has been deleted. Its text
-	// can be read again, see [SessionOptions].
+	// ErrOtherSettings reports that the session was saved with the same model, but with other
+	// settings or adapters, so that its keys and values cannot be used. See
+	// [SessionOptions].RePrefill.
+	ErrOtherSettings = errors.New("the session was saved with other settings")
+	// ErrKVMissing reports that some of the session's keys and values have been deleted. See
+	// [SessionOptions].RePrefill.
 	ErrKVMissing = segment.ErrMissing
 )
 
-// sessionStore is where an engine keeps what its sessions remember; nil: nowhere.
+// sessionStore is the session store and prefix cache of an engine. It is nil without a
+// directory.
 type sessionStore struct {
 	dir      *segment.Dir
 	stores   exec.Stores
-	originID segment.ID // of the model, whatever was made from it
-	fileID   segment.ID // of the file that is in use; older sessions have it for the origin
-	autoSave bool       // prompts are kept and found without being asked for
+	originID segment.ID // the original model, from which the open file may have been imported
+	fileID   segment.ID // the open file, which older sessions name instead of the original model
+	autoSave bool       // save and restore prefixes of prompts
 	notify   func(string)
 
 	mu       sync.Mutex
-	reported map[string]bool // notices that were given
+	reported map[string]bool // errors that were reported
 }
 
-// kvLimit returns how many bytes of keys and values a cache may hold.
+// kvLimit returns the limit for keys and values in a cache, in bytes.
 func kvLimit(cacheSize int64) int64 { return cacheSize / kvCacheDivisor }
 
-// openSessionStore prepares for keeping what sessions remember. Nothing is written yet.
+// openSessionStore opens the session store. It writes nothing yet.
 func (e *Engine) openSessionStore(f *modelfile.Files, perTensor *exec.W8A8, opts *Options) error {
 	base := opts.sessionDir()
 	if base == "" {
 		return nil
 	}
-	k := &sessionStore{autoSave: !opts.Cache.NoKV, notify: opts.Notify, reported: map[string]bool{}}
+	store := &sessionStore{autoSave: !opts.Cache.NoKV, notify: opts.Notify, reported: map[string]bool{}}
 	model, err := f.Identity()
 	if err != nil {
 		return err
@@ -68,10 +68,10 @@ func (e *Engine) openSessionStore(f *modelfile.Files, perTensor *exec.W8A8, opts
 	if err != nil {
 		return err
 	}
-	copy(k.originID[:], origin[:])
-	copy(k.fileID[:], model[:])
+	copy(store.originID[:], origin[:])
+	copy(store.fileID[:], model[:])
 	identity := string(model[:]) + opts.Quantize + "\x00" + fmt.Sprint(opts.Exact) + perTensor.Identity()
-	if opts.usesDevice() { // devices round otherwise
+	if opts.usesDevice() { // devices compute slightly different keys and values
 		identity += "\x00" + opts.Device.Name
 	}
 	for _, dir := range opts.Adapters {
@@ -81,72 +81,72 @@ func (e *Engine) openSessionStore(f *modelfile.Files, perTensor *exec.W8A8, opts
 		}
 		identity += string(adapter[:])
 	}
-	if k.dir, err = segment.OpenDir(opts.Lab.Disk.throttle(vfs.OS()), base, kvLimit(opts.Cache.Size)); err != nil {
-		k.report(err)
+	if store.dir, err = segment.OpenDir(opts.Lab.Disk.throttle(vfs.OS()), base, kvLimit(opts.Cache.Size)); err != nil {
+		store.report(err)
 		e.storeErr = err
-		return nil // as for packs: nobody needs a cache as badly as an answer
+		return nil // a broken cache must not prevent an answer
 	}
-	if k.stores, err = e.model.OpenStores(k.dir, identity); err != nil {
+	if store.stores, err = e.model.OpenStores(store.dir, identity); err != nil {
 		return err
 	}
-	e.store = k
+	e.store = store
 	return nil
 }
 
-// openedStore returns where sessions are kept, or says why they are not.
+// openedStore returns the session store, or an error if there is none.
 func (e *Engine) openedStore() (*sessionStore, error) {
-	e.mu.Lock() // Close may be at work
+	e.mu.Lock() // Close may run concurrently
 	defer e.mu.Unlock()
 	switch {
 	case e.store != nil:
 		return e.store, nil
 	case e.storeErr != nil:
-		return nil, fmt.Errorf("sessions cannot be kept: %w", e.storeErr)
+		return nil, fmt.Errorf("the session store cannot be opened: %w", e.storeErr)
 	}
-	return nil, fmt.Errorf("%w: sessions are kept in CacheDir or KVDir, and neither is set", ErrOptions)
+	return nil, fmt.Errorf("%w: saved sessions need Cache.Dir or Cache.KVDir, and neither is set", ErrOptions)
 }
 
-// close gives the directory back.
-func (k *sessionStore) close() error {
-	if k == nil {
+// close closes the directory.
+func (store *sessionStore) close() error {
+	if store == nil {
 		return nil
 	}
-	return k.dir.Close()
+	return store.dir.Close()
 }
 
-// report passes on what went wrong with something that was not asked for, once. For want
-// of room much goes wrong, each time with other figures: only the first are told.
-func (k *sessionStore) report(err error) {
-	if err == nil || k.notify == nil {
+// report notifies the user once of an error in the background. Full disks cause many errors
+// with different sizes, of which it reports only the first.
+func (store *sessionStore) report(err error) {
+	if err == nil || store.notify == nil {
 		return
 	}
-	text := fmt.Sprintf("keys and values are computed instead of read from flash, or not kept there: %v", err)
+	text := fmt.Sprintf("keys and values could not be read from the cache, or not saved there: %v", err)
 	about := text
 	if errors.Is(err, ErrNoRoom) {
 		about = ErrNoRoom.Error()
 	}
-	k.mu.Lock()
-	told := k.reported[about]
-	k.reported[about] = true
-	k.mu.Unlock()
-	if !told {
-		k.notify(text)
+	store.mu.Lock()
+	known := store.reported[about]
+	store.reported[about] = true
+	store.mu.Unlock()
+	if !known {
+		store.notify(text)
 	}
 }
 
-// restorePrefix looks for what was read of the prompt ids before, in any session, and
-// returns what is left to read of fresh.
+// restorePrefix restores the longest prefix of the prompt from the prefix cache, and returns
+// the remaining tokens.
 func (g *generation) restorePrefix(ctx context.Context, fresh []int32) []int32 {
-	s, k := g.session, g.session.engine.store
-	if k == nil || !k.autoSave {
+	s, store := g.session, g.session.engine.store
+	if store == nil || !store.autoSave {
 		return fresh
 	}
-	g.writtenBefore = k.dir.Written()
-	s.seq.SaveEarly(k.stores, minNewTokens, k.report)
-	if len(fresh) > k.stores.PageTokens() {
-		n, err := s.seq.RestorePrefix(ctx, k.stores, g.ids)
+	g.writtenBefore = store.dir.Written()
+	s.seq.SaveEarly(store.stores, minNewTokens, store.report)
+	if len(fresh) > store.stores.PageTokens() {
+		n, err := s.seq.RestorePrefix(ctx, store.stores, g.ids)
 		if ctx.Err() == nil {
-			k.report(err)
+			store.report(err)
 		}
 		g.stats.RestoredTokens += n
 		fresh = g.ids[s.seq.Len():]
@@ -155,43 +155,44 @@ func (g *generation) restorePrefix(ctx context.Context, fresh []int32) []int32 {
 	return fresh
 }
 
-// savePrefix writes what the session remembers to flash, if much of it is new. That of a prompt
-// whose reading was interrupted is as good: it will be asked for again. After a failure
-// nobody knows.
+// savePrefix saves the session's keys and values to the prefix cache if many of them are new.
+// It also saves those of an interrupted prefill, because the caller is likely to repeat the
+// call, but not those of a failed one.
 func (g *generation) savePrefix(ctx context.Context) {
-	s, k := g.session, g.session.engine.store
-	if k == nil || !k.autoSave || g.firstAt.IsZero() && ctx.Err() == nil || s.isClosed() {
+	s, store := g.session, g.session.engine.store
+	if store == nil || !store.autoSave || g.firstAt.IsZero() && ctx.Err() == nil || s.isClosed() {
 		return
 	}
-	early := s.seq.Saved() - g.savedTokens // what is left counts together with it
-	_, err := s.seq.Save(k.stores, s.seq.IDs(), max(1, minNewTokens-early), false)
-	k.report(err)
-	g.stats.SavedBytes = k.dir.Written() - g.writtenBefore
+	early := s.seq.Saved() - g.savedTokens // count the remaining tokens together with those saved during prefill
+	_, err := s.seq.Save(store.stores, s.seq.IDs(), max(1, minNewTokens-early), false)
+	store.report(err)
+	g.stats.SavedBytes = store.dir.Written() - g.writtenBefore
 }
 
-// SessionOptions say what to do with a session that was kept.
+// SessionOptions configure OpenSession.
 type SessionOptions struct {
-	// RePrefill uses the text alone of a session whose keys and values cannot be used
-	// because they are missing, damaged, or were computed with other settings: it
-	// is read again with the next generation. Notify, if set, is told why.
+	// RePrefill opens a session whose keys and values are missing, damaged or were computed
+	// with other settings. The next generation re-prefills its tokens. Notify, if set,
+	// receives the reason.
 	RePrefill bool
 	Notify    func(string)
 }
 
-// OpenSession opens the session that was kept under a name, as it was when it was
-// saved, or an empty one if there is none; see [Session.Save]. Names consist of
-// letters, digits, dots, dashes and underscores. A name that is in use, here or in
-// another process, is refused with ErrLocked at once. A session that does not
-// belong to this model, or is damaged, is refused and not used: the error wraps
-// ErrOtherModel, ErrOtherSettings, ErrKVMissing or ErrFormat. Pages that stay on
-// flash are looked at later: if one is damaged, Options.Notify is told, and the text is
-// read again from there on. It needs Options.CacheDir or KVDir.
+// OpenSession opens the session that was saved under a name, or an empty session if there is
+// none; see [Session.Save]. It needs CacheOptions.Dir or KVDir. A name consists of letters,
+// digits, dots, dashes and underscores.
+//
+// OpenSession returns ErrLocked if the session is in use, here or in another process. If the
+// session does not match the model, or is damaged, the error wraps ErrOtherModel,
+// ErrOtherSettings, ErrKVMissing or ErrFormat. Pages that stay on flash are verified when
+// attention reads them: if one is damaged, the engine reports it to Options.Notify and
+// re-prefills from there.
 func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
-	k, err := e.openedStore()
+	store, err := e.openedStore()
 	if err != nil {
 		return nil, err
 	}
-	lock, err := k.dir.LockSession(name)
+	lock, err := store.dir.LockSession(name)
 	if err != nil {
 		return nil, wrapName(err)
 	}
@@ -199,17 +200,17 @@ func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	ctx, err := s.begin(context.Background()) // Close waits for what is to come
+	ctx, err := s.begin(context.Background()) // Close waits until end is called
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	s.lock = lock // Close gives it back
+	s.lock = lock // Close releases it
 	m, err := lock.Load()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
 	case err == nil:
-		err = s.restore(ctx, k, m, o)
+		err = s.restore(ctx, store, m, o)
 	}
 	s.end()
 	if s.isClosed() {
@@ -221,7 +222,7 @@ func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
 	return s, nil
 }
 
-// wrapName makes a name that is refused an invalid option.
+// wrapName makes the error of an invalid name match ErrOptions.
 func wrapName(err error) error {
 	if errors.Is(err, segment.ErrName) {
 		return fmt.Errorf("%w: %w", ErrOptions, err)
@@ -229,22 +230,22 @@ func wrapName(err error) error {
 	return err
 }
 
-// restore makes a new session what m says.
-func (s *Session) restore(ctx context.Context, k *sessionStore, m *segment.Manifest, o SessionOptions) error {
-	if m.Identity != k.originID && m.Identity != k.fileID {
+// restore makes a new session the saved one.
+func (s *Session) restore(ctx context.Context, store *sessionStore, m *segment.Manifest, o SessionOptions) error {
+	if m.Identity != store.originID && m.Identity != store.fileID {
 		return fmt.Errorf("%w: %s", ErrOtherModel, m.Model)
 	}
-	if len(m.Tokens) > s.engine.limit+1 { // the last one may not have been read
-		return fmt.Errorf("%w: the session has %d tokens, at most %d are read", ErrContextFull, len(m.Tokens), s.engine.limit)
+	if len(m.Tokens) > s.engine.limit+1 { // the last token may be unprocessed
+		return fmt.Errorf("%w: the session has %d tokens; the limit is %d", ErrContextFull, len(m.Tokens), s.engine.limit)
 	}
 	err := fmt.Errorf("%w: %s", ErrOtherSettings, m.Settings)
-	if len(m.Segments) == 0 || k.stores.Has(m.Key) { // a text alone goes with all settings
-		err = s.seq.RestoreSession(ctx, k.stores, m)
+	if len(m.Segments) == 0 || store.stores.Has(m.Key) { // a session without keys and values matches all settings
+		err = s.seq.RestoreSession(ctx, store.stores, m)
 	}
 	refused := errors.Is(err, ErrOtherSettings) || errors.Is(err, ErrKVMissing) || errors.Is(err, ErrFormat)
 	if refused && o.RePrefill {
 		if o.Notify != nil {
-			o.Notify(fmt.Sprintf("the session's text is read again: %v", err))
+			o.Notify(fmt.Sprintf("the session is re-prefilled: %v", err))
 		}
 		err = nil
 	}
@@ -255,17 +256,18 @@ func (s *Session) restore(ctx context.Context, k *sessionStore, m *segment.Manif
 	return err
 }
 
-// Save keeps the session under a name, for OpenSession: its text, its messages and
-// what the model remembers of them. Where there is no room for all that it remembers,
-// the rest is left out, to be read again, and Options.Notify is told; the text alone is
-// kept where others take the room again and again. When Save has
-// returned nil, what was kept survives even a loss of power; when it does not come to
-// its end, what was kept under the name before is still there, or all of the new. An
-// empty name is that under which the session was opened or saved. A session keeps its
-// name until it is closed; a name that another session has, in use or not, is refused
-// with ErrLocked or an error that wraps fs.ErrExist.
+// Save saves the session under a name, for OpenSession: its tokens, messages, keys and
+// values. An empty name means the name under which the session was opened or last saved.
+//
+// If there is no room for all keys and values, Save omits the rest, which are re-prefilled
+// later, and reports that to Options.Notify. If other processes keep taking the room, it
+// saves the tokens and messages only. If Save returns nil, the saved session survives a power
+// failure. If Save is interrupted, the name holds either the previous or the new session.
+//
+// The session keeps its name until it is closed. Save returns ErrLocked, or an error that
+// wraps fs.ErrExist, if another session has the name.
 func (s *Session) Save(name string) error {
-	k, err := s.engine.openedStore()
+	store, err := s.engine.openedStore()
 	if err != nil {
 		return err
 	}
@@ -278,17 +280,17 @@ func (s *Session) Save(name string) error {
 			return err
 		}
 	}
-	for range 3 { // somebody else may make room at the same moment
-		err = s.save(k)
+	for range 3 { // another process may make room concurrently
+		err = s.save(store)
 		if !errors.Is(err, ErrKVMissing) && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	k.report(err)
-	return s.saveText(k, nil)
+	store.report(err)
+	return s.saveManifest(store, nil)
 }
 
-// rename takes a name that no session has.
+// rename gives the session a name that no other session has.
 func (s *Session) rename(name string) error {
 	lock, err := s.engine.store.dir.LockSession(name)
 	if err != nil {
@@ -305,29 +307,29 @@ func (s *Session) rename(name string) error {
 		return err
 	}
 	if err == nil {
-		err = fmt.Errorf("%w: there is a session %s already", fs.ErrExist, name)
+		err = fmt.Errorf("%w: a session %s already exists", fs.ErrExist, name)
 	}
 	return errors.Join(err, lock.Close())
 }
 
-// save writes what the model remembers, as far as there is room, and the text.
-func (s *Session) save(k *sessionStore) error {
-	before := k.dir.Written()
-	refs, unkept := s.seq.Save(k.stores, s.tokens(), 1, true)
+// save writes the tokens, the messages, and as many keys and values as there is room for.
+func (s *Session) save(store *sessionStore) error {
+	before := store.dir.Written()
+	refs, saveErr := s.seq.Save(store.stores, s.tokens(), 1, true)
 	s.mu.Lock()
-	s.stats.SavedBytes += k.dir.Written() - before
+	s.stats.SavedBytes += store.dir.Written() - before
 	s.mu.Unlock()
-	if errors.Is(unkept, ErrNoRoom) {
-		k.report(unkept)
-		unkept = nil
+	if errors.Is(saveErr, ErrNoRoom) {
+		store.report(saveErr)
+		saveErr = nil
 	}
-	return errors.Join(unkept, s.saveText(k, refs)) // the text is kept in any case
+	return errors.Join(saveErr, s.saveManifest(store, refs)) // save the tokens in any case
 }
 
-// saveText writes the text and the messages, and where keys and values of them are.
-func (s *Session) saveText(k *sessionStore, refs []segment.Ref) error {
+// saveManifest writes the tokens, the messages, and references to their keys and values.
+func (s *Session) saveManifest(store *sessionStore, refs []segment.Ref) error {
 	s.mu.Lock()
-	text, messages := s.ids, s.messages
+	ids, messages := s.ids, s.messages
 	s.mu.Unlock()
 	now := time.Now()
 	if s.created.IsZero() {
@@ -339,8 +341,8 @@ func (s *Session) saveText(k *sessionStore, refs []segment.Ref) error {
 		settings += ", selected"
 	}
 	m := &segment.Manifest{
-		Model: info.Path, Settings: settings, Identity: k.originID, Key: s.seq.StoreKey(k.stores),
-		Created: s.created, Saved: now, Tokens: text, Segments: refs, PageTokens: k.stores.PageTokens(),
+		Model: info.Path, Settings: settings, Identity: store.originID, Key: s.seq.StoreKey(store.stores),
+		Created: s.created, Saved: now, Tokens: ids, Segments: refs, PageTokens: store.stores.PageTokens(),
 	}
 	for _, msg := range messages {
 		m.Messages = append(m.Messages, segment.Message(msg))

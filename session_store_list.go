@@ -8,24 +8,24 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// SavedSession describes a session that was kept, see [Session.Save].
+// SavedSession describes a saved session; see [Session.Save].
 type SavedSession struct {
 	Name        string    `json:"name"`
 	Model       string    `json:"model,omitempty"`
 	Settings    string    `json:"settings,omitempty"`
 	Tokens      int       `json:"tokens"`
-	SavedTokens int       `json:"kept_tokens"` // whose keys and values are there; the rest is read again
-	Bytes       int64     `json:"bytes"`       // of keys and values; other sessions may share them
+	SavedTokens int       `json:"kept_tokens"` // tokens with saved keys and values; the rest is re-prefilled
+	Bytes       int64     `json:"bytes"`       // size of the keys and values, which other sessions may share
 	Created     time.Time `json:"created,omitzero"`
 	Saved       time.Time `json:"saved,omitzero"`
 	Messages    []Message `json:"messages,omitempty"`
-	IDs         []int32   `json:"ids,omitempty"` // its text; only of ShowSession
-	// Damage says why the session cannot be opened; the rest is empty then.
+	IDs         []int32   `json:"ids,omitempty"` // the session's tokens; only set by ShowSession
+	// Damage is the reason why the session cannot be opened; the other fields are then empty.
 	Damage string `json:"damage,omitempty"`
 }
 
-// Sessions lists the sessions in a directory that was given as Options.CacheDir or
-// KVDir, by name.
+// Sessions lists the saved sessions of a directory (see [CacheOptions].KVDir), ordered by
+// name.
 func Sessions(dir string) ([]SavedSession, error) {
 	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
@@ -45,7 +45,7 @@ func Sessions(dir string) ([]SavedSession, error) {
 	return list, err
 }
 
-// ShowSession describes one session with its text.
+// ShowSession describes one session, including its tokens and messages.
 func ShowSession(dir, name string) (SavedSession, error) {
 	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
@@ -70,9 +70,9 @@ func describeSession(d *segment.Dir, name string) (SavedSession, error) {
 	return s, nil
 }
 
-// RemoveSession deletes a session, and those of its keys and values that no other
-// session needs. It returns how many bytes of these are gone. A session that is in
-// use is refused with ErrLocked.
+// RemoveSession deletes a session, and those of its keys and values that no other session
+// uses. It returns the size of the deleted keys and values, or ErrLocked if the session is in
+// use.
 func RemoveSession(dir, name string) (freed int64, err error) {
 	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
@@ -82,9 +82,8 @@ func RemoveSession(dir, name string) (freed int64, err error) {
 	return freed, errors.Join(wrapName(err), d.Close())
 }
 
-// VerifySession reads all that was kept of a session and compares every byte with
-// its checksum. The error names the first place that is damaged. It returns how
-// many bytes were read.
+// VerifySession reads a saved session and compares all checksums. The error names the first
+// damaged place. It returns the number of bytes read.
 func VerifySession(dir, name string) (bytes int64, err error) {
 	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
@@ -94,15 +93,14 @@ func VerifySession(dir, name string) (bytes int64, err error) {
 	return bytes, errors.Join(wrapName(err), d.Close())
 }
 
-// SavedKV says how much of a cache is keys and values.
+// SavedKV is the number and size of saved keys and values.
 type SavedKV struct {
 	Files        int   `json:"files"`
 	Bytes        int64 `json:"bytes"`
-	SessionBytes int64 `json:"session_bytes"` // of these, what sessions with a name need
+	SessionBytes int64 `json:"session_bytes"` // those of named sessions
 }
 
-// CachedKV returns how many keys and values there are in a directory that was
-// given as Options.CacheDir or KVDir.
+// CachedKV returns the size of the keys and values in a directory (see [CacheOptions].KVDir).
 func CachedKV(dir string) (k SavedKV, err error) {
 	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
@@ -118,7 +116,7 @@ func CachedKV(dir string) (k SavedKV, err error) {
 	return k, errors.Join(err, d.Close())
 }
 
-// CleanCachedKV deletes keys and values that no session with a name needs.
+// CleanCachedKV deletes the keys and values that no named session uses.
 func CleanCachedKV(dir string) (deleted SavedKV, err error) {
 	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
@@ -128,15 +126,15 @@ func CleanCachedKV(dir string) (deleted SavedKV, err error) {
 	return deleted, errors.Join(err, d.Close())
 }
 
-// packLimit returns how much of a cache of size bytes packs may take: what keys
-// and values leave, which may take a quarter.
+// packLimit returns the limit for packs in a cache of size bytes: what keys and values leave,
+// which may take a quarter.
 func packLimit(dir string, size int64) int64 {
 	if size == 0 {
 		return 0
 	}
 	kept, err := CachedKV(dir)
 	if err != nil {
-		return size - kvLimit(size) // the error shows when somebody needs them
+		return size - kvLimit(size) // the engine reports the error when it opens the store
 	}
 	return max(1, size-min(kept.Bytes, kvLimit(size)))
 }

@@ -225,7 +225,7 @@ func TestSessionIsRefused(t *testing.T) {
 		var notices []string
 		s := openSession(t, e, "a", llmrun.SessionOptions{RePrefill: true, Notify: func(text string) { notices = append(notices, text) }})
 		require.Len(t, notices, 1)
-		require.Contains(t, notices[0], "is read again")
+		require.Contains(t, notices[0], "the session is re-prefilled")
 		require.Equal(t, text, s.Len())
 		return s
 	}

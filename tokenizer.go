@@ -7,19 +7,17 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// Tokenizer turns text into token ids and back. It may be used by many
-// goroutines at once.
+// Tokenizer converts text to token ids and back. Its methods are safe for concurrent use.
 type Tokenizer struct{ t *token.Tokenizer }
 
-// EncodeOptions are the choices for one encoding.
+// EncodeOptions configure Encode.
 type EncodeOptions struct {
-	Special      bool // add the tokens that the model wants at the ends of a text
-	ParseSpecial bool // special tokens that the text spells stand for themselves
+	Special      bool // add the model's begin-of-text and end-of-text tokens
+	ParseSpecial bool // encode special tokens that the text spells as special tokens
 }
 
-// OpenTokenizer opens the tokenizer of a model without its weights: of a GGUF
-// file, which may hold a vocabulary alone, a model directory, or a
-// tokenizer.json.
+// OpenTokenizer opens the tokenizer of a model without its weights. path is a GGUF file,
+// which may contain only a vocabulary, a model directory, or a tokenizer.json.
 func OpenTokenizer(path string, opts Options) (*Tokenizer, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -31,13 +29,13 @@ func OpenTokenizer(path string, opts Options) (*Tokenizer, error) {
 	return &Tokenizer{t}, nil
 }
 
-// Encode returns the ids of a text.
+// Encode returns the token ids of a text.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
 	return t.t.Encode(text, token.EncodeOptions{AllowSpecial: o.ParseSpecial, AddSpecial: o.Special})
 }
 
-// Decode returns the text of ids, special tokens included, with U+FFFD for what
-// is no character. An id outside the vocabulary is ErrToken.
+// Decode returns the text of ids, including special tokens, with U+FFFD for invalid UTF-8. It
+// returns ErrToken for an id outside the vocabulary.
 func (t *Tokenizer) Decode(ids []int32) (string, error) {
 	text, err := t.t.Decode(ids)
 	if err != nil {
@@ -46,13 +44,13 @@ func (t *Tokenizer) Decode(ids []int32) (string, error) {
 	return text, nil
 }
 
-// Piece returns a token as the vocabulary spells it, such as "Ġworld" or
-// "▁world"; ok is false for an id outside the vocabulary.
+// Piece returns a token as the vocabulary spells it, such as "Ġworld" or "▁world". ok is
+// false for an id outside the vocabulary.
 func (t *Tokenizer) Piece(id int32) (piece string, ok bool) { return t.t.Piece(id) }
 
-// VocabSize returns the number of ids. A model may have more of them: they are
-// padding, which stands for no text.
+// VocabSize returns the number of token ids. A model may have more ids than its tokenizer;
+// those are padding.
 func (t *Tokenizer) VocabSize() int { return t.t.VocabSize() }
 
-// Kind names the tokenizer's algorithm: "BPE", "SPM" or "Unigram".
+// Kind returns the tokenizer's algorithm: "BPE", "SPM" or "Unigram".
 func (t *Tokenizer) Kind() string { return t.t.Family() }

@@ -9,20 +9,19 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// SetBudget changes Options.RAM while the engine is in use, for programs that are
-// told to give memory back, or may have more; 0 is what the system has to give beside
-// what the engine holds. What is too much goes back to the
-// system before SetBudget returns, weights first of all: they are read from flash
-// from then on. A larger budget is filled from flash, while generations go on.
-// Tokens stay what they are. A budget that cannot hold what has to be in memory,
-// conversations included, is refused with a [*MinimumError], and nothing changes.
-// Weights that cannot be read from flash stay, and a budget that does not hold them is
-// refused with ErrBudget and the reason: the model is no pack, an option changed what
-// is in it, or a device has a part of them. ErrReplaced says that the pack is not in its
-// place any more. A conversation that later grows beyond what the budget leaves for it
-// ends with ErrBudget.
+// SetBudget changes the budget of Options.Memory.RAM while the engine is in use. 0 means the
+// available memory plus what the engine holds.
 //
-// SetBudget undoes Trim.
+// If the engine holds more than the new budget, SetBudget releases memory before it returns,
+// weights first; the engine then streams them from flash. If the budget is larger, the engine
+// loads weights while generations continue. The budget does not change the answers. SetBudget
+// undoes Trim.
+//
+// SetBudget returns a [*MinimumError], and changes nothing, if the budget is smaller than
+// what must be in memory, sessions included. It returns ErrBudget if the budget does not hold
+// weights that cannot be streamed, because the model is not a pack, an option changed the
+// weights, or a device holds some of them. It returns ErrReplaced if the file of the pack was
+// moved or replaced. A session that later outgrows the budget ends with ErrBudget.
 func (e *Engine) SetBudget(ram int64) error {
 	opts := Options{Memory: MemoryOptions{RAM: ram}}
 	if err := opts.validate(); err != nil {
@@ -33,7 +32,7 @@ func (e *Engine) SetBudget(ram int64) error {
 	defer m.mu.Unlock()
 	budget := opts.limit()
 	if ram == 0 && budget > 0 {
-		budget += m.committedBytes() // which the system has given already
+		budget += m.committedBytes() // available memory excludes it
 	}
 	if err := e.applyBudget(budget, false); err != nil {
 		return err
@@ -47,32 +46,31 @@ func (e *Engine) SetBudget(ram int64) error {
 	return nil
 }
 
-// committedBytes returns how much memory is held that the system does not count as available.
+// committedBytes returns the memory that the system does not count as available.
 func (m *memory) committedBytes() int64 {
 	u := m.budget.Usage()
 	return u.Total - u.By[tiering.Code] - u.By[tiering.Heap] - u.By[tiering.Mapped]
 }
 
-// TrimLevel says how urgently memory is wanted back; see [Engine.Trim].
+// TrimLevel is the urgency with which memory is needed; see [Engine.Trim].
 type TrimLevel int
 
-// The levels, as Android and others have them.
+// Trim levels, as on Android.
 const (
-	TrimNone     TrimLevel = iota // not at all: takes back what the budget allows
-	TrimModerate                  // what costs little to go without
-	TrimLow                       // a quarter of what the engine holds
-	TrimCritical                  // all but what it cannot work without
+	TrimNone     TrimLevel = iota // restore what the budget permits
+	TrimModerate                  // release what is cheap to restore
+	TrimLow                       // release a quarter of what the engine holds
+	TrimCritical                  // release everything that the engine can work without
 )
 
-// Trim gives memory back without changing the budget, for programs that are asked
-// to do so: what nobody uses at the moment, and as much more as the level says, of
-// what was held before the first call. The same level twice changes nothing
-// further; TrimNone, or SetBudget, makes everything as it was before. What has to
-// be in memory stays, so that Trim never refuses, and so do all weights of a model
-// that is no pack. Tokens stay what they are.
+// Trim releases memory without changing the budget: memory that is not in use, and more
+// according to the level, relative to what the engine held before the first call. Repeating a
+// level has no further effect. TrimNone, or SetBudget, restores the previous state. Trim does
+// not fail because of memory that must stay, such as the weights of a model that is not a
+// pack. It does not change the answers.
 func (e *Engine) Trim(level TrimLevel) error {
 	if level < TrimNone || level > TrimCritical {
-		return fmt.Errorf("%w: trim level %d", ErrOptions, level)
+		return fmt.Errorf("%w: the trim level is %d; it must be one of the Trim constants", ErrOptions, level)
 	}
 	m := &e.mem
 	m.mu.Lock()
@@ -94,7 +92,7 @@ func (e *Engine) Trim(level TrimLevel) error {
 	return nil
 }
 
-// smaller returns the smaller of two budgets, of which 0 is none.
+// smaller returns the smaller of two budgets, where 0 means no limit.
 func smaller(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -102,12 +100,11 @@ func smaller(a, b int64) int64 {
 	return a
 }
 
-// shrinkTo makes the engine follow a budget, or the least that it can work in
-// where that is more. e.mem.mu is held.
+// shrinkTo applies a budget, or the minimum if that is more. The caller holds e.mem.mu.
 func (e *Engine) shrinkTo(budget int64, lean bool) error {
 	err := e.applyBudget(budget, lean)
-	// What conversations hold may change in between, so a second refusal is
-	// possible. Many are not.
+	// The memory of sessions can change in between, so that a second refusal is possible, but
+	// many are not.
 	var refused *MinimumError
 	for range 8 {
 		if !errors.As(err, &refused) || smaller(e.mem.ownerBudget, refused.Minimum) != refused.Minimum {
@@ -124,12 +121,11 @@ func (e *Engine) shrinkTo(budget int64, lean bool) error {
 	return err
 }
 
-// leanChunk is how many tokens of a prompt are computed together where memory is
-// wanted back and weights have to stay.
+// leanChunk is the chunk size, in tokens, when memory is trimmed and the weights must stay.
 const leanChunk = 16
 
-// applyBudget makes the engine follow another budget, 0 for none. lean leaves out what
-// only makes streaming smooth. e.mem.mu is held.
+// applyBudget makes the engine follow another budget, 0 for none. lean omits buffers that
+// only make streaming smoother. The caller holds e.mem.mu.
 func (e *Engine) applyBudget(budget int64, lean bool) error {
 	m := &e.mem
 	e.model.TrimCache()
@@ -158,10 +154,10 @@ func (e *Engine) applyBudget(budget int64, lean bool) error {
 			m.budget.SetLimit(budget)
 		}
 		if err := e.model.Replan(context.Background(), plan); err != nil {
-			m.budget.SetLimit(before) // whoever was refused goes on in what he had
+			m.budget.SetLimit(before) // those that were refused memory continue with the old budget
 			return wrapClosed(err)
 		}
-		// A conversation may have grown meanwhile: once more, then.
+		// A session may have grown in the meantime; then try again.
 		if m.budget.TrySetLimit(budget) {
 			m.need.Budget, m.targetBudget, m.current = budget, budget, plan
 			e.model.CacheEmbeddingRows(!lean)
@@ -169,24 +165,24 @@ func (e *Engine) applyBudget(budget int64, lean bool) error {
 		}
 	}
 	m.budget.SetLimit(before)
-	return fmt.Errorf("%w: conversations grow faster than memory can be given back", ErrBudget)
+	return fmt.Errorf("%w: sessions grow faster than the engine releases memory", ErrBudget)
 }
 
-// applyBudgetOnDevice is follow where a device has some or all of the weights: nothing but what
-// nobody uses can be given back, and a budget holds the rest or is refused.
+// applyBudgetOnDevice is applyBudget for a model with weights on a device. It releases only
+// unused memory, and refuses a budget that does not hold the rest.
 func (e *Engine) applyBudgetOnDevice(budget int64) error {
 	m := &e.mem
-	if err := e.model.Replan(context.Background(), m.current); err != nil { // it is closed
+	if err := e.model.Replan(context.Background(), m.current); err != nil { // the model is closed
 		return wrapClosed(err)
 	}
 	if !m.budget.TrySetLimit(budget) {
-		return fmt.Errorf("%w; the budget is %d bytes, and held are %s", m.residencyErr, budget, m.budget.Usage())
+		return fmt.Errorf("%w; the budget is %d bytes, but the engine holds %s", m.residencyErr, budget, m.budget.Usage())
 	}
 	m.need.Budget, m.targetBudget = budget, budget
 	return nil
 }
 
-// wrapClosed says ErrClosed where the model does.
+// wrapClosed returns ErrClosed for the error of a closed model.
 func wrapClosed(err error) error {
 	if errors.Is(err, exec.ErrClosed) {
 		return ErrClosed
@@ -194,7 +190,7 @@ func wrapClosed(err error) error {
 	return err
 }
 
-// replan makes a plan in which the conversations that there are have room.
+// replan makes a plan with enough room for the current sessions.
 func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
 	m := &e.mem
 	need := m.need
@@ -218,7 +214,7 @@ func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A disk that is full leaves them in memory.
+		// A full disk leaves pages in memory.
 		if err := e.model.SetHot(max(1, room-m.shape.KVFixed)); errors.Is(err, exec.ErrClosed) {
 			return nil, ErrClosed
 		}

@@ -14,77 +14,78 @@ import (
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
-// CalibrationSuffix is what [Calibrate] adds to the name of a model for that of its
-// calibration.
+// CalibrationSuffix is the suffix that [Calibrate] appends to a model's name for its
+// calibration file.
 const CalibrationSuffix = w8a8.Suffix
 
-// W8A8 asks for the arithmetic of neural processors, see [Options].W8A8.
+// W8A8 selects matmuls as NPUs compute them; see [LabOptions].W8A8.
 type W8A8 struct {
-	// Calibration is the file that Calibrate wrote; "" is the one beside the model,
-	// in Options.FS if that is set.
+	// Calibration is the file that Calibrate wrote. "" means the file beside the model, in
+	// Options.FS if that is set.
 	Calibration string
-	// Outliers is the part of the inputs of matrices whose outliers are computed
-	// beside the integers: those where they matter most. 0 means 0.15, which was
-	// published to suffice, and all others that would lose more than 2 of their 8
-	// bits; 1 means all.
+	// Outliers is the fraction of matrix inputs with an outlier path, those with the most
+	// important outliers first. 0 means 0.15, which llm.npu found sufficient, plus the inputs
+	// that would lose more than 2 of their 8 bits; 1 means all.
 	Outliers float64
-	// NoOutlierPath computes no outliers at all.
+	// NoOutlierPath turns the outlier path off; outliers are clipped.
 	NoOutlierPath bool
 }
 
-// CalibrateOptions are the choices of Calibrate.
+// CalibrateOptions configure Calibrate.
 type CalibrateOptions struct {
-	FS       fs.FS  // where the model is; nil is the operating system
-	To       string // file to write; "" is beside the model, without FS
-	Threads  int    // 0 means one for each fast core
+	FS       fs.FS  // file system of the model; nil means the operating system's
+	To       string // output file; "" means beside the model, which requires FS to be nil
+	Threads  int    // 0 = one for each performance core
 	Adapters []string
-	// OutlierFraction is the part of an input's elements that may lie beyond its scale;
-	// 0 means 0.003, or as much as 4 channels where that is more, or up to 0.1 where many
-	// lie far beyond all others. Fewer outliers mean coarser steps for all others.
+	// OutlierFraction is the fraction of an input's elements that may exceed its scale. 0
+	// means 0.003, or the equivalent of 4 channels if that is more, or up to 0.1 if many
+	// elements exceed all others by far. Fewer outliers mean a coarser scale for all other
+	// elements.
 	OutlierFraction float64
-	// StoredFraction is the part of the inputs for which float columns are stored: no more
-	// can have a shadow later. 0 means all, which takes as much as the model.
+	// StoredFraction is the fraction of inputs for which float columns are stored. Only those
+	// can have an outlier path. 0 means all, which takes as much space as the model.
 	StoredFraction float64
-	// Progress, if set, is told the tokens that were read; a long text is read twice, and
-	// so is any if many outliers are found. Then Written is told the bytes of columns.
+	// Progress, if set, is called with the number of processed tokens; a long text, and one
+	// with many outliers, is processed twice. Afterwards Written, if set, is called with the
+	// number of column bytes written.
 	Progress, Written func(Progress)
 }
 
-// Calibration is what Calibrate found out about a model.
+// Calibration is the result of Calibrate.
 type Calibration struct {
 	Path   string             `json:"path"`
 	Bytes  int64              `json:"bytes"`
 	Tokens int                `json:"tokens"`
-	Inputs []CalibrationInput `json:"inputs"` // those first whose outliers matter most
+	Inputs []CalibrationInput `json:"inputs"` // those with the most important outliers first
 }
 
-// CalibrationInput is what Calibrate found out about the input of some matrices.
+// CalibrationInput is the calibration of the input of one or more matrices.
 type CalibrationInput struct {
 	Name        string  `json:"name"` // of the first matrix
 	Channels    int     `json:"channels"`
-	Scale       float64 `json:"scale"`      // of an integer step
+	Scale       float64 `json:"scale"`      // of one integer step
 	Max         float64 `json:"max"`        // largest magnitude
-	Importance  float64 `json:"importance"` // how far that is beyond 127 steps
-	Loss        float64 `json:"loss"`       // how many times larger errors are without a shadow
-	Outliers    float64 `json:"outliers"`   // share of the elements
-	Ever        int     `json:"ever"`       // channels that ever had one
-	Hot         int     `json:"hot"`        // those that stay in memory
-	HotFraction float64 `json:"hot_share"`  // of the outliers that they have
-	Stored      bool    `json:"stored"`     // float columns are in the file
+	Importance  float64 `json:"importance"` // Max relative to 127 steps
+	Loss        float64 `json:"loss"`       // error ratio without an outlier path
+	Outliers    float64 `json:"outliers"`   // fraction of the elements
+	Ever        int     `json:"ever"`       // channels with at least one outlier
+	Hot         int     `json:"hot"`        // channels whose columns stay in memory
+	HotFraction float64 `json:"hot_share"`  // fraction of the outliers that are in hot channels
+	Stored      bool    `json:"stored"`     // the file contains the float columns
 }
 
-// Calibrate reads a text with the model at path and finds out how its activations
-// can be rounded to 8 bits with one scale for each input, and what then lies beyond:
-// what [Options].W8A8 needs. The file is there completely or not at all.
+// Calibrate runs the model at path over a text and measures how to quantize its activations
+// to 8 bits with one scale per input, and which values exceed that scale. The result is the
+// calibration file of [LabOptions].W8A8. The file is written completely or not at all.
 func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done Calibration, err error) {
-	if err := checkFraction("OutlierShare", o.OutlierFraction); err != nil {
+	if err := checkFraction("OutlierFraction", o.OutlierFraction); err != nil {
 		return done, err
 	}
-	if err := checkFraction("Shadows", o.StoredFraction); err != nil {
+	if err := checkFraction("StoredFraction", o.StoredFraction); err != nil {
 		return done, err
 	}
 	if o.To == "" && o.FS != nil {
-		return done, fmt.Errorf("%w: To: nothing can be written beside a model in FS: name the file", ErrOptions)
+		return done, fmt.Errorf("%w: To is empty; it must name a file if FS is set", ErrOptions)
 	}
 	fsys := (&Options{FS: o.FS}).fsys()
 	f, err := openMerged(fsys, path, o.Adapters, "")
@@ -104,16 +105,16 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 	if done.Path = o.To; done.Path == "" {
 		done.Path = path + CalibrationSuffix
 	}
-	kept := map[string]bool{}
+	stored := map[string]bool{}
 	for in, keep := range exec.OutlierFraction(defaultFraction(o.StoredFraction, 1)).Of(index.Inputs) {
-		kept[in.Name] = keep
+		stored[in.Name] = keep
 		done.Inputs = append(done.Inputs, CalibrationInput{
 			Name: in.Name, Channels: in.Cols, Scale: float64(in.Scale), Max: float64(in.Max), Importance: in.Importance(), Loss: float64(in.ClippedErrorRatio),
 			Outliers: float64(in.Outliers) / float64(in.Elements), Ever: len(in.Channels), Hot: in.Hot, HotFraction: in.HotFraction(),
 			Stored: keep,
 		})
 	}
-	keep := func(in *w8a8.Input) bool { return kept[in.Name] }
+	keep := func(in *w8a8.Input) bool { return stored[in.Name] }
 	if err := calib.WriteCalibration(ctx, f, vfs.OS(), done.Path, index, keep, progressFunc(o.Written)); err != nil {
 		return done, err
 	}
@@ -122,30 +123,30 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 	return done, err
 }
 
-// textTokens returns the tokens of a text that a model is calibrated with.
+// textTokens returns the tokens of a calibration text.
 func textTokens(f *modelfile.Files, text string) ([]int32, error) {
 	t, err := f.Tokenizer()
 	if errors.Is(err, modelfile.ErrNoTokenizer) {
-		return nil, fmt.Errorf("%w: calibrating reads a text", ErrNoTokenizer)
+		return nil, fmt.Errorf("%w: calibration needs one", ErrNoTokenizer)
 	}
 	if err != nil {
 		return nil, err
 	}
 	ids := (&Tokenizer{t}).Encode(text, EncodeOptions{})
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("%w: the text to calibrate with is empty", ErrOptions)
+		return nil, fmt.Errorf("%w: the calibration text is empty", ErrOptions)
 	}
 	return ids, nil
 }
 
 func checkFraction(name string, v float64) error {
 	if !(v >= 0 && v <= 1) {
-		return fmt.Errorf("%w: %s is %g; it must lie between 0 and 1", ErrOptions, name, v)
+		return fmt.Errorf("%w: %s is %g; it must be between 0 and 1", ErrOptions, name, v)
 	}
 	return nil
 }
 
-// defaultFraction returns a share, or another one in place of 0.
+// defaultFraction returns v, or zero if v is 0.
 func defaultFraction(v, zero float64) float64 {
 	if v == 0 {
 		return zero
@@ -153,19 +154,19 @@ func defaultFraction(v, zero float64) float64 {
 	return v
 }
 
-// validate refuses what no arithmetic has.
+// validate returns an ErrOptions for options that conflict with W8A8.
 func (w *W8A8) validate(o *Options) error {
 	if w == nil {
 		return nil
 	}
 	if o.Quantize != "" || o.Exact {
-		return fmt.Errorf("%w: W8A8 rounds weights and activations in its own way: leave Quantize and Exact out", ErrOptions)
+		return fmt.Errorf("%w: Lab.W8A8 quantizes weights and activations itself; it excludes Quantize and Exact", ErrOptions)
 	}
-	return checkFraction("W8A8.Shadows", w.Outliers)
+	return checkFraction("Lab.W8A8.Outliers", w.Outliers)
 }
 
-// open opens the calibration of the model and makes its weights appear in 8 bits.
-// fsys is where the model is.
+// open opens the model's calibration and makes f present its weights in 8 bits. fsys is the
+// file system of the model.
 func (w *W8A8) open(f *modelfile.Files, fsys vfs.FS) (*exec.W8A8, error) {
 	path := w.Calibration
 	if path == "" {
@@ -196,13 +197,13 @@ func (w *W8A8) open(f *modelfile.Files, fsys vfs.FS) (*exec.W8A8, error) {
 // OutlierUse counts what the outlier paths of W8A8 computed.
 type OutlierUse struct {
 	Tokens   int64 `json:"tokens"`         // rows of inputs that have an outlier path
-	Marked   int64 `json:"marked"`         // those that had outliers
-	Outliers int64 `json:"outliers"`       // elements
-	Hot      int64 `json:"hot"`            // columns that were in memory
-	Fetched  int64 `json:"fetched"`        // columns that were read from flash
-	Read     int64 `json:"read_bytes"`     // of those
-	Resident int64 `json:"resident_bytes"` // of columns that stay in memory
-	All      int64 `json:"all_bytes"`      // of columns of all matrices with an outlier path, as they would be in memory
+	Marked   int64 `json:"marked"`         // rows that had outliers
+	Outliers int64 `json:"outliers"`       // outlier elements
+	Hot      int64 `json:"hot"`            // columns found in memory
+	Fetched  int64 `json:"fetched"`        // columns read from flash
+	Read     int64 `json:"read_bytes"`     // bytes of the columns read from flash
+	Resident int64 `json:"resident_bytes"` // bytes of the columns that stay in memory
+	All      int64 `json:"all_bytes"`      // bytes of all columns with an outlier path, if they were in memory
 }
 
 // OutlierUse returns what the outlier paths of all sessions computed so far.
