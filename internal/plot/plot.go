@@ -47,6 +47,7 @@ type axis struct {
 	log       bool
 }
 
+// at returns the coordinate of a value.
 func (a axis) at(v float64) float64 {
 	low, high := a.low, a.high
 	if a.log {
@@ -194,6 +195,7 @@ func (c *Chart) axes() (x, y axis) {
 	return x, y
 }
 
+// finite reports whether a point can be drawn. A logarithmic axis requires y > 0.
 func finite(p Point, log bool) bool {
 	return !math.IsNaN(p.X+p.Y) && !math.IsInf(p.X, 0) && !math.IsInf(p.Y, 0) && (!log || p.Y > 0)
 }

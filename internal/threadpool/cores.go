@@ -31,6 +31,7 @@ func DefaultThreads() int {
 // alike; both are empty where the system gives no information.
 func CoreGroups() (fast, slow []int) { return coreGroups(os.DirFS("/")) }
 
+// coreGroups implements CoreGroups for a file system with /proc and /sys.
 func coreGroups(root fs.FS) (fast, slow []int) {
 	all := allowedCPUs(root)
 	if len(all) == 0 {
@@ -88,6 +89,7 @@ func coresFromSysfs(root fs.FS, fallback int) int {
 	return len(cores)
 }
 
+// cpuDir returns the sysfs directory of a CPU.
 func cpuDir(cpu int) string { return "sys/devices/system/cpu/cpu" + strconv.Itoa(cpu) }
 
 // allowedCPUs returns the CPUs that this process may run on.

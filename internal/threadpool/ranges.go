@@ -156,6 +156,8 @@ func (c *core) claim(minUnits int, back bool) (lo, hi int, ok bool) {
 	}
 }
 
+// packRange packs a range of units into one word, so that one atomic operation updates
+// both ends.
 func packRange(lo, hi int) uint64 { return uint64(lo)<<32 | uint64(hi) }
 
 func unpackRange(home uint64) (lo, hi int) { return int(home >> 32), int(home & math.MaxUint32) }

@@ -223,6 +223,7 @@ func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
 	return out.n, err
 }
 
+// micros converts a duration to microseconds, the unit of the trace file.
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // counter counts the bytes written.

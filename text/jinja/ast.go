@@ -8,6 +8,8 @@ func (a at) line() int { return int(a) }
 // expr is a node that evaluates to a value.
 type expr interface{ line() int }
 
+// The types of expressions. Each has the fields of its syntax. x is the operand to which
+// the construct applies.
 type (
 	constant struct {
 		at
@@ -97,11 +99,13 @@ type (
 	}
 )
 
+// comparison is one operator of a chain and its right operand.
 type comparison struct {
 	op string // == != < <= > >= in "not in"
 	x  expr
 }
 
+// arguments is the argument list of a call, filter or test.
 type arguments struct {
 	positional []expr
 	keywords   []keywordExpr
@@ -109,6 +113,7 @@ type arguments struct {
 	doubleStar expr // **kwargs, or nil
 }
 
+// keywordExpr is a keyword argument.
 type keywordExpr struct {
 	name  string
 	value expr
@@ -117,6 +122,7 @@ type keywordExpr struct {
 // target is the left side of an assignment by set, for or with.
 type target interface{ line() int }
 
+// The types of targets.
 type (
 	nameTarget struct {
 		at
@@ -136,6 +142,8 @@ type (
 // stmt is a node that writes text or binds names.
 type stmt interface{ line() int }
 
+// The types of statements. Each corresponds to one tag, except textStmt (literal text) and
+// outputStmt ({{ … }}).
 type (
 	textStmt struct {
 		at
@@ -202,6 +210,7 @@ type (
 	continueStmt struct{ at }
 )
 
+// branch is an if or elif branch.
 type branch struct {
 	test expr
 	body []stmt
@@ -217,6 +226,7 @@ type macroDef struct {
 	usesCaller, usesKwargs, usesVarargs bool
 }
 
+// param is a parameter of a macro.
 type param struct {
 	name     string
 	fallback expr // default value, or nil

@@ -17,6 +17,7 @@ func (cv *converter) convert(v any, field string, depth int) (value, error) {
 	if depth > maxValueDepth {
 		return nil, inputErrorf(field, "nests deeper than %d", maxValueDepth)
 	}
+	// The total size determines the allocation limit of the rendering.
 	cv.size += valueSize
 	switch v := v.(type) {
 	case nil, bool, int64:

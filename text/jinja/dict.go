@@ -31,6 +31,7 @@ type (
 // Python's == holds for the values: 1, 1.0 and True have the same key.
 func hashKey(v value) (any, error) { return hashKeyDepth(v, 0) }
 
+// hashKeyDepth implements hashKey. depth limits the nesting of tuples.
 func hashKeyDepth(v value, depth int) (any, error) {
 	switch v := v.(type) {
 	case string:

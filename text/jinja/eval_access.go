@@ -73,6 +73,7 @@ func (r *renderer) ownAttribute(v value, name string) (value, bool, error) {
 	return nil, false, nil
 }
 
+// attribute returns an attribute of a macro.
 func (m *macro) attribute(name string) (value, bool) {
 	switch name {
 	case "name":
@@ -182,6 +183,7 @@ func (r *renderer) slice(v, low, high, stride value) (value, error) {
 	switch v.(type) {
 	case *dict:
 		return nil, runtimeErrorf("unhashable type: 'slice'")
+	// A dict view has a length, but Python does not support its indexing.
 	case *dictView:
 		sliceable = false
 	}

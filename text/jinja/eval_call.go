@@ -13,6 +13,7 @@ type call struct {
 	keywords []keyword
 }
 
+// keyword is an evaluated keyword argument.
 type keyword struct {
 	name  string
 	value value
@@ -164,6 +165,8 @@ func (r *renderer) evalArguments(a *arguments, s *scope) ([]value, []keyword, er
 		if err != nil {
 			return nil, nil, err
 		}
+		// As in Python, *args follow the positional arguments even if keywords stand
+		// between them.
 		args = append(args, more...)
 	}
 	if a.doubleStar != nil {

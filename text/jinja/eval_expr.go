@@ -227,6 +227,8 @@ func (r *renderer) evalSlice(x *sliceExpr, s *scope) (value, error) {
 // operand and applies to input.
 func (r *renderer) evalFilter(x *filterExpr, s *scope, input value) (value, error) {
 	v, err := input, error(nil)
+	// A chain of filters recurses here instead of in eval, so that input reaches the
+	// first filter.
 	switch inner := x.x.(type) {
 	case nil:
 	case *filterExpr:

@@ -134,6 +134,8 @@ func (l *loop) length() (int, error) {
 		return 0, err
 	}
 	l.src = sliceIterator(items)
+	// The loop has already consumed the items up to index, and possibly the peeked
+	// item.
 	l.size = len(items) + l.index + 1
 	if l.hasPeeked {
 		l.size++

@@ -60,6 +60,8 @@ func (r *renderer) execStmt(st stmt, s *scope) (signal, error) {
 			return signalNone, err
 		}
 		return signalNone, r.assign(st.target, v, s)
+	// A macro refers to the scope of its definition, so it sees later assignments in
+	// that scope.
 	case *macroStmt:
 		s.set(st.def.name, &macro{st.def, s})
 		return signalNone, r.chargeSlots(macroSlots)

@@ -61,6 +61,7 @@ var filters = map[string]filter{
 // it.
 func hasFilter(name string) bool { _, ok := filters[name]; return ok }
 
+// unknownFilter returns the error for an unknown filter.
 func unknownFilter(name string) error {
 	return &Error{Kind: ErrUnsupported, Construct: "filter '" + name + "'", Reason: "no filter has this name"}
 }
@@ -214,6 +215,7 @@ func filterSum(p *params, v value) (value, error) {
 	})
 }
 
+// filterMin and filterMax return the first smallest and the first greatest item.
 func filterMin(p *params, v value) (value, error) { return selectExtreme(p, v, less) }
 func filterMax(p *params, v value) (value, error) { return selectExtreme(p, v, greater) }
 

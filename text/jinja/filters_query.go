@@ -72,6 +72,7 @@ type keyed struct{ item, key value }
 
 // sortBy sorts items by key. The sort is stable in both directions.
 func (r *renderer) sortBy(items []keyed, reverse bool) error {
+	// The comparison function of the sort cannot return an error.
 	var failed error
 	slices.SortStableFunc(items, func(a, b keyed) int {
 		if failed != nil {
@@ -207,6 +208,7 @@ func filterGroupBy(p *params, v value) (value, error) {
 		if err := p.r.chargeSlots(8); err != nil {
 			return nil, err
 		}
+		// The capacity limit prevents a later append from overwriting the next group.
 		members := &list{items[from:to:to]}
 		groups = append(groups, &tuple{[]value{key, members}, []string{"grouper", "list"}})
 		from = to
@@ -295,6 +297,8 @@ func (r *renderer) lazyIterator(next func() (value, bool, error)) *iterator {
 	}}
 }
 
+// These filters differ in the value that the test applies to, the item or an attribute,
+// and in the result that selects an item.
 func filterSelect(p *params, v value) (value, error)     { return selectItems(p, v, false, true) }
 func filterReject(p *params, v value) (value, error)     { return selectItems(p, v, false, false) }
 func filterSelectAttr(p *params, v value) (value, error) { return selectItems(p, v, true, true) }

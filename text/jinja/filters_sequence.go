@@ -146,6 +146,7 @@ func filterBatch(p *params, v value) (value, error) {
 		if size > 0 && size < n {
 			n = size
 		}
+		// The capacity limit prevents the fill values from overwriting the next batch.
 		part := items[:n:n]
 		items = items[n:]
 		for fill := p.orDefault(1, nil); fill != nil && len(part) < size; {
@@ -183,6 +184,7 @@ func filterSlice(p *params, v value) (value, error) {
 		if long {
 			to++
 		}
+		// The capacity limit prevents the fill value from overwriting the next list.
 		part := items[from:to:to]
 		if fill := p.orDefault(1, nil); fill != nil && !long {
 			part = append(part, fill)

@@ -28,6 +28,7 @@ func mapString(p *params, v value, convert func(string) string) (value, error) {
 	return convert(s), nil
 }
 
+// Filters that convert the entire text.
 func filterUpper(p *params, v value) (value, error)      { return mapString(p, v, upper) }
 func filterLower(p *params, v value) (value, error)      { return mapString(p, v, strings.ToLower) }
 func filterCapitalize(p *params, v value) (value, error) { return mapString(p, v, capitalize) }

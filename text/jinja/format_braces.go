@@ -15,6 +15,7 @@ func (r *renderer) formatBraces(s string, args []value, keywords []keyword) (val
 	return text, err
 }
 
+// braceFormatter expands one format string and the format specs inside it.
 type braceFormatter struct {
 	r        *renderer
 	args     []value

@@ -28,6 +28,7 @@ func (r *renderer) formatPercent(format string, args value) (value, error) {
 	return f.expand()
 }
 
+// percentFormatter expands one format string.
 type percentFormatter struct {
 	r          *renderer
 	s          string
@@ -101,6 +102,7 @@ func (f *percentFormatter) directive() (string, error) {
 			return "", err
 		}
 	}
+	// Python accepts the length modifiers of C and ignores them.
 	for f.pos < len(f.s) && strings.IndexByte("hlL", f.s[f.pos]) >= 0 {
 		f.pos++
 	}

@@ -25,6 +25,7 @@ func (r *renderer) formatInteger(sp spec, i int64) (string, error) {
 	case 'b':
 		base, prefix = 2, "0b"
 	}
+	// The unsigned negation is also correct for the minimum integer.
 	magnitude := uint64(i)
 	if i < 0 {
 		magnitude = -magnitude

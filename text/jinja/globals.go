@@ -111,6 +111,7 @@ func globalCycler(c *call) (value, error) {
 	return &cycler{items: c.args}, nil
 }
 
+// attribute returns the attribute current or one of the methods next and reset.
 func (cy *cycler) attribute(name string) (value, bool) {
 	switch name {
 	case "current":

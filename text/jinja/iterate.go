@@ -84,6 +84,7 @@ func (m *meter) collect(v value) ([]value, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A sequence of known length fails before the first item is copied.
 	if n, ok := length(v); ok {
 		if err := m.chargeSlots(n); err != nil {
 			return nil, err

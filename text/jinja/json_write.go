@@ -35,6 +35,7 @@ func filterToJSON(p *params, v value) (value, error) {
 	return w.b.String(), nil
 }
 
+// jsonWriter writes a value as JSON.
 type jsonWriter struct {
 	m               *meter
 	b               strings.Builder
@@ -78,6 +79,7 @@ func (w *jsonWriter) newline(depth int) error {
 	if !w.pretty {
 		return nil
 	}
+	// The check precedes the allocation of the indentation.
 	if len(w.indent)*depth > maxOutput {
 		return limitErrorf("the JSON of tojson exceeds %d MiB", maxOutput>>20)
 	}

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 )
 
+// tokenKind is the type of a token.
 type tokenKind uint8
 
 const (
@@ -23,6 +24,7 @@ const (
 	tokOperator           // operator or bracket
 )
 
+// token is a lexical unit. text is empty for delimiters.
 type token struct {
 	kind tokenKind
 	line int
@@ -50,6 +52,7 @@ func lex(source string) ([]token, error) {
 	if !utf8.ValidString(source) {
 		return nil, &Error{Kind: ErrSyntax, Reason: "the source is not valid UTF-8"}
 	}
+	// Jinja normalizes all line ends to \n.
 	source = strings.ReplaceAll(source, "\r\n", "\n")
 	source = strings.ReplaceAll(source, "\r", "\n")
 	// Jinja removes one newline at the end of a template.
@@ -88,6 +91,7 @@ func (l *lexer) advance(n int) {
 	l.pos += n
 }
 
+// rest returns the unconsumed source.
 func (l *lexer) rest() string { return l.src[l.pos:] }
 
 // lexText consumes the text up to the next tag and the tag.
@@ -175,6 +179,7 @@ func (l *lexer) trimAfter(sign byte) {
 // lexRaw emits the text between a raw tag of n bytes and its endraw tag.
 func (l *lexer) lexRaw(n int) error {
 	line := l.line
+	// The tag ends with %} or -%}.
 	dash := l.src[l.pos+n-3] == '-'
 	l.advance(n)
 	if dash {
@@ -249,10 +254,13 @@ func wordTag(s, word string) (length int, endSign byte) {
 	return i + 2, endSign
 }
 
+// skipSpace returns the position of the first character after i that is not white
+// space.
 func skipSpace(s string, i int) int {
 	return len(s) - len(strings.TrimLeftFunc(s[i:], isSpace))
 }
 
+// signAt returns the whitespace-control sign at position i, or 0.
 func signAt(s string, i int) byte {
 	if i < len(s) {
 		return signOf(s[i])
@@ -260,6 +268,7 @@ func signAt(s string, i int) byte {
 	return 0
 }
 
+// signOf returns c if it is a sign, or 0.
 func signOf(c byte) byte {
 	if c == '-' || c == '+' {
 		return c

@@ -263,6 +263,7 @@ func hexEscape(kind byte, s string) (r rune, length int, err error) {
 	return rune(code), length, nil
 }
 
+// parseHex parses the given number of hexadecimal digits at the start of s.
 func parseHex(s string, digits int) (uint64, bool) {
 	if len(s) < digits {
 		return 0, false

@@ -40,6 +40,7 @@ func findMethod(v value, name string) boundMethod {
 	return nil
 }
 
+// findStringMethod returns a method of str bound to s, or nil.
 func findStringMethod(s, name string) boundMethod {
 	// format itself reads attributes. Its entry in stringMethods, which the lookup of
 	// attributes uses, would be an initialization cycle.
@@ -62,6 +63,7 @@ func bindMethod(methods map[string]method, v value, name string) boundMethod {
 	return func(c *call) (value, error) { return m.apply(c, v) }
 }
 
+// The methods per type. Names that end with ? are optional parameters.
 var dictMethods = map[string]method{
 	"get":    withParams(dictGet, "key", "default?"),
 	"items":  withParams(dictItems),

@@ -150,6 +150,7 @@ func (r *renderer) textList(parts []string, n int) (value, error) {
 // splitBy splits s at a separator, at most limit times or, if limit is negative, at
 // every separator. fromEnd counts from the end.
 func splitBy(s, separator string, limit int, fromEnd bool) []string {
+	// A string of n bytes has at most n separators.
 	if limit < 0 || limit > len(s) {
 		limit = len(s)
 	}

@@ -8,6 +8,7 @@ import (
 // stringMethod implements a method of str.
 type stringMethod = builtin[string, value]
 
+// stringMethods holds the methods of str except format.
 var stringMethods = map[string]stringMethod{
 	"capitalize":   mapMethod(capitalize),
 	"casefold":     mapMethod(strings.ToLower),
@@ -89,6 +90,7 @@ func allRunes(holds func(rune) bool) stringMethod {
 	})
 }
 
+// caseMethod returns islower or isupper.
 func caseMethod(want, other func(rune) bool) stringMethod {
 	test := caseTest(want, other)
 	return withParams(func(p *params, s string) (value, error) { return test.run(p, s) })
@@ -192,16 +194,19 @@ func stringReplace(p *params, s string) (value, error) {
 	return p.r.replace(s, old, replacement, count)
 }
 
+// stringRemovePrefix implements str.removeprefix.
 func stringRemovePrefix(p *params, s string) (value, error) {
 	affix, err := p.text(0, "")
 	return strings.TrimPrefix(s, affix), err
 }
 
+// stringRemoveSuffix implements str.removesuffix.
 func stringRemoveSuffix(p *params, s string) (value, error) {
 	affix, err := p.text(0, "")
 	return strings.TrimSuffix(s, affix), err
 }
 
+// unsupportedEncode rejects str.encode, because templates have no bytes type.
 func unsupportedEncode(*params, string) (value, error) {
 	return nil, &Error{Kind: ErrUnsupported, Construct: "str.encode", Reason: "templates cannot process bytes"}
 }

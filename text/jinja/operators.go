@@ -12,6 +12,7 @@ func (r *renderer) binary(op string, l, rv value) (value, error) {
 			return v, err
 		}
 	}
+	// From here on markup behaves like a string.
 	l, rv = plain(l), plain(rv)
 	if s, ok := l.(string); ok && op == "%" {
 		return r.formatPercent(s, rv)
@@ -57,6 +58,7 @@ func (r *renderer) addMarkup(l, rv value) (value, bool, error) {
 	return lm + rm, true, nil
 }
 
+// htmlEscaper replaces the characters that MarkupSafe replaces.
 var htmlEscaper = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
 
 // escapeHTML escapes like MarkupSafe.
@@ -249,6 +251,7 @@ func intOp(op string, a, b int64) (value, error) {
 	return quotient, nil
 }
 
+// overflow returns the error for a result beyond 64 bits.
 func overflow() error { return limitErrorf("an integer exceeds 64 bits") }
 
 // multiply detects overflow by dividing the product.
@@ -256,6 +259,8 @@ func multiply(a, b int64) (value, error) {
 	if a == 0 || b == 0 {
 		return int64(0), nil
 	}
+	// The division of the minimum integer by -1 overflows, so the product needs a
+	// separate check for these operands.
 	c := a * b
 	if c/b != a || a == -1 && b == math.MinInt64 || b == -1 && a == math.MinInt64 {
 		return nil, overflow()

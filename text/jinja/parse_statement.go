@@ -273,6 +273,7 @@ func (p *parser) parseNamedBlock(line at) (stmt, error) {
 	}
 	scoped := p.skipName("scoped")
 	p.skipName("required")
+	// A break in the block cannot refer to a loop outside the block.
 	loops := p.loops
 	p.loops = 0
 	body, _, err := p.parseBlock("endblock")

@@ -35,6 +35,7 @@ type parser struct {
 	blocks []string // names of the {% block %} tags so far
 }
 
+// peek returns the next token without consuming it.
 func (p *parser) peek() token { return p.tokens[p.pos] }
 
 // peekAfter returns the token after the next one.
@@ -49,6 +50,7 @@ func (p *parser) next() token {
 	return t
 }
 
+// here returns the line of the next token.
 func (p *parser) here() at { return at(p.peek().line) }
 
 func (p *parser) isOperator(op string) bool {

@@ -23,6 +23,7 @@ func strftime(t time.Time, format string) string {
 			continue
 		}
 		i++
+		// The flags -, _ and 0 are extensions of glibc.
 		flag := byte(0)
 		if (format[i] == '-' || format[i] == '_' || format[i] == '0') && i+1 < len(format) {
 			flag = format[i]
@@ -87,6 +88,7 @@ func directive(t time.Time, code byte) (string, bool) {
 	return "", false
 }
 
+// zeroPad pads n with zeros to a width.
 func zeroPad(n, width int) string {
 	s := formatInt(int64(n))
 	return strings.Repeat("0", max(width-len(s), 0)) + s

@@ -53,6 +53,7 @@ func (t *Template) Render(in Input) (string, error) {
 	root := newScope(nil)
 	cv := &converter{}
 	vars := in.variables()
+	// The sorted order makes the reported error deterministic.
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		converted, err := cv.convert(vars[name], name, 0)
 		if err != nil {
@@ -67,6 +68,7 @@ func (t *Template) Render(in Input) (string, error) {
 		return in.Now
 	}
 	for _, f := range globalFunctions(now) {
+		// A variable of the input overrides a global function.
 		if _, taken, _ := root.lookup(f.name); !taken {
 			root.set(f.name, f)
 		}

@@ -54,6 +54,7 @@ var tests = map[string]test{
 // hasTest reports whether a test exists. The parser rejects unknown tests with it.
 func hasTest(name string) bool { _, ok := tests[name]; return ok }
 
+// unknownTest returns the error for an unknown test.
 func unknownTest(name string) error {
 	return &Error{Kind: ErrUnsupported, Construct: "test '" + name + "'", Reason: "no test has this name"}
 }

@@ -61,6 +61,7 @@ type dictView struct {
 	kind string // "items", "keys" or "values"
 }
 
+// at returns key i, value i or pair i of the dict.
 func (v *dictView) at(i int) value {
 	switch v.kind {
 	case "keys":

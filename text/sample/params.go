@@ -91,6 +91,7 @@ func (p *Params) Validate() error {
 	return nil
 }
 
+// validateStops checks the limits of the stop strings.
 func validateStops(stops []string) error {
 	if len(stops) > MaxStops {
 		return &ParamError{"stop", fmt.Sprintf("has %d entries; at most %d are allowed", len(stops), MaxStops)}

@@ -62,6 +62,7 @@ type history struct {
 	seen  []seenToken // ascending by id; every count is at least 1
 }
 
+// seenToken is a token and its number of occurrences in the history.
 type seenToken struct {
 	id    int32
 	count int
@@ -96,6 +97,7 @@ func (h *history) remove(id int32) {
 	}
 }
 
+// find returns the position of a token in seen, or the position at which to insert it.
 func (h *history) find(id int32) (int, bool) {
 	return slices.BinarySearchFunc(h.seen, id, func(t seenToken, id int32) int { return int(t.id) - int(id) })
 }

@@ -39,6 +39,7 @@ type candidate struct {
 	id    int32
 }
 
+// tokenBias is an entry of Params.LogitBias.
 type tokenBias struct {
 	id   int32
 	bias float32

@@ -14,6 +14,7 @@ type StopMatcher struct {
 	matched string // stop string that was found, or ""
 }
 
+// stop is a stop string with its automaton.
 type stop struct {
 	text string
 	// fallback[n] is the length of the longest proper prefix of text that is
@@ -35,6 +36,8 @@ func NewStopMatcher(stops []string) (*StopMatcher, error) {
 	return m, nil
 }
 
+// newStop builds the automaton. It runs the incomplete automaton over its own text to
+// compute fallback.
 func newStop(text string) stop {
 	s := stop{text: text, fallback: make([]int, len(text))}
 	for i := 1; i < len(text); i++ {

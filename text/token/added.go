@@ -25,6 +25,7 @@ type addedSet struct {
 	starts [256]bool // first bytes of the tokens
 }
 
+// newAddedSet builds a set. It ignores tokens with an empty spelling.
 func newAddedSet(tokens []addedToken) *addedSet {
 	s := &addedSet{tokens: tokens}
 	s.trie = newTrie(len(tokens), func(i int) string { return tokens[i].text })
@@ -50,6 +51,8 @@ func (s *addedSet) split(in string, allowSpecial bool, text func(part string, at
 			at++
 			continue
 		}
+		// The stripped white space belongs to the token. It must not reach into the
+		// previous token, which ends at from.
 		begin, end := at, at+len(t.text)
 		if t.stripLeft {
 			begin = max(from, len(strings.TrimRightFunc(in[:begin], unicode.IsSpace)))
@@ -97,6 +100,7 @@ func insideWord(in string, begin, end int) bool {
 	return begin > 0 && isWordRune(before) || end < len(in) && isWordRune(after)
 }
 
+// isWordRune reports whether a character counts as part of a word for singleWord.
 func isWordRune(r rune) bool {
 	return r == '_' || classOf(r)&(classLetter|classNumber|classMark) != 0
 }

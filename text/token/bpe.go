@@ -37,6 +37,7 @@ type bpeModel struct {
 // break reaches the limit.
 const maxWord = 64 << 20
 
+// encode appends the ids of a word. It caches the results for short words.
 func (m *bpeModel) encode(dst []int32, word string, work *scratch) []int32 {
 	if len(word) > maxCachedWord {
 		splitLong(word, maxWord, func(part string) { dst = m.encodeWord(dst, part, work) })
@@ -52,6 +53,7 @@ func (m *bpeModel) encode(dst []int32, word string, work *scratch) []int32 {
 	return dst
 }
 
+// encodeWord appends the ids of a word without the cache.
 func (m *bpeModel) encodeWord(dst []int32, word string, work *scratch) []int32 {
 	if word == "" {
 		return dst
@@ -126,6 +128,8 @@ func (m *bpeModel) symbols(ids []int32, word string) []int32 {
 	return ids
 }
 
+// lookupChar returns the id of a character that is a piece or a virtual character, or
+// -1.
 func (m *bpeModel) lookupChar(char string) int32 {
 	if id := m.vocab.lookupPlain(char); id >= 0 {
 		return id
@@ -158,6 +162,8 @@ func (m *bpeModel) expandVirtual(dst, ids []int32) []int32 {
 	return dst
 }
 
+// appendByteTokens appends the byte tokens of a character, or the unknown token if a
+// byte token is missing.
 func (m *bpeModel) appendByteTokens(dst []int32, char string) []int32 {
 	if !m.spellable(char) {
 		if m.unknown >= 0 {
@@ -188,6 +194,7 @@ type wordCache struct {
 }
 
 const (
+	// The sizes make a cacheEntry fit into a cache line of 64 bytes.
 	maxCachedWord = 23 // maximum length in bytes
 	maxCachedIDs  = 6
 	cacheSlots    = 1 << 12
@@ -201,6 +208,7 @@ type cacheEntry struct {
 	ids    [maxCachedIDs]int32
 }
 
+// entry returns the only entry that may hold the word.
 func (c *wordCache) entry(word string) *cacheEntry {
 	if c.slots == nil {
 		c.slots = make([]cacheEntry, cacheSlots)

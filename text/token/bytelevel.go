@@ -6,12 +6,14 @@ import "unicode/utf8"
 // bytes represent themselves. The other 68 bytes map to the letters from U+0100: a
 // space is "Ġ", a newline "Ċ".
 
+// lastByteLetter is the letter of the last non-printable byte: U+0100 plus 67.
 const lastByteLetter = 0x143
 
 // byteLetter[b] is the letter of byte b. letterByte is the inverse, with -1 for letters
 // outside the alphabet.
 var byteLetter, letterByte = byteAlphabet()
 
+// byteAlphabet builds the alphabet in the order that GPT-2 defined.
 func byteAlphabet() (letters [256]rune, bytes [lastByteLetter + 1]int16) {
 	for i := range bytes {
 		bytes[i] = -1
@@ -29,6 +31,8 @@ func byteAlphabet() (letters [256]rune, bytes [lastByteLetter + 1]int16) {
 	return letters, bytes
 }
 
+// printableLatin reports whether a Latin-1 byte represents itself. The soft hyphen 0xAD
+// is excluded.
 func printableLatin(b byte) bool {
 	return b >= '!' && b <= '~' || b >= 0xA1 && b != 0xAD
 }

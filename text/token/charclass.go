@@ -131,6 +131,7 @@ func newCharSet(classes class, ranges []runeRange, negated bool) *charSet {
 	return s
 }
 
+// has reports whether the set contains r.
 func (s *charSet) has(r rune) bool {
 	if uint32(r) < utf8.RuneSelf {
 		return s.ascii[r>>6]>>(r&63)&1 != 0
@@ -138,6 +139,7 @@ func (s *charSet) has(r rune) bool {
 	return s.listed(r) != s.negated
 }
 
+// listed reports whether a class or a range of the set contains r, before negation.
 func (s *charSet) listed(r rune) bool {
 	if s.classes != 0 && classOf(r)&s.classes != 0 {
 		return true

@@ -57,8 +57,10 @@ func newCharsmap(field string, raw []byte) (*charsmap, error) {
 // of a text. The normal forms of Unicode need at most 33 bytes.
 const maxReplacement = 255
 
+// charsmapValue marks a unit that holds a value.
 const charsmapValue = 1 << 31
 
+// charsmapOffset decodes the offset of a unit to its children.
 func charsmapOffset(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
 
 // longest returns the replacement of the longest sequence at the start of text and the
@@ -87,6 +89,8 @@ func (m *charsmap) longest(text string) (replacement []byte, length int) {
 	return replacement, length
 }
 
+// normalize replaces the longest matching sequence at each position and copies all
+// other characters.
 func (m *charsmap) normalize(text string) string {
 	var b strings.Builder
 	b.Grow(len(text))

@@ -19,6 +19,7 @@ type decodeRules struct {
 	trimStart, trimEnd int
 }
 
+// replacement replaces every occurrence of old.
 type replacement struct{ old, new string }
 
 // appendToken appends the bytes of one token. The vocabulary must have an entry for id.
@@ -52,6 +53,7 @@ func (t *Tokenizer) AppendBytes(dst []byte, ids []int32) ([]byte, error) {
 		}
 		dst = t.appendToken(dst, id)
 	}
+	// A decoded text has the spaces of the encoder only at its ends.
 	for n := t.decoding.trimStart; n > 0 && len(dst) > start && dst[start] == ' '; n-- {
 		dst = append(dst[:start], dst[start+1:]...)
 	}
@@ -125,6 +127,7 @@ func appendComplete(dst, raw []byte) (text, rest []byte) {
 	return dst, nil
 }
 
+// appendIncomplete appends U+FFFD if rest holds an incomplete character.
 func appendIncomplete(dst, rest []byte) []byte {
 	if len(rest) > 0 {
 		dst = append(dst, "\uFFFD"...)

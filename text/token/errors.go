@@ -13,10 +13,13 @@ var ErrID = errors.New("no such token")
 // An invalid tokenizer file results in a *store.FormatError, as for every other part of
 // a model. Its Field is a JSON path or a GGUF key.
 
+// malformed returns an error for a field that contradicts the format.
 func malformed(field, format string, args ...any) error {
 	return formatError(store.ErrFormat, field, format, args)
 }
 
+// unsupported returns an error for a valid construct that the package does not
+// implement.
 func unsupported(field, format string, args ...any) error {
 	return formatError(store.ErrUnsupported, field, "not supported: "+format, args)
 }

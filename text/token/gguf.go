@@ -62,22 +62,27 @@ func FromGGUF(meta *gguf.Metadata) (*Tokenizer, error) {
 	return t, nil
 }
 
+// ggufModels maps the values of tokenizer.ggml.model to the functions that build the
+// model.
 var ggufModels = map[string]func(*ggufSource) *Tokenizer{
 	"llama": (*ggufSource).buildSPM, "gpt2": (*ggufSource).buildBPE, "t5": (*ggufSource).buildUnigram,
 }
 
+// fail records the first error.
 func (s *ggufSource) fail(err error) {
 	if s.err == nil && err != nil {
 		s.err = err
 	}
 }
 
+// stringValue reads a string. It returns "" if the key is missing.
 func (s *ggufSource) stringValue(key string) string {
 	v, _, err := s.meta.String(key)
 	s.fail(err)
 	return v
 }
 
+// boolValue reads a boolean. It returns absent if the key is missing.
 func (s *ggufSource) boolValue(key string, absent bool) bool {
 	v, ok, err := s.meta.Bool(key)
 	s.fail(err)
@@ -129,6 +134,7 @@ func (s *ggufSource) readVocabulary() {
 	}
 }
 
+// readKinds reads the kinds of n tokens. Without the key all tokens are normal.
 func (s *ggufSource) readKinds(n int) []kind {
 	kinds := make([]kind, n)
 	for i := range kinds {
@@ -147,6 +153,8 @@ func (s *ggufSource) readKinds(n int) []kind {
 		switch {
 		case t < 0 || t > int64(kindByte):
 			s.fail(s.meta.Errorf(keyTypes, "token %d has the unknown type %d", i, t))
+		// llama.cpp calls type 0 undefined. The token has a piece, so its id is not
+		// unassigned.
 		case t == 0:
 			kinds[i] = kindUnused
 		default:
@@ -185,6 +193,7 @@ func (s *ggufSource) buildAddedTokens() *addedSet {
 			continue
 		}
 		text := s.vocab.piece(int32(id))
+		// llama.cpp excludes these tokens from the rule.
 		plain := text == "<unk>" || text == "<s>" || text == "<|endoftext|>"
 		tokens = append(tokens, addedToken{
 			id: int32(id), text: text, special: k.special(), stripRight: strips && !plain,

@@ -46,6 +46,7 @@ type prePattern struct {
 	addBOS       bool // default of tokenizer.ggml.add_bos_token
 }
 
+// splitters compiles the expressions to the stages of a pre-tokenizer.
 func (p prePattern) splitters() (chain, error) {
 	var c chain
 	for _, expr := range p.exprs {

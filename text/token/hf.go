@@ -48,6 +48,7 @@ func FromJSON(tokenizerJSON []byte, config Config) (*Tokenizer, error) {
 	return t, nil
 }
 
+// fail records the first error.
 func (s *hfSource) fail(err error) {
 	if s.err == nil && err != nil {
 		s.err = err
@@ -179,6 +180,8 @@ func (s *hfSource) configure(t *Tokenizer) {
 	if s.err != nil {
 		return
 	}
+	// The files are in order of precedence. transformers reads the tokenizer's
+	// configuration first.
 	t.bos = s.firstID(s.idOf(tok.BOS), s.idOf(names.BOS), generation.BOS, model.BOS)
 	eos := s.firstID(s.idOf(tok.EOS), s.idOf(names.EOS), generation.EOS, model.EOS)
 	builds := flagDrivenClasses[tok.Class]
@@ -188,6 +191,7 @@ func (s *hfSource) configure(t *Tokenizer) {
 	}
 	t.prefix = applyFlag(t.prefix, tok.AddBOS, t.bos, builds)
 	t.suffix = applyFlag(t.suffix, tok.AddEOS, eos, builds)
+	// For the end tokens all files count, because models add end tokens in any of them.
 	ends := slices.Concat(s.knownIDs(s.idOf(tok.EOS)), s.knownIDs(s.idOf(names.EOS)),
 		s.knownIDs(generation.EOS), s.knownIDs(model.EOS))
 	t.eosTokens = findEOS(s.vocab, ends, func(id int32) bool {
@@ -227,6 +231,7 @@ func (s *hfSource) idOf(name specialName) idList {
 	return nil
 }
 
+// firstID returns the first id of the first list that has one in the vocabulary, or -1.
 func (s *hfSource) firstID(lists ...idList) int32 {
 	for _, list := range lists {
 		if len(list) > 0 && s.vocab.has(list[0]) {
@@ -252,6 +257,7 @@ func (s *hfSource) knownIDs(ids idList) []int32 {
 // object.
 type specialName string
 
+// UnmarshalJSON accepts a string or an object with the field content.
 func (n *specialName) UnmarshalJSON(raw []byte) error {
 	var object struct{ Content string }
 	if len(raw) > 0 && raw[0] == '{' {
@@ -271,6 +277,7 @@ type specialIDs struct {
 // idList is read from a single id or from a list of ids.
 type idList []int32
 
+// UnmarshalJSON accepts an id, a list of ids or null.
 func (l *idList) UnmarshalJSON(raw []byte) error {
 	if len(raw) > 0 && raw[0] == '[' {
 		return json.Unmarshal(raw, (*[]int32)(l))

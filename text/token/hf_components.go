@@ -42,6 +42,7 @@ type hfComponent struct {
 	Sep, Cls    hfPair
 }
 
+// hfPattern is a fixed string or a regular expression. Exactly one field is set.
 type hfPattern struct {
 	String *string
 	Regex  *string
@@ -73,6 +74,7 @@ func (s *hfSource) finder(field string, p *hfPattern) finder {
 // in bytes. A compiled expression needs far more memory than its source.
 const maxPatterns = 4096
 
+// compile compiles a regular expression and enforces maxPatterns.
 func (s *hfSource) compile(field, expr string) finder {
 	if s.patterns += len(expr); s.patterns > maxPatterns {
 		s.fail(unsupported(field, "regular expressions with more than %d bytes in total", maxPatterns))
@@ -83,6 +85,7 @@ func (s *hfSource) compile(field, expr string) finder {
 	return f
 }
 
+// buildNormalizer builds the normalizer of the tokenizer.
 func (s *hfSource) buildNormalizer(t *Tokenizer) {
 	t.norm = s.normalizer("normalizer", s.sections.normalizer)
 }
@@ -129,6 +132,7 @@ func (s *hfSource) normalizer(field string, raw json.RawMessage) normalizer {
 	return nil
 }
 
+// charsmap decodes a base64 character map. It returns nil for an empty map.
 func (s *hfSource) charsmap(field, text string) normalizer {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -176,6 +180,7 @@ func (s *hfSource) appendSplitters(field string, raw json.RawMessage, c chain) c
 		if p.AddPrefix != nil && *p.AddPrefix {
 			c = append(c, spacePrefix{})
 		}
+		// The reference applies GPT-2's expression unless use_regex is false.
 		if p.UseRegex == nil || *p.UseRegex {
 			c = append(c, s.splitAt(field, exprGPT2, isolated))
 		}
@@ -215,6 +220,7 @@ func (s *hfSource) patternSplitter(field string, p hfComponent) splitter {
 	return nil
 }
 
+// behavior parses the name of a behavior.
 func (s *hfSource) behavior(field, name string) behavior {
 	keep, ok := behaviors[name]
 	if !ok {
@@ -224,14 +230,18 @@ func (s *hfSource) behavior(field, name string) behavior {
 }
 
 const (
+	// The expressions of the pre-tokenizers Punctuation and Whitespace.
 	exprPunctuation = "[\\p{P}!-/:-@\\[-`{-~]"
 	exprWord        = `[\p{L}\p{M}\p{Nd}_]+`
 )
 
+// splitAt builds a stage that splits at a regular expression.
 func (s *hfSource) splitAt(field, expr string, keep behavior) splitter {
 	return &patternSplit{match: s.compile(field, expr), behavior: keep}
 }
 
+// metaspace builds a Metaspace stage. Files that predate prepend_scheme use
+// add_prefix_space.
 func (s *hfSource) metaspace(field string, p hfComponent) splitter {
 	m := &metaspace{symbol: p.Replacement, prefix: prefixAlways, splits: true}
 	if utf8.RuneCountInString(m.symbol) != 1 {

@@ -24,6 +24,8 @@ type hfModel struct {
 
 // read reads the section and splits off the vocabulary and the merges.
 func (m *hfModel) read(r *jsonReader) {
+	// json.Unmarshal would copy the vocabulary and the merges, so read collects the other
+	// options in a separate object.
 	options := []byte{'{'}
 	r.uniqueObject(func(key []byte) {
 		value := r.raw()
@@ -83,6 +85,7 @@ func (m *hfModel) eachPiece(f func(text []byte, id int32, score float64)) error 
 	return r.err
 }
 
+// float reads a score.
 func (r *jsonReader) float() float64 {
 	text := r.number()
 	v, err := strconv.ParseFloat(string(text), 64)
@@ -173,6 +176,7 @@ func (s *hfSource) buildModel(t *Tokenizer) {
 	}
 }
 
+// buildBPE builds a byte-pair encoding model. It may add a stage to the pre-tokenizer.
 func (s *hfSource) buildBPE(t *Tokenizer) model {
 	o := &s.model.options
 	switch {
@@ -197,6 +201,8 @@ func (s *hfSource) buildBPE(t *Tokenizer) model {
 		m.bytes = byteTokens(s.vocab)
 	}
 	m.merges = s.mergeTable()
+	// The stage must not change the result. With ignoreMerges an entire text may be a
+	// piece, and byte-level pieces do not contain "▁".
 	if s.err == nil && !s.byteLevel && !m.ignoreMerges && metaSymbolOnlyLeads(s.vocab) {
 		t.preTokenizer = append(t.preTokenizer, metaSymbolSplit{})
 	}
@@ -234,6 +240,8 @@ func (s *hfSource) mergeTable() *mergeTable {
 	return table
 }
 
+// buildUnigram builds a Unigram model. Only pieces of the model section take part;
+// added tokens do not.
 func (s *hfSource) buildUnigram() model {
 	o := &s.model.options
 	unknown := int32(-1)

@@ -14,11 +14,13 @@ type hfTemplateItem struct {
 	Sequence     *struct{ ID string }
 }
 
+// hfTemplateToken holds the ids of an entry of special_tokens.
 type hfTemplateToken struct{ IDs []int32 }
 
 // hfPair is a token and its id, as in RobertaProcessing: ["</s>", 2].
 type hfPair struct{ id int32 }
 
+// UnmarshalJSON reads the pair and discards the spelling.
 func (p *hfPair) UnmarshalJSON(raw []byte) error {
 	var text string
 	return json.Unmarshal(raw, &[]any{&text, &p.id})
@@ -34,6 +36,7 @@ func (s *hfSource) buildPostProcessor(t *Tokenizer) {
 	}
 }
 
+// addPostProcessor applies one post-processor, which may be a sequence, to t.
 func (s *hfSource) addPostProcessor(field string, raw json.RawMessage, t *Tokenizer) {
 	p := s.component(field, raw)
 	if s.err != nil {
@@ -87,12 +90,16 @@ func (s *hfSource) buildDecoder(t *Tokenizer) {
 	s.addDecoder("decoder", s.sections.decoder, &t.decoding)
 }
 
+// addDecoder adds one decoder, which may be a sequence, to the rules. The rules do not
+// record the order of decoders of different types.
 func (s *hfSource) addDecoder(field string, raw json.RawMessage, sp *decodeRules) {
 	p := s.component(field, raw)
 	if s.err != nil {
 		return
 	}
 	switch p.Type {
+	// Fuse only joins pieces. model.byte_fallback already enables the decoding of byte
+	// tokens.
 	case "", "Fuse", "ByteFallback":
 	case "Sequence":
 		for i, raw := range p.Decoders {
@@ -108,6 +115,7 @@ func (s *hfSource) addDecoder(field string, raw json.RawMessage, sp *decodeRules
 		sp.replacements = append(sp.replacements, replacement{string(match), p.Content})
 	case "Metaspace":
 		sp.replacements = append(sp.replacements, replacement{p.Replacement, " "})
+		// The encoder added one space before the text.
 		if m, ok := s.metaspace(field, p).(*metaspace); ok && m.prefix != prefixNever {
 			sp.trimStart = 1
 		}

@@ -25,6 +25,7 @@ type jsonReader struct {
 // levels.
 const maxDepth = 100
 
+// fail records the first error with the current byte position.
 func (r *jsonReader) fail(reason string) {
 	if r.err == nil {
 		r.err = malformed(strings.TrimSpace(r.field+" byte "+strconv.Itoa(r.at)), "%s", reason)
@@ -45,6 +46,7 @@ func (r *jsonReader) next() byte {
 	return 0
 }
 
+// expect skips white space and consumes the byte c.
 func (r *jsonReader) expect(c byte) {
 	if r.next() != c {
 		r.fail("expected " + strconv.QuoteRune(rune(c)))
@@ -80,6 +82,7 @@ func (r *jsonReader) uniqueObject(member func(key []byte)) {
 // array calls element before every element. element must read the element.
 func (r *jsonReader) array(element func()) { r.delimited('[', ']', element) }
 
+// delimited reads elements between two brackets. It rejects trailing commas.
 func (r *jsonReader) delimited(open, end byte, element func()) {
 	r.expect(open)
 	if r.next() == end {
@@ -130,6 +133,7 @@ func (r *jsonReader) str() []byte {
 	return nil
 }
 
+// valid rejects text that is not valid UTF-8.
 func (r *jsonReader) valid(text []byte) []byte {
 	if !utf8.Valid(text) {
 		r.fail("a string is not valid UTF-8")
@@ -186,6 +190,7 @@ func (r *jsonReader) number() []byte {
 	return r.data[start:r.at]
 }
 
+// isNumberByte reports whether c may occur in a number. The callers parse the number.
 func isNumberByte(c byte) bool {
 	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
 }
@@ -211,6 +216,7 @@ func (r *jsonReader) raw() json.RawMessage {
 	return r.data[start:r.at]
 }
 
+// skip validates and skips a value of any type.
 func (r *jsonReader) skip(depth int) {
 	if depth > maxDepth {
 		r.fail("nesting exceeds " + strconv.Itoa(maxDepth) + " levels")
@@ -234,6 +240,7 @@ func (r *jsonReader) skip(depth int) {
 	}
 }
 
+// literal consumes the word true, false or null.
 func (r *jsonReader) literal(w string) {
 	if !bytes.HasPrefix(r.data[r.at:], []byte(w)) {
 		r.fail("expected " + w)

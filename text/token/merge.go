@@ -14,6 +14,7 @@ type mergeTable struct {
 	count int
 }
 
+// mergeSlot is an entry of the hash table.
 type mergeSlot struct {
 	pair uint64 // left<<32 | right, plus one; 0 is an empty slot
 	merge
@@ -29,14 +30,18 @@ type merge struct {
 // noMerge is the rank of a pair that does not join.
 const noMerge = math.MaxInt32
 
+// newMergeTable returns a table with room for count merges.
 func newMergeTable(count int) *mergeTable {
 	return &mergeTable{slots: make([]mergeSlot, tableSize(count))}
 }
 
+// pairKey returns the key of a pair, which is never 0.
 func pairKey(left, right int32) uint64 {
 	return (uint64(uint32(left))<<32 | uint64(uint32(right))) + 1
 }
 
+// home returns the preferred slot of a key. The multiplication spreads the ids, which
+// are small numbers, over all bits.
 func (t *mergeTable) home(key uint64) int {
 	high, low := bits.Mul64(key, 0x9E3779B97F4A7C15)
 	return int(high^low) & (len(t.slots) - 1)
@@ -65,6 +70,7 @@ func (t *mergeTable) put(left, right int32, m merge, replace bool) {
 	}
 }
 
+// grow doubles the table.
 func (t *mergeTable) grow() {
 	old := t.slots
 	t.slots = make([]mergeSlot, 2*len(old))

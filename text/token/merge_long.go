@@ -40,6 +40,8 @@ func (m *longMerger) apply(t *mergeTable, ids []int32) []int32 {
 	for at := range ids {
 		m.enqueue(t, ids, int32(at))
 	}
+	// The lowest rank is first. A merge may push positions to a bucket of a lower rank,
+	// so the loop reads the order again after every merge.
 	for len(m.order) > 0 {
 		rank := m.order[0]
 		at, ok := m.buckets[rank].pop()
@@ -117,6 +119,7 @@ func (m *longMerger) enqueue(t *mergeTable, ids []int32, at int32) {
 	m.last.push(at)
 }
 
+// bucketOf returns the bucket of a rank. It creates the bucket if necessary.
 func (m *longMerger) bucketOf(rank int32) *bucket {
 	b := m.buckets[rank]
 	if b == nil {
@@ -127,6 +130,8 @@ func (m *longMerger) bucketOf(rank int32) *bucket {
 	return b
 }
 
+// push adds a position. An opened bucket adds it to the heap, because its list is
+// already sorted.
 func (b *bucket) push(at int32) {
 	if b.opened {
 		heap.Push(&b.late, at)

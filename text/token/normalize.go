@@ -12,6 +12,7 @@ type normalizer interface {
 	normalize(text string) string
 }
 
+// normalizers applies several normalizers in order.
 type normalizers []normalizer
 
 func (ns normalizers) normalize(text string) string {
@@ -58,6 +59,7 @@ type form norm.Form
 
 func (f form) normalize(text string) string { return norm.Form(f).String(text) }
 
+// lowercase converts text to lower case.
 type lowercase struct{}
 
 // normalize converts each character to lower case. It preserves invalid UTF-8.

@@ -141,6 +141,7 @@ func compileSequence(field, expr string) (scanner, error) {
 	}, nil
 }
 
+// optional reports whether the quantifier is ?.
 func (it item) optional() bool { return it.min == 0 && it.max == 1 }
 
 // needsBacktracking reports whether greedy matching could miss a match, or could fail
@@ -159,6 +160,8 @@ func needsBacktracking(items []item) bool {
 	return false
 }
 
+// matchItems matches each item greedily, without backtracking. It returns the end of
+// the match, or -1.
 func matchItems(items []item, text string, at int) int {
 	for i := range items {
 		end, count := items[i].set.run(text, at, items[i].max)
@@ -170,6 +173,7 @@ func matchItems(items []item, text string, at int) int {
 	return at
 }
 
+// unlimited is the upper bound of the quantifiers + and *.
 const unlimited = math.MaxInt
 
 // shorten limits the length of an expression in an error message.

@@ -78,6 +78,7 @@ func (p *exprParser) possessive(it item) (item, error) {
 	return it, nil
 }
 
+// unsupported returns an error that names the construct and the expression.
 func (p *exprParser) unsupported(what, expr string) error {
 	return unsupported(p.field, "%s in the regular expression %q", what, shorten(expr))
 }
@@ -102,6 +103,7 @@ func (p *exprParser) set() (*charSet, error) {
 	return newCharSet(0, single(r), false), nil
 }
 
+// single returns the range of one character, or nil for notRune.
 func single(r rune) []runeRange {
 	if r == notRune {
 		return nil

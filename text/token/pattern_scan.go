@@ -25,6 +25,7 @@ type namedScanner struct {
 	requires string
 }
 
+// namedScanners maps the spelling of an alternative to its scanner.
 var namedScanners = map[string]namedScanner{
 	exprContraction:                              {scan: scanContraction(true)},
 	exprContractionPairs:                         {scan: scanContraction(true)},
@@ -48,6 +49,7 @@ var namedScanners = map[string]namedScanner{
 }
 
 var (
+	// The character sets of the scanners.
 	setSpace = newCharSet(classAnySpace, nil, false)
 	setLead  = newCharSet(classLetter|classNumber|classLineEnd, nil, true)
 	setUpper = newCharSet(classUpper|classUncased|classMark, nil, false)
@@ -145,6 +147,8 @@ func scanCapitalized(contraction bool) scanner {
 				both = at
 			}
 		}
+		// A lower-case letter after the run completes the match. Otherwise the last
+		// character of the run that counts as both must serve as the lower-case letter.
 		if end, count := setLower.run(text, at, unlimited); count > 0 {
 			return end
 		}

@@ -56,6 +56,7 @@ const (
 	contiguous                   // adjacent matches form one word
 )
 
+// behaviors maps the names in tokenizer.json.
 var behaviors = map[string]behavior{
 	"Isolated": isolated, "Removed": removed, "MergedWithPrevious": withPrevious,
 	"MergedWithNext": withNext, "Contiguous": contiguous,
@@ -116,6 +117,7 @@ func (e *emitter) add(from, to int, match bool) {
 	e.to, e.matched = to, match
 }
 
+// flush yields the current word.
 func (e *emitter) flush() {
 	if e.to > e.from {
 		e.yield(e.text[e.from:e.to], e.start && e.from == 0)
@@ -131,6 +133,7 @@ type metaspace struct {
 	splits bool // start a new word at each symbol
 }
 
+// prefixScheme selects the texts that get a space before them.
 type prefixScheme int
 
 const (
@@ -139,6 +142,7 @@ const (
 	prefixAlways              // also after every added token
 )
 
+// prefixSchemes maps the names in tokenizer.json.
 var prefixSchemes = map[string]prefixScheme{
 	"never": prefixNever, "first": prefixFirst, "always": prefixAlways,
 }
@@ -162,6 +166,7 @@ func (m *metaspace) split(text string, start bool, yield func(string, bool)) {
 // entire text.
 type metaSymbolSplit struct{}
 
+// metaSymbol represents a space in the pieces of SentencePiece.
 const metaSymbol = "▁"
 
 func (metaSymbolSplit) split(text string, start bool, yield func(string, bool)) {

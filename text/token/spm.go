@@ -19,6 +19,7 @@ type scoredPairs struct {
 	virtualID map[string]int32
 }
 
+// table builds the merge table. scores has one entry per id.
 func (p *scoredPairs) table(scores []float32) *mergeTable {
 	v, ranks := p.vocab, rankScores(scores)
 	table := newMergeTable(2 * v.size())
@@ -106,6 +107,8 @@ func (s *ggufSource) buildSPM() *Tokenizer {
 	m.virtual, m.virtualID = pairs.virtual, pairs.virtualID
 	t := &Tokenizer{family: "SPM", model: m}
 	t.decoding = decodeRules{byteTokens: true, plainOnly: true, replacements: []replacement{{metaSymbol, " "}}}
+	// The normalizer escapes spaces. The decoder reverses this and removes the space
+	// that the normalizer added before the text.
 	t.norm = &replace{literal(" "), metaSymbol}
 	if s.boolValue(keySpacePrefix, true) {
 		t.norm = normalizers{prepend(" "), t.norm}
@@ -122,6 +125,7 @@ func (s *ggufSource) buildSPM() *Tokenizer {
 // limits are far lower.
 const maxScoredPiece = 1024
 
+// checkLengths rejects pieces that are longer than maxScoredPiece.
 func (s *ggufSource) checkLengths() {
 	for id, k := range s.vocab.kinds {
 		if n := len(s.vocab.piece(int32(id))); mergeable(k) && n > maxScoredPiece {

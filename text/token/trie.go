@@ -24,6 +24,7 @@ func newTrie(n int, at func(i int) string) *trie {
 		}
 	}
 	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(at(int(a)), at(int(b))) })
+	// Count the nodes first, so the arrays are allocated once.
 	nodes, last := 1, ""
 	for _, i := range order {
 		text := at(int(i))
@@ -72,6 +73,7 @@ func (t *trie) addNode(s trieSpan, order []int32, depth int, at func(int) string
 	return below
 }
 
+// commonPrefix returns the length of the common prefix of two strings.
 func commonPrefix(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

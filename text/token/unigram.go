@@ -55,6 +55,7 @@ type viterbi struct {
 	id    []int32   // [bytes+1] id of the last piece
 }
 
+// reset prepares the memory for a word of n bytes.
 func (p *viterbi) reset(n int) {
 	p.score = slices.Grow(p.score[:0], n+1)[:n+1]
 	p.from = slices.Grow(p.from[:0], n+1)[:n+1]
@@ -74,11 +75,14 @@ func (p *viterbi) improve(from, to int, id int32, score float64) {
 	}
 }
 
+// encode appends the ids of a word.
 func (m *unigramModel) encode(dst []int32, word string, work *scratch) []int32 {
 	splitLong(word, maxWord, func(part string) { dst = m.encodeWord(dst, part, work) })
 	return dst
 }
 
+// encodeWord runs the Viterbi algorithm: it extends the best path to every character by
+// all pieces that start there.
 func (m *unigramModel) encodeWord(dst []int32, word string, work *scratch) []int32 {
 	p := &work.paths
 	p.reset(len(word))
@@ -95,6 +99,8 @@ func (m *unigramModel) encodeWord(dst []int32, word string, work *scratch) []int
 				covered = covered || end == at+width
 			}
 		}
+		// The unknown token covers a character without a piece, so a path always
+		// exists.
 		if !covered {
 			p.improve(at, at+width, m.unknown, m.unknownScore)
 		}
@@ -129,6 +135,7 @@ func (m *unigramModel) backtrack(dst []int32, word string, p *viterbi) []int32 {
 	return dst
 }
 
+// spellable reports whether every byte of chars has a byte token.
 func (m *unigramModel) spellable(chars string) bool {
 	for i := range len(chars) {
 		if m.bytes[chars[i]] < 0 {

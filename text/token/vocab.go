@@ -81,6 +81,7 @@ func tableSize(n int) int {
 	return size
 }
 
+// size returns the highest id plus one.
 func (v *vocabulary) size() int { return len(v.kinds) }
 
 // has reports whether the vocabulary has an entry for id.
@@ -144,6 +145,7 @@ func byteToken(piece string) (byte, bool) {
 	return high<<4 | low, ok1 && ok2
 }
 
+// hexDigit returns the value of a hexadecimal digit.
 func hexDigit(c byte) (byte, bool) {
 	switch {
 	case c >= '0' && c <= '9':
