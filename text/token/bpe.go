@@ -20,7 +20,7 @@ type bpeModel struct {
 	byteLevel bool
 	// bytes[b] is the id of byte b, or -1. With byteLevel it is the id of the byte's
 	// letter. Otherwise it is the byte token for characters that no piece covers.
-	bytes [256]int32
+	bytes byteIDs
 	// virtual lists characters that are not pieces but occur inside pieces, so merges
 	// may consume them. Their ids follow those of the vocabulary.
 	virtual     []string
@@ -108,7 +108,7 @@ func (m *bpeModel) symbols(ids []int32, word string) []int32 {
 		char := word[at : at+width]
 		at += width
 		id := m.lookupChar(char)
-		if id < 0 && m.spellable(char) {
+		if id < 0 && m.bytes.cover(char) {
 			for i := range width {
 				ids = append(ids, m.bytes[char[i]])
 			}
@@ -140,16 +140,6 @@ func (m *bpeModel) lookupChar(char string) int32 {
 	return -1
 }
 
-// spellable reports whether every byte of a character has a byte token.
-func (m *bpeModel) spellable(char string) bool {
-	for i := range len(char) {
-		if m.bytes[char[i]] < 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // expandVirtual replaces the remaining virtual characters with their bytes.
 func (m *bpeModel) expandVirtual(dst, ids []int32) []int32 {
 	for _, id := range ids {
@@ -165,7 +155,7 @@ func (m *bpeModel) expandVirtual(dst, ids []int32) []int32 {
 // appendByteTokens appends the byte tokens of a character, or the unknown token if a
 // byte token is missing.
 func (m *bpeModel) appendByteTokens(dst []int32, char string) []int32 {
-	if !m.spellable(char) {
+	if !m.bytes.cover(char) {
 		if m.unknown >= 0 {
 			dst = append(dst, m.unknown)
 		}

@@ -62,13 +62,3 @@ func splitMerge(line string) (left, right string, ok bool) {
 	}
 	return line[:i], line[i+1:], true
 }
-
-// byteTokens returns the ids of the tokens <0x00> to <0xFF>, with -1 for a missing
-// token.
-func byteTokens(v *vocabulary) (ids [256]int32) {
-	for b := range ids {
-		const hex = "0123456789ABCDEF"
-		ids[b] = v.lookup("<0x" + string(hex[b>>4]) + string(hex[b&15]) + ">")
-	}
-	return ids
-}

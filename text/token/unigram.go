@@ -16,7 +16,7 @@ type unigramModel struct {
 	// any piece.
 	unknown      int32
 	unknownScore float64
-	bytes        [256]int32 // ids of the byte tokens; with byteFallback they replace unknown
+	bytes        byteIDs // ids of the byte tokens; with byteFallback they replace unknown
 	byteFallback bool
 }
 
@@ -122,7 +122,7 @@ func (m *unigramModel) backtrack(dst []int32, word string, p *viterbi) []int32 {
 		from, id := int(p.from[at]), p.id[at]
 		unknown := id == m.unknown
 		switch {
-		case unknown && m.byteFallback && m.spellable(word[from:at]):
+		case unknown && m.byteFallback && m.bytes.cover(word[from:at]):
 			for i := at - 1; i >= from; i-- {
 				dst = append(dst, m.bytes[word[i]])
 			}
@@ -133,14 +133,4 @@ func (m *unigramModel) backtrack(dst []int32, word string, p *viterbi) []int32 {
 	}
 	slices.Reverse(dst[start:])
 	return dst
-}
-
-// spellable reports whether every byte of chars has a byte token.
-func (m *unigramModel) spellable(chars string) bool {
-	for i := range len(chars) {
-		if m.bytes[chars[i]] < 0 {
-			return false
-		}
-	}
-	return true
 }

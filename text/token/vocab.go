@@ -157,3 +157,26 @@ func hexDigit(c byte) (byte, bool) {
 	}
 	return 0, false
 }
+
+// byteIDs maps each byte to the id of its token, or to -1.
+type byteIDs [256]int32
+
+// byteTokens returns the ids of the tokens <0x00> to <0xFF>, with -1 for a missing
+// token.
+func byteTokens(v *vocabulary) (ids byteIDs) {
+	for b := range ids {
+		const hex = "0123456789ABCDEF"
+		ids[b] = v.lookup("<0x" + string(hex[b>>4]) + string(hex[b&15]) + ">")
+	}
+	return ids
+}
+
+// cover reports whether every byte of text has a token.
+func (ids *byteIDs) cover(text string) bool {
+	for i := range len(text) {
+		if ids[text[i]] < 0 {
+			return false
+		}
+	}
+	return true
+}
