@@ -8,8 +8,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// fill stores a value in every element that tells layer, head, position and
-// index apart.
+// fill stores values that identify the layer, the head, the position and the element.
 func fill(s *Seq, layer, pos int) (k, v []float32) {
 	heads, d := s.cache.shape.KVHeads[layer], s.cache.shape.HeadDim
 	for i := range heads * d {
@@ -63,7 +62,7 @@ func TestTruncatedPagesAreReused(t *testing.T) {
 	require.Equal(t, BlockTokens+1, s.Len())
 	used := budget.Usage()
 	require.NoError(t, s.Grow(t.Context(), 10*BlockTokens))
-	require.Equal(t, used, budget.Usage(), "pages that were given back are used again")
+	require.Equal(t, used, budget.Usage(), "released pages are reused")
 	s.Close()
 	require.Zero(t, c.liveSlabs)
 }
@@ -81,8 +80,8 @@ func TestGrowFailsCleanlyWhenTheBudgetIsSpent(t *testing.T) {
 	s.Commit(1)
 	require.ErrorIs(t, s.Grow(t.Context(), BlockTokens+1), tiering.ErrBudget)
 	k, _ := s.Block(1, 0, 0)
-	require.Equal(t, float32(1_000_000), k[0], "what was stored is still there")
-	require.ErrorIs(t, s.Grow(t.Context(), BlockTokens+1), tiering.ErrBudget, "asking again must not corrupt the page tables")
+	require.Equal(t, float32(1_000_000), k[0], "stored tokens remain")
+	require.ErrorIs(t, s.Grow(t.Context(), BlockTokens+1), tiering.ErrBudget, "a second attempt does not corrupt the page tables")
 	s.Close()
 	require.Zero(t, c.liveSlabs)
 }
@@ -92,8 +91,8 @@ func TestShapeOutOfRangeIsRefused(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestTrimReleasesUnusedMemory: after a conversation was closed its memory
-// goes back to the system, and that of others stays.
+// TestTrimReleasesUnusedMemory checks that the memory of a closed sequence returns to
+// the system and that of other sequences remains.
 func TestTrimReleasesUnusedMemory(t *testing.T) {
 	budget := tiering.New(0)
 	c, err := NewCache(Shape{HeadDim: 64, KVHeads: []int{2, 8}, Format: K8V8}, budget, Options{})
@@ -106,11 +105,11 @@ func TestTrimReleasesUnusedMemory(t *testing.T) {
 	require.NoError(t, other.Grow(t.Context(), 20_000))
 	require.Greater(t, held(), 2*one)
 	c.Trim()
-	require.Greater(t, held(), 2*one, "it is in use")
+	require.Greater(t, held(), 2*one, "the memory is in use")
 	other.Close()
 	c.Trim()
 	require.LessOrEqual(t, held(), 2*one)
-	require.NoError(t, keep.Grow(t.Context(), 20_000), "memory is taken again")
+	require.NoError(t, keep.Grow(t.Context(), 20_000), "memory can be allocated again")
 	keep.Close()
 	c.Trim()
 	require.Zero(t, held())

@@ -83,7 +83,7 @@ type savedSegment struct {
 
 // noteSaved records the persisted segments of a sequence whose pages are still in
 // memory. spans begin with the first token.
-func (s *Seq) noteSaved(parts []segment.Span) {
+func (s *Seq) noteSaved(spans []segment.Span) {
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *Seq) noteSaved(parts []segment.Span) {
 	}
 	s.cutSaved(0)
 	first := 0
-	for _, p := range parts {
+	for _, p := range spans {
 		if first >= s.coldPages {
 			s.saved = append(s.saved, savedSegment{first, &sharedSegment{Segment: p.File.Retain(), refs: 1}})
 		}

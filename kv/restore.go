@@ -18,26 +18,26 @@ const restoreReaders = 4
 // fit into the memory limit, Restore reads and verifies them; otherwise they stay on
 // flash and attention verifies them when it reads them. On an error the sequence
 // keeps its previous tokens.
-func (s *Seq) Restore(ctx context.Context, parts []segment.Span) (Chain, error) {
+func (s *Seq) Restore(ctx context.Context, spans []segment.Span) (Chain, error) {
 	var chain Chain
 	total := 0
-	for _, p := range parts {
+	for _, p := range spans {
 		if p.Pages == p.File.Pages() {
 			chain = append(chain, segment.Ref{ID: p.File.ID(), Pages: p.Pages})
 		}
 		total += p.Pages
 	}
 	if !s.cache.fits(total) {
-		s.attachSpans(parts)
+		s.attachSpans(spans)
 		return chain, nil
 	}
-	kept, had := s.len, s.len/s.cache.pageTokens
+	before, had := s.len, s.len/s.cache.pageTokens
 	err := s.Grow(ctx, total*s.cache.pageTokens)
 	if err == nil {
-		err = s.readSpans(ctx, parts, had, total)
+		err = s.readSpans(ctx, spans, had, total)
 	}
 	if err != nil {
-		s.Truncate(kept)
+		s.Truncate(before)
 		return nil, err
 	}
 	s.Commit(total * s.cache.pageTokens)
@@ -53,53 +53,53 @@ func (c *Cache) fits(pages int) bool {
 }
 
 // attachSpans makes the sequence consist of spans on flash.
-func (s *Seq) attachSpans(parts []segment.Span) {
+func (s *Seq) attachSpans(spans []segment.Span) {
 	s.Truncate(0)
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range parts {
+	for _, p := range spans {
 		s.attach(p.File.Retain(), p.Pages)
 	}
 }
 
 // readSpans reads the pages of spans from page had on, several layers in parallel.
-func (s *Seq) readSpans(ctx context.Context, parts []segment.Span, had, total int) error {
+func (s *Seq) readSpans(ctx context.Context, spans []segment.Span, had, total int) error {
 	s.cache.mu.Lock()
 	// Pages that are not committed stay in memory; committed ones may be spilled meanwhile.
 	into := append(make([]*slab, had), s.hot[len(s.hot)-(total-had):]...)
 	s.cache.mu.Unlock()
-	frame, buffers := s.cache.restoreBuffers(parts)
+	frame, buffers := s.cache.restoreBuffers(spans)
 	if frame != nil {
 		defer frame.Free()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	type job struct {
-		part         segment.Span
+	type layerRead struct {
+		span         segment.Span
 		first, layer int // number of the span's first page in the sequence
 	}
-	jobs := make(chan job)
+	work := make(chan layerRead)
 	var readers sync.WaitGroup
 	for _, buffer := range buffers {
 		readers.Go(func() {
-			for j := range jobs {
-				if err := s.cache.readLayer(j.part, into, j.first, had, j.layer, buffer); err != nil {
+			for j := range work {
+				if err := s.cache.readLayer(j.span, into, j.first, had, j.layer, buffer); err != nil {
 					cancel(err)
 				}
 			}
 		})
 	}
 	first := 0
-	for _, p := range parts {
+	for _, p := range spans {
 		for l := range s.cache.layerOffsets {
 			if first+p.Pages > had && s.cache.PageBytes(l) > 0 && ctx.Err() == nil {
-				jobs <- job{p, first, l}
+				work <- layerRead{p, first, l}
 			}
 		}
 		first += p.Pages
 	}
-	close(jobs)
+	close(work)
 	readers.Wait()
 	return context.Cause(ctx)
 }
@@ -107,9 +107,9 @@ func (s *Seq) readSpans(ctx context.Context, parts []segment.Span, had, total in
 // restoreBuffers allocates a buffer for each reader, for fewer readers if memory is
 // short. Without any memory, it returns one nil buffer: the reader then reads page by
 // page into the slabs.
-func (c *Cache) restoreBuffers(parts []segment.Span) (*tiering.Frame, [][]byte) {
+func (c *Cache) restoreBuffers(spans []segment.Span) (*tiering.Frame, [][]byte) {
 	size := 0
-	for _, p := range parts {
+	for _, p := range spans {
 		for l := range c.layerOffsets {
 			size = max(size, p.Pages*c.PageBytes(l))
 		}

@@ -11,9 +11,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestRestoreWithinTheBudget brings pages back through as much memory as there is:
-// for all readers, for one, and for none. The pages are the same, and nothing more
-// than the budget was taken.
+// TestRestoreWithinTheBudget restores pages with buffers for all readers, for some
+// and for none. The pages are the same, and the budget is not exceeded.
 func TestRestoreWithinTheBudget(t *testing.T) {
 	const pages = 5
 	shape := Shape{HeadDim: 64, KVHeads: []int{2, 0, 1}, Format: K8V8}
@@ -41,10 +40,10 @@ func TestRestoreWithinTheBudget(t *testing.T) {
 	_, err = s.Persist(store, tokens, nil, false)
 	require.NoError(t, err)
 
-	rows := int64(pages * c.slabBytes)
+	slabs := int64(pages * c.slabBytes)
 	buffer := int64(pages*c.PageBytes(0)+4095) / 4096 * 4096
 	for _, readers := range []int64{4, 2, 1, 0} {
-		budget := tiering.New((rows+4095)/4096*4096 + readers*buffer)
+		budget := tiering.New((slabs+4095)/4096*4096 + readers*buffer)
 		small := cache(budget)
 		parts, err := store.Lookup(tokens)
 		require.NoError(t, err)

@@ -168,13 +168,13 @@ func (s *Seq) spill(n int) error {
 		shared = &sharedSegment{Segment: segment, refs: 1}
 	}
 	defer shared.drop()
-	rows, first := slices.Clone(s.hot[:n]), s.coldPages
+	slabs, first := slices.Clone(s.hot[:n]), s.coldPages
 	for other := range c.seqs {
 		if other.coldPages != first {
 			continue
 		}
 		k := 0
-		for k < min(n, other.fullHotPages()) && other.hot[k] == rows[k] {
+		for k < min(n, other.fullHotPages()) && other.hot[k] == slabs[k] {
 			k++
 		}
 		if k > 0 {
@@ -228,9 +228,9 @@ func (s *Seq) cutCold(n int) {
 	}
 	for s.coldPages > n {
 		last := &s.cold[len(s.cold)-1]
-		drop := min(last.Pages, s.coldPages-n)
-		s.coldPages -= drop
-		if last.Pages -= drop; last.Pages > 0 {
+		removed := min(last.Pages, s.coldPages-n)
+		s.coldPages -= removed
+		if last.Pages -= removed; last.Pages > 0 {
 			break
 		}
 		last.segment.drop()

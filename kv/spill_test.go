@@ -15,8 +15,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// coldCache returns a cache that keeps at most some pages in memory, and the rest
-// in a file of fsys. Its budget has to be even in the end.
+// coldCache returns a cache with a limit in pages that spills to a file of fsys. It
+// checks the budget at the end of the test.
 func coldCache(t *testing.T, fsys vfs.FS, pages int) *Cache {
 	budget := tiering.New(0)
 	shape := Shape{HeadDim: 8, KVHeads: []int{1, 0, 2}}
@@ -30,7 +30,7 @@ func coldCache(t *testing.T, fsys vfs.FS, pages int) *Cache {
 	return c
 }
 
-// add puts tokens up to length n. What they hold depends on who puts them.
+// add stores tokens up to length n. Their contents depend on salt.
 func add(s *Seq, n int, salt int) error {
 	if err := s.Grow(context.Background(), n); err != nil {
 		return err
@@ -50,7 +50,7 @@ func add(s *Seq, n int, salt int) error {
 
 func value(layer, pos, i, salt int) float32 { return float32(salt*1e6 + layer*1e5 + pos*16 + i) }
 
-// check compares all that a sequence holds; salts says who put each token.
+// check compares all tokens of a sequence; salts has the salt of each token.
 func check(t *testing.T, s *Seq, salts []int) {
 	t.Helper()
 	require.Equal(t, len(salts), s.Len())
@@ -90,8 +90,9 @@ func check(t *testing.T, s *Seq, salts []int) {
 	}
 }
 
-// TestForkAndTruncatePreserveEverySequence lets sequences grow, fork, go back and be
-// kept at random over a few pages of memory: each holds what was put into it.
+// TestForkAndTruncatePreserveEverySequence grows, forks, truncates and persists
+// sequences at random with a few pages of memory, and checks the contents of all of
+// them after each step.
 func TestForkAndTruncatePreserveEverySequence(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -112,7 +113,7 @@ func TestForkAndTruncatePreserveEverySequence(t *testing.T) {
 				s := seqs[i]
 				switch rng.IntN(7) {
 				case 0:
-					tokens := make([]int32, len(salts[i])) // who put them says what they are
+					tokens := make([]int32, len(salts[i])) // tokens with equal salts are equal
 					for pos, salt := range salts[i] {
 						tokens[pos] = int32(salt)
 					}
@@ -151,14 +152,14 @@ func TestForkAndTruncatePreserveEverySequence(t *testing.T) {
 			}
 			require.NoError(t, dir.Close())
 			s := c.spill.(*Scratch)
-			require.Zero(t, s.end, "all of the file is free again")
+			require.Zero(t, s.end, "the whole file is free again")
 			require.Empty(t, s.holes)
 		})
 	}
 }
 
-// TestDiskFullWhileSpilling makes write k fail, for every k: pages stay in memory
-// as long as there is some, nothing is lost, and the next attempt succeeds.
+// TestDiskFullWhileSpilling fails write k, for every k. Pages stay in memory as long
+// as the budget allows, no token is lost, and the next attempt succeeds.
 func TestDiskFullWhileSpilling(t *testing.T) {
 	full := errors.New("no space left on device")
 	for k := 0; ; k++ {
@@ -189,16 +190,16 @@ func TestDiskFullWhileSpilling(t *testing.T) {
 			require.Greater(t, k, 10)
 			return
 		case vfs.OpAllocate:
-			require.NoError(t, c.Stats().Failed, "there was room without that for chunks to come")
+			require.NoError(t, c.Stats().Failed, "a region for a single segment was reserved instead")
 		default:
 			require.ErrorIs(t, c.Stats().Failed, full)
 		}
 	}
 }
 
-// TestSegmentsOfASequenceAreContiguous: of each layer, what a sequence has on flash is
-// one range, although it went there a page at a time beside that of another one.
-// What is forgotten at its end is written over by what comes instead.
+// TestSegmentsOfASequenceAreContiguous checks that the pages of a layer on flash form
+// one range, although two sequences spilled one page at a time in turns. New pages
+// overwrite the space of truncated ones.
 func TestSegmentsOfASequenceAreContiguous(t *testing.T) {
 	c := coldCache(t, vfs.NewMem(), 2)
 	a, b := c.NewSeq(), c.NewSeq()
@@ -211,7 +212,7 @@ func TestSegmentsOfASequenceAreContiguous(t *testing.T) {
 		require.NoError(t, add(a, n, 3))
 	}
 	end := c.spill.(*Scratch).end
-	require.Less(t, end, 3*int64(regionRun)*2, "a region for each, and one layer keeps no keys")
+	require.Less(t, end, 3*int64(regionRun)*2, "a region for each of two layers with KV")
 	for _, s := range []*Seq{a, b} {
 		require.Greater(t, len(s.Cold()), 10)
 		for _, layer := range []int{0, 2} {
@@ -228,8 +229,8 @@ func TestSegmentsOfASequenceAreContiguous(t *testing.T) {
 	}
 }
 
-// TestGrowStopsWhenContextEnds: bringing a page back ends after the read that is under
-// way, and making room before the next page goes to flash. Nothing is lost.
+// TestGrowStopsWhenContextEnds checks that Grow stops after the current read when it
+// brings a page back, and before the next page when it spills. No token is lost.
 func TestGrowStopsWhenContextEnds(t *testing.T) {
 	var cancel context.CancelFunc
 	reads := 0
@@ -250,7 +251,7 @@ func TestGrowStopsWhenContextEnds(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	cancel = end
 	require.ErrorIs(t, s.Grow(ctx, BlockTokens+4), context.Canceled)
-	require.Equal(t, 1, reads, "of two layers")
+	require.Equal(t, 1, reads, "the second layer is not read")
 	cancel = nil
 	require.ErrorIs(t, s.Grow(ctx, 3*BlockTokens), context.Canceled)
 	salts := make([]int, BlockTokens+3)
@@ -261,7 +262,8 @@ func TestGrowStopsWhenContextEnds(t *testing.T) {
 	require.NoError(t, add(s, 4*BlockTokens, 1))
 }
 
-// TestDiskAndMemoryFull: where neither has room the sequence keeps what it had.
+// TestDiskAndMemoryFull checks that the sequence keeps its tokens if neither the disk
+// nor the budget has room.
 func TestDiskAndMemoryFull(t *testing.T) {
 	full := errors.New("no space left on device")
 	c := coldCache(t, vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
@@ -284,8 +286,8 @@ func TestDiskAndMemoryFull(t *testing.T) {
 	s.Close()
 }
 
-// TestAttach: a sequence of another one's chunks has its tokens, and closes each
-// chunk once.
+// TestAttach checks that a sequence with attached segments has their tokens and that
+// each segment is closed once.
 func TestAttach(t *testing.T) {
 	c := coldCache(t, vfs.NewMem(), 1)
 	s := c.NewSeq()

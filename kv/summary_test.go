@@ -10,7 +10,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// summary returns what is kept of a head's block: the corners of each box.
+// summary returns the stored corners of a box.
 func (s *Summaries) summary(layer, head, block, i int) (high, low []float32) {
 	g, d := s.Group(layer, head, block/SummaryBlocks), s.shape.HeadDim
 	row := block%SummaryBlocks*blockSummaries + i
@@ -24,8 +24,8 @@ func (s *Summaries) summary(layer, head, block, i int) (high, low []float32) {
 	return corner(0), corner(d)
 }
 
-// TestSummariesBoundStoredKeys compares summaries of every format with
-// boxes that are computed from what a share holds.
+// TestSummariesBoundStoredKeys compares summaries of every format with boxes computed
+// from the stored keys.
 func TestSummariesBoundStoredKeys(t *testing.T) {
 	forEachFormat(t, func(t *testing.T, f Format, d int) {
 		budget := tiering.New(0)
@@ -34,7 +34,7 @@ func TestSummariesBoundStoredKeys(t *testing.T) {
 		blocks := []int{1, SummaryBlocks}
 		require.NoError(t, s.Grow((SummaryBlocks+1)*BlockTokens))
 		w := NewSummarizer(d)
-		var shares [][]byte
+		var headBlocks [][]byte
 		each := func(do func(layer, head, block int)) {
 			for _, block := range blocks {
 				for _, at := range [][2]int{{0, 0}, {2, 0}, {2, 1}} {
@@ -43,21 +43,21 @@ func TestSummariesBoundStoredKeys(t *testing.T) {
 			}
 		}
 		each(func(layer, head, block int) {
-			share := aligned(t, f.BlockBytes(d))
+			headBlock := aligned(t, f.BlockBytes(d))
 			for row := range BlockTokens {
 				k, v := randomToken(random, d)
-				f.put(share, row, k, v)
+				f.put(headBlock, row, k, v)
 			}
-			shares = append(shares, share)
-			s.Summarize(w, layer, head, block, share)
+			headBlocks = append(headBlocks, headBlock)
+			s.Summarize(w, layer, head, block, headBlock)
 		})
 		next := 0
 		each(func(layer, head, block int) {
-			share := shares[next]
+			headBlock := headBlocks[next]
 			next++
 			for i := range blockSummaries {
 				high, low := s.summary(layer, head, block, i)
-				requireBox(t, f, share, i*SummaryTokens, high, low)
+				requireBox(t, f, headBlock, i*SummaryTokens, high, low)
 			}
 		})
 		s.Close()
@@ -66,15 +66,15 @@ func TestSummariesBoundStoredKeys(t *testing.T) {
 	})
 }
 
-// requireBox checks one summary: corners half as far from the middle as the
-// keys', but for what rounding loses.
-func requireBox(t *testing.T, f Format, share []byte, first int, high, low []float32) {
+// requireBox checks one summary: its corners are half as far from the middle as those
+// of the exact box, apart from quantization errors.
+func requireBox(t *testing.T, f Format, headBlock []byte, first int, high, low []float32) {
 	t.Helper()
 	d := len(high)
 	top, bottom := make([]float64, d), make([]float64, d)
 	most := 0.0
 	for row := range SummaryTokens {
-		k, _ := readKey(f, share, d, first+row)
+		k, _ := readKey(f, headBlock, d, first+row)
 		for i, v := range k {
 			x := float64(v)
 			if row == 0 {
@@ -91,23 +91,24 @@ func requireBox(t *testing.T, f Format, share []byte, first int, high, low []flo
 	}
 }
 
-// TestNonFiniteKeysPoisonTheirSummary makes sure that whoever ranks blocks notices.
+// TestNonFiniteKeysPoisonTheirSummary checks that the page selector can detect blocks
+// with NaNs and infinities.
 func TestNonFiniteKeysPoisonTheirSummary(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
 		forEachFormat(t, func(t *testing.T, f Format, d int) {
 			s := NewSummaries(Shape{HeadDim: d, KVHeads: []int{1}, Format: f}, tiering.New(0))
 			defer s.Close()
 			require.NoError(t, s.Grow(BlockTokens))
-			share := aligned(t, f.BlockBytes(d))
+			headBlock := aligned(t, f.BlockBytes(d))
 			for row := range BlockTokens {
 				k, v := make([]float32, d), make([]float32, d)
 				k[0] = 1
 				if row == 20 {
 					k[d-1] = bad
 				}
-				f.put(share, row, k, v)
+				f.put(headBlock, row, k, v)
 			}
-			s.Summarize(NewSummarizer(d), 0, 0, 0, share)
+			s.Summarize(NewSummarizer(d), 0, 0, 0, headBlock)
 			scales := s.Group(0, 0, 0).Scales
 			require.True(t, math.IsNaN(float64(scales[1])) || math.IsInf(float64(scales[1]), 0))
 			require.False(t, math.IsNaN(float64(scales[0])) || math.IsInf(float64(scales[0]), 0))
@@ -115,17 +116,17 @@ func TestNonFiniteKeysPoisonTheirSummary(t *testing.T) {
 	}
 }
 
-// TestSummariesAfterTruncateAndClone keeps the count of what is known.
+// TestSummariesAfterTruncateAndClone checks the number of summarized blocks.
 func TestSummariesAfterTruncateAndClone(t *testing.T) {
 	budget := tiering.New(0)
-	shape := Shape{HeadDim: 64, KVHeads: []int{64, 0}, Format: K8V8} // many, so that whole pages of the system hardly count
+	shape := Shape{HeadDim: 64, KVHeads: []int{64, 0}, Format: K8V8} // many heads, so that rounding to memory pages hardly matters
 	s := NewSummaries(shape, budget)
 	const tokens = 3*SummaryBlocks*BlockTokens + 5
 	require.NoError(t, s.Grow(tokens))
 	perToken := float64(budget.Usage().By[tiering.KVSummaries]) / (3 * SummaryBlocks * BlockTokens)
 	require.InDelta(t, shape.SummaryBytes(), perToken, 4)
 	s.SetReady(0, 0, 40)
-	s.SetReady(0, 45, 48) // those between are not known
+	s.SetReady(0, 45, 48) // not adjacent to the summarized blocks
 	require.Equal(t, 40, s.Ready(0))
 	s.SetReady(0, 39, 48)
 	require.Equal(t, 48, s.Ready(0))
@@ -143,7 +144,8 @@ func TestSummariesAfterTruncateAndClone(t *testing.T) {
 	require.Zero(t, budget.Usage().Total)
 }
 
-// TestSummariesStayWithinTheBudget refuses and keeps what was there.
+// TestSummariesStayWithinTheBudget checks that a refusal by the budget changes
+// nothing.
 func TestSummariesStayWithinTheBudget(t *testing.T) {
 	shape := Shape{HeadDim: 64, KVHeads: []int{1}, Format: K8V8}
 	budget := tiering.New(shape.SummaryBytes()*SummaryBlocks*BlockTokens + 8192)

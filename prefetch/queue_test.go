@@ -20,19 +20,20 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// newQueue closes the queue at the end and checks that no goroutine stays.
+// newQueue returns a queue that is closed at the end of the test, and checks for
+// leaked goroutines.
 func newQueue(t testing.TB, readers int) *Queue {
 	noneLeft := testutil.NoGoroutinesLeft(t)
 	q := New(readers)
 	t.Cleanup(func() {
 		q.Close()
-		q.Close() // allowed
+		q.Close() // a second Close is allowed
 		noneLeft()
 	})
 	return q
 }
 
-// content returns n bytes that differ from place to place.
+// content returns n pseudo-random bytes.
 func content(n int) []byte {
 	rng := rand.NewChaCha8([32]byte{})
 	p := make([]byte, n)
@@ -68,7 +69,8 @@ func TestReadsTheRequestedRange(t *testing.T) {
 	}
 }
 
-// Many reads from many goroutines at once: each gets its own bytes.
+// TestConcurrentSubmissions checks that reads from many goroutines get their own
+// bytes.
 func TestConcurrentSubmissions(t *testing.T) {
 	q := newQueue(t, 3)
 	file := content(50_000)
@@ -89,10 +91,10 @@ func TestConcurrentSubmissions(t *testing.T) {
 	wg.Wait()
 }
 
-// gate is a reader whose reads wait until they are let through.
+// gate is a source whose reads wait until the test releases them.
 type gate struct {
-	began   chan int64 // offset of every read that has begun
-	release chan error // what the read returns
+	began   chan int64 // offsets of started reads
+	release chan error // results of reads
 	writing atomic.Int32
 }
 
@@ -109,7 +111,7 @@ func (g *gate) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// awaitFailure returns once the ticket hands out no more pieces.
+// awaitFailure returns when the ticket has failed.
 func awaitFailure(t *Ticket) {
 	for {
 		t.queue.mu.Lock()
@@ -157,11 +159,11 @@ func TestCancel(t *testing.T) {
 			g.release <- nil
 			g.release <- nil
 			require.ErrorIs(t, <-result, context.Canceled)
-			require.Zero(t, g.writing.Load(), "reads in flight after Wait")
-			require.Empty(t, g.began, "pieces begun after the cancellation")
-			require.ErrorIs(t, ticket.Wait(t.Context()), context.Canceled, "asked again")
+			require.Zero(t, g.writing.Load(), "no read is in flight after Wait")
+			require.Empty(t, g.began, "no piece starts after the cancellation")
+			require.ErrorIs(t, ticket.Wait(t.Context()), context.Canceled, "a second Wait")
 
-			// The queue goes on.
+			// The queue continues to work.
 			next := q.Submit(t.Context(), Request{From: g, Dst: make([]byte, 1)})
 			g.release <- nil
 			require.NoError(t, next.Wait(t.Context()))
@@ -175,7 +177,7 @@ func TestCancelledBeforeItBegins(t *testing.T) {
 	first := q.Submit(t.Context(), Request{From: g, Dst: make([]byte, 1)})
 	<-g.began
 	second := q.Submit(ctx, Request{From: g, Dst: make([]byte, 1)})
-	third := q.Submit(ctx, Request{From: g, Dst: make([]byte, 1)}) // nobody waits: the reader drops it
+	third := q.Submit(ctx, Request{From: g, Dst: make([]byte, 1)}) // no Wait: the reader drops it
 	cancel()
 	require.ErrorIs(t, second.Wait(t.Context()), context.Canceled, "without waiting for the first")
 	g.release <- nil
@@ -203,10 +205,11 @@ func TestFirstErrorWins(t *testing.T) {
 	awaitFailure(ticket)
 	g.release <- errors.New("broken later")
 	require.ErrorIs(t, ticket.Wait(t.Context()), broken)
-	require.Empty(t, g.began, "no piece begins after an error")
+	require.Empty(t, g.began, "no piece starts after an error")
 }
 
-// Whatever read fails, the error is the file system's, with path and offset.
+// TestErrorsKeepPathAndOffset checks that the error of any failing read is the file
+// system's, with path and offset.
 func TestErrorsKeepPathAndOffset(t *testing.T) {
 	mem := vfs.NewMem()
 	file, err := mem.Create("weights.gguf")
@@ -278,8 +281,8 @@ func TestCloseEndsPendingReads(t *testing.T) {
 	require.Empty(t, g.began)
 }
 
-// A slow device that can work on several requests is the reason for the queue:
-// eight readers must be clearly faster than one.
+// TestReadersOverlapLatency checks the purpose of the queue: on a slow device that
+// handles several requests at a time, eight readers are clearly faster than one.
 func TestReadersOverlapLatency(t *testing.T) {
 	slow := ReaderFunc(func(p []byte, _ int64) (int, error) { time.Sleep(5 * time.Millisecond); return len(p), nil })
 	elapsed := func(readers int) time.Duration {

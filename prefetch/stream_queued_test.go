@@ -20,13 +20,13 @@ import (
 
 const page = vfs.DirectAlign
 
-// storedFile is a source whose units begin with bytes that say which they are.
+// storedFile is a source whose units begin with a byte that identifies them.
 type storedFile struct {
 	file   vfs.File
-	begin  int64 // of the source in the file
+	begin  int64 // offset of the source in the file
 	size   int64
 	unit   int
-	checks atomic.Int64 // units that were checked
+	checks atomic.Int64 // number of checked units
 }
 
 var errDamaged = errors.New("damaged")
@@ -61,7 +61,7 @@ func (s *storedFile) ReadAt(p []byte, off int64) (int, error) {
 
 func mark(unit int64) byte { return byte(unit*7 + 1) }
 
-// newStored writes a source of so many bytes and opens it as fsys does.
+// newStored writes a source of a size and opens it with fsys.
 func newStored(t *testing.T, fsys vfs.FS, rng *rand.Rand, begin, size int64, unit int) *storedFile {
 	data := make([]byte, vfs.DirectSize(begin+size))
 	for i := range data {
@@ -78,13 +78,13 @@ func newStored(t *testing.T, fsys vfs.FS, rng *rand.Rand, begin, size int64, uni
 	return &storedFile{file: file, begin: begin, size: size, unit: unit}
 }
 
-// newQueued is newStream for one that the system reads. It skips where there is no
-// such thing.
+// newQueued is newStream for a stream that uses the system's read queue. It skips the
+// test if there is none.
 func newQueued(t *testing.T, ring Ring, seq Sequence) *Stream {
 	s := newStream(t, 2, ring, seq)
 	s.user.RunParts = concurrently
 	if s.queued.unavailable || !vfs.Queueable(seq.run(0).From.(*storedFile).file) {
-		t.Skip("this system has no queue for reads, or none for files here")
+		t.Skip("this system has no read queue for these files")
 	}
 	require.True(t, s.queued.on)
 	return s
@@ -95,15 +95,15 @@ func alignedRing(piece, slots, slack int) Ring {
 	return Ring{Memory: memory[:piece*slots+slack], Piece: piece, Slots: slots}
 }
 
-// Whatever the sizes, the bytes are those of the file, and all that is taken has been
-// checked, by several threads.
+// TestQueuedStreamDeliversBytesInOrder tests random sizes and checks that several
+// threads verify all bytes.
 func TestQueuedStreamDeliversBytesInOrder(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		unit := page << rng.IntN(2)
 		piece := unit * (1 + rng.IntN(3))
 		units := 1 + rng.IntN(12)
-		rest := rng.IntN(unit) // the last unit is a short one
+		rest := rng.IntN(unit) // size of the last unit
 		stored := newStored(t, vfs.OS(), rng, int64(page*rng.IntN(3)), int64(units*unit+rest), unit)
 		plain := newStored(t, vfs.OS(), rng, 0, int64(20*page), unit)
 		take1 := 1 + rng.IntN(2*page)
@@ -124,7 +124,7 @@ func TestQueuedStreamDeliversBytesInOrder(t *testing.T) {
 					take(t, s, rng, i, int64(rng.IntN(2))*min(page, r.Size-int64(take1)), take1)
 				}
 			}
-			if rng.IntN(4) > 0 { // else the pass breaks off
+			if rng.IntN(4) > 0 { // otherwise the pass is abandoned
 				s.Finish()
 			}
 		}
@@ -132,7 +132,7 @@ func TestQueuedStreamDeliversBytesInOrder(t *testing.T) {
 	}
 }
 
-// concurrently runs parts at the same time.
+// concurrently runs all parts at the same time.
 func concurrently(parts int, part func(part, worker int)) {
 	var all sync.WaitGroup
 	for i := range parts {
@@ -152,13 +152,13 @@ func TestQueuedStreamChecksEachPieceOnce(t *testing.T) {
 			off += int64(len(got))
 		}
 		s.Finish()
-		require.EqualValues(t, 8*(pass+1), from.checks.Load(), "units that were checked")
+		require.EqualValues(t, 8*(pass+1), from.checks.Load(), "number of checked units")
 	}
 	require.GreaterOrEqual(t, s.Stats(Weights).Bytes, int64(3*8*page))
 }
 
-// A piece that is not what was written ends the pass, with the error of its source,
-// and so does a file that has become shorter. The stream goes on afterwards.
+// TestQueuedStreamErrorsEndThePassOnly checks that a damaged piece ends the pass with
+// the error of its source, and so does a truncated file. The next pass works.
 func TestQueuedStreamErrorsEndThePassOnly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	from := newStored(t, vfs.OS(), rng, 0, 4*page, page)
@@ -189,13 +189,14 @@ func TestQueuedStreamErrorsEndThePassOnly(t *testing.T) {
 	require.NoError(t, pass())
 
 	require.NoError(t, broken.Truncate(3*page+10))
-	s.Reconfigure(ring, s.seq) // what is on its way was asked for before
+	s.Reconfigure(ring, s.seq) // drop the reads that were submitted before
 	err = pass()
 	require.ErrorIs(t, err, io.EOF)
 	require.ErrorContains(t, err, name)
 }
 
-// shortQueue is a source of which the system finds less than there is.
+// shortQueue is a source of which the system's queue reads fewer bytes than there
+// are.
 type shortQueue struct {
 	*storedFile
 	less *storedFile
@@ -203,8 +204,8 @@ type shortQueue struct {
 
 func (l shortQueue) Stored(off, n int64) (vfs.File, int64) { return l.less.Stored(off, n) }
 
-// Where the queue brings less than is there, the bytes are read otherwise, and the
-// next pass does without it.
+// TestQueuedStreamFallsBackWhenTheQueueReadsShort checks that the stream reads the
+// missing bytes with ReadAt and that the next pass does not use the queue.
 func TestQueuedStreamFallsBackWhenTheQueueReadsShort(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	whole := newStored(t, vfs.OS(), rng, 0, 6*page, page)
@@ -212,7 +213,7 @@ func TestQueuedStreamFallsBackWhenTheQueueReadsShort(t *testing.T) {
 	require.NoError(t, os.Truncate(source.less.file.Name(), 0))
 	s := newStream(t, 2, alignedRing(page, 3, page), Sequence{Body: []Run{{From: source, Size: 6 * page}}})
 	if s.queued.unavailable || !vfs.Queueable(whole.file) {
-		t.Skip("this system has no queue for reads, or none for files here")
+		t.Skip("this system has no read queue for these files")
 	}
 	for pass := range 3 {
 		require.Equal(t, pass == 0, s.queued.on && !s.queued.unavailable)
@@ -242,7 +243,7 @@ func TestQueuedStreamAfterClose(t *testing.T) {
 }
 
 func TestQueuedStreamCancelAndClose(t *testing.T) {
-	slow := vfs.Throttled(vfs.OS(), page, 0) // a page a second
+	slow := vfs.Throttled(vfs.OS(), page, 0) // one page per second
 	from := newStored(t, slow, rand.New(rand.NewPCG(5, 1)), 0, 100*page, page)
 	s := newQueued(t, alignedRing(page, 50, page), Sequence{Body: []Run{{From: from, Size: 100 * page}}})
 	s.Begin(0)
@@ -255,7 +256,7 @@ func TestQueuedStreamCancelAndClose(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// A stream goes from a queue to goroutines and back where its sequence asks for that.
+// TestQueuedStreamReconfigures switches between the queue and reader goroutines.
 func TestQueuedStreamReconfigures(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 2))
 	from := newStored(t, vfs.OS(), rng, 0, 9*page, page)
@@ -297,6 +298,6 @@ func TestQueuedStreamClosesWhileNothingIsRead(t *testing.T) {
 func TestQueuedStreamAllocatesNothing(t *testing.T) {
 	from := newStored(t, vfs.OS(), rand.New(rand.NewPCG(7, 1)), 0, 12*page, page)
 	s := newQueued(t, alignedRing(2*page, 4, page), Sequence{Body: []Run{{From: from, Size: 12 * page}}})
-	s.user.RunParts = nil // which allocates here
+	s.user.RunParts = nil // the test's RunParts allocates
 	requireNoAllocations(t, s, 0, []int64{12 * page}, page/4, page, 2*page)
 }

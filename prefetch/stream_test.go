@@ -14,13 +14,14 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// newStream closes the stream at the end and checks that no goroutine stays.
+// newStream returns a stream that is closed at the end of the test, and checks for
+// leaked goroutines.
 func newStream(t testing.TB, readers int, ring Ring, seq Sequence) *Stream {
 	noneLeft := testutil.NoGoroutinesLeft(t)
 	s := NewStream(Threads{Readers: readers}, ring, seq)
 	t.Cleanup(func() {
 		s.Close()
-		s.Close() // allowed
+		s.Close() // a second Close is allowed
 		noneLeft()
 	})
 	return s
@@ -30,7 +31,7 @@ func newRing(piece, slots, slack int) Ring {
 	return Ring{Memory: make([]byte, piece*slots+slack), Piece: piece, Slots: slots}
 }
 
-// runsOf cuts a file into runs with gaps between them.
+// runsOf divides a file into runs with gaps between them.
 func runsOf(file []byte, sizes ...int) (runs []Run) {
 	off := 0
 	for _, n := range sizes {
@@ -40,7 +41,7 @@ func runsOf(file []byte, sizes ...int) (runs []Run) {
 	return runs
 }
 
-// take takes the whole of a run from off on and compares it with the file.
+// take takes all of a run from off on and compares it with the file.
 func take(t *testing.T, s *Stream, rng *rand.Rand, i int, off int64, unit int) {
 	r := s.seq.run(i)
 	want := make([]byte, r.Size)
@@ -56,8 +57,8 @@ func take(t *testing.T, s *Stream, rng *rand.Rand, i int, off int64, unit int) {
 	}
 }
 
-// Whatever the sizes of runs, pieces, ring and units, with and without tails and
-// with places left out, the bytes are those of the file.
+// TestStreamDeliversBytesInOrder tests random sizes of runs, pieces, rings and units,
+// with and without tails and with skipped bytes.
 func TestStreamDeliversBytesInOrder(t *testing.T) {
 	file := content(4000)
 	for seed := range uint64(200) {
@@ -84,7 +85,7 @@ func TestStreamDeliversBytesInOrder(t *testing.T) {
 					take(t, s, rng, i, int64(rng.IntN(unit)), unit)
 				}
 			}
-			if rng.IntN(4) > 0 { // else the pass breaks off
+			if rng.IntN(4) > 0 { // otherwise the pass is abandoned
 				s.Finish()
 			}
 		}
@@ -97,7 +98,7 @@ func TestStreamPrefetchesTheNextPass(t *testing.T) {
 	read := func(n int64) {
 		require.Eventually(t, func() bool { return s.Stats(Weights).Bytes == n }, 5*time.Second, time.Millisecond)
 		time.Sleep(5 * time.Millisecond)
-		require.EqualValues(t, n, s.Stats(Weights).Bytes, "it is not known yet whether the tail is wanted")
+		require.EqualValues(t, n, s.Stats(Weights).Bytes, "the stream does not know yet whether the pass reads the tail")
 	}
 	read(60)
 	s.Begin(1)
@@ -118,7 +119,7 @@ func TestHeldStreamReadsAllowedRuns(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	read(60)
 	s.Hold(true)
-	for pass := range int64(3) { // the first has landed
+	for pass := range int64(3) { // Hold comes after the reads of the first pass
 		s.Begin(0)
 		read(60 + max(0, pass-1)*60)
 		for i := range 2 {
@@ -151,7 +152,7 @@ func TestStreamRefusesInvalidTakes(t *testing.T) {
 	require.ErrorContains(t, err, "behind")
 }
 
-// flaky fails reads while it is told to.
+// flaky fails reads while failing is set.
 type flaky struct {
 	*bytes.Reader
 	failing atomic.Bool
@@ -222,7 +223,8 @@ func TestStreamAllocatesNothing(t *testing.T) {
 	requireNoAllocations(t, s, 1, []int64{1000, 1500, 500}, 50, 100, 300)
 }
 
-// requireNoAllocations takes runs of some sizes, in passes, and allocates nothing.
+// requireNoAllocations takes runs of the given sizes in several passes and checks
+// that the stream allocates nothing.
 func requireNoAllocations(t *testing.T, s *Stream, tails int, sizes []int64, unit, least, most int) {
 	pass := func() {
 		s.Begin(tails)

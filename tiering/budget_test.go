@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newBudget checks at the end that every lease has come back.
+// newBudget checks at the end of the test that every lease was released.
 func newBudget(t testing.TB, limit int64) *Budget {
 	b := New(limit)
 	t.Cleanup(func() { require.NoError(t, b.Check()) })
@@ -92,9 +92,9 @@ func TestCheckNamesUnreleasedLeases(t *testing.T) {
 	require.NoError(t, b.Check())
 }
 
-// Property: whatever many goroutines reserve and release in whatever order,
-// the leases granted never exceed the limit, and the ledger agrees with a count
-// kept by the goroutines themselves.
+// TestBudgetHoldsUnderConcurrency checks that the granted leases never exceed the
+// limit when many goroutines reserve and release in any order, and that the ledger
+// agrees with the goroutines' own count.
 func TestBudgetHoldsUnderConcurrency(t *testing.T) {
 	const limit, goroutines, steps = 10_000, 8, 2_000
 	b := newBudget(t, limit)
@@ -107,8 +107,8 @@ func TestBudgetHoldsUnderConcurrency(t *testing.T) {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(g)))
 			var held []*Lease
-			// The count goes down before the ledger does and up after it, so it
-			// never errs upwards.
+			// The count decreases before the ledger and increases after it, so it is
+			// never too high.
 			release := func(lease *Lease) {
 				granted.Lock()
 				granted.now -= lease.Bytes()

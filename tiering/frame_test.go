@@ -28,7 +28,7 @@ func TestFrame(t *testing.T) {
 		f := alloc(t, b, n)
 		got := f.Bytes()
 		require.Len(t, got, n)
-		require.Equal(t, n, cap(got), "the rest of the page is not handed out")
+		require.Equal(t, n, cap(got), "the rest of the page is not accessible")
 		require.Len(t, f.Floats(), n/4)
 		charged := b.Usage().By[Scratch]
 		require.GreaterOrEqual(t, charged, int64(n))
@@ -44,7 +44,8 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-// Memory for reads begins at a huge page where it has one, and costs no more.
+// TestAllocForReads checks that a large buffer begins at a huge page and is charged
+// with its size only.
 func TestAllocForReads(t *testing.T) {
 	page := os.Getpagesize()
 	for _, n := range []int{0, 1, hugePage - 1, hugePage, 3*hugePage + 5} {
@@ -78,7 +79,7 @@ func TestAllocRefuses(t *testing.T) {
 		_, err = Alloc(b, KVHot, n)
 		require.ErrorContains(t, err, "invalid frame size")
 	}
-	// More than any address space holds: the lease must come back.
+	// Larger than any address space: the lease must be released.
 	unlimited := newBudget(t, 0)
 	_, err = Alloc(unlimited, KVHot, math.MaxInt/2)
 	require.ErrorContains(t, err, "kv hot")
@@ -113,7 +114,7 @@ func TestView(t *testing.T) {
 	require.Empty(t, none)
 }
 
-// carve stands for a forward pass's buffers.
+// carve takes the buffers of a forward pass.
 func carve(a *Arena) (x []float32, q []int8, ids []int32, raw []byte) {
 	return a.Floats(5), a.Int8s(65), a.Int32s(1), a.Bytes(0)
 }
@@ -184,7 +185,7 @@ func TestFrameGrowsAndShrinksInItsPlace(t *testing.T) {
 	f, err := AllocRoom(b, Pinned, 2*page, 10*page)
 	require.NoError(t, err)
 	defer f.Free()
-	require.EqualValues(t, 2*page, b.Usage().By[Pinned], "only what is used counts")
+	require.EqualValues(t, 2*page, b.Usage().By[Pinned], "only the bytes in use are charged")
 	first := &f.Bytes()[0]
 	f.Bytes()[2*page-1] = 7
 

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Frames of odd sizes, one of them not filled, keep what they hold when their
-// pages are joined, and the ledger does not move.
+// TestJoinPagesKeepsContents joins frames of odd sizes, one of them not filled.
+// Contents and ledger must not change.
 func TestJoinPagesKeepsContents(t *testing.T) {
 	b := New(0)
 	var frames []*Frame
@@ -46,7 +46,7 @@ func TestAdjacentFramesMakeOneRun(t *testing.T) {
 	runs := adjacent([]*Frame{
 		frame(5, 7, 2), frame(0, 1, 1), frame(3, 5, 2), frame(1, 2, 1),
 		{lease: &Lease{}},
-		frame(7, 9, 1), // has room for more
+		frame(7, 9, 1), // has room to grow
 		frame(9, 10, 1),
 		{pages: memory[2<<12 : 3<<12], lease: &Lease{bytes: 1 << 12}, release: func() {}},
 	})
@@ -59,7 +59,7 @@ func TestAdjacentFramesMakeOneRun(t *testing.T) {
 
 func TestInsideHuge(t *testing.T) {
 	memory := make([]byte, 4*hugePage)
-	start := int(-address(memory) % hugePage) // of the first huge page
+	start := int(-address(memory) % hugePage) // offset of the first huge page
 	for _, c := range []struct{ lo, hi, pages int }{
 		{0, hugePage, 1}, {1, hugePage, 0}, {1, 2 * hugePage, 1}, {0, 3*hugePage - 1, 2}, {1, 2, 0}, {0, 0, 0},
 	} {

@@ -11,8 +11,8 @@ import (
 
 const mib = 1 << 20
 
-// denseShape is about a Llama of 8B parameters in 4 bits: 32 layers of 123 MB,
-// a head of 431 MB in 6 bits and an embedding of its own.
+// denseShape resembles a Llama with 8B parameters in 4 bits: 32 layers of 123 MB, a
+// head of 431 MB in 6 bits and a separate embedding.
 func denseShape() Shape {
 	s := Shape{
 		Unit: 128 << 10, Vectors: mib,
@@ -26,7 +26,7 @@ func denseShape() Shape {
 	return s
 }
 
-// expertShape is about a Qwen3-30B-A3B in 4 bits.
+// expertShape resembles Qwen3-30B-A3B in 4 bits.
 func expertShape() Shape {
 	s := denseShape()
 	for l := range s.Layers {
@@ -70,22 +70,22 @@ func TestPlanSpreadsWhatItPins(t *testing.T) {
 	low, high := p.Pinned[0], p.Pinned[0]
 	var streamed int64
 	for l, n := range p.Pinned {
-		require.Zero(t, n%(64<<10), "a prefix is whole blocks of a pack")
+		require.Zero(t, n%(64<<10), "the pinned part ends at a block of the pack")
 		low, high = min(low, n), max(high, n)
 		streamed += s.Layers[l].Bytes - n
 	}
 	require.LessOrEqual(t, high-low, int64(mib))
-	require.Equal(t, s.Head.Bytes, p.HeadPinned, "the head first")
+	require.Equal(t, s.Head.Bytes, p.HeadPinned, "the head is pinned first")
 	require.Equal(t, streamed, p.StreamedPerChunk)
 	require.Equal(t, streamed+s.Head.Bytes-p.HeadPinned, p.StreamedPerToken)
 	flash := float64(p.StreamedPerToken) / 1.5e9
 	require.Less(t, p.PredictedDecode, 1/flash, "flash is the limit")
 	require.Greater(t, p.PredictedDecode, 1/(1.2*flash))
-	// Little is left over: a block, a piece and a step of the chunk.
+	// The unused rest is at most a block, a piece and a step of the chunk size.
 	require.Greater(t, p.Total(), p.Budget-mib-p.Piece-2*chunkStep*s.Scratch.PerToken)
 }
 
-// A plan for a model smaller than the ring would be keeps it.
+// TestPlanOfASmallModel checks that a model smaller than a ring stays in memory.
 func TestPlanOfASmallModel(t *testing.T) {
 	s := Shape{Layers: []Section{{"blk.0", 300_000, mib, 0}, {"blk.1", 300_000, mib, 0}}, Head: Section{"ends", 200_000, mib, 0}, Scratch: Line{Fixed: 1000}}
 	p := makePlan(t, s, Need{Budget: mib, Context: 10})
@@ -152,8 +152,8 @@ func TestPlanChoosesAContext(t *testing.T) {
 	require.Equal(t, 512, makePlan(t, denseShape(), Need{Budget: 2 << 30, ContextMax: 512}).Context)
 }
 
-// smallShape is about a Qwen2.5-0.5B in 4 bits, of which the program and the
-// activations are a large part.
+// smallShape resembles Qwen2.5-0.5B in 4 bits, for which the program and the
+// activations are a large part of the memory.
 func smallShape() Shape {
 	s := Shape{
 		Unit: 43 << 10, Vectors: mib, Head: Section{"ends", 144_649_728, mib, 64 << 10},
@@ -166,15 +166,15 @@ func smallShape() Shape {
 	return s
 }
 
-// Reading a prompt in two chunks costs twice the bytes, so that a quarter of a
-// small model is enough to do it in one.
+// TestPlanPrefillsAPromptInOneChunk checks that a quarter of a small model's size is
+// enough for one chunk: a prompt in two chunks would read twice the bytes.
 func TestPlanPrefillsAPromptInOneChunk(t *testing.T) {
 	s := smallShape()
 	whole := makePlan(t, s, Need{Context: 512}).By[Pinned]
 	for _, share := range []int64{2, 4} {
 		p := makePlan(t, s, Need{Budget: whole / share, Context: 512, Code: 8 * mib, Heap: 43 * mib})
 		require.GreaterOrEqual(t, p.Chunk, goodChunk)
-		require.Less(t, float64(p.StreamedPerToken), 1.02*float64(whole-p.By[Pinned]), "what it costs each token")
+		require.Less(t, float64(p.StreamedPerToken), 1.02*float64(whole-p.By[Pinned]), "the cost for each token")
 	}
 }
 
@@ -194,7 +194,7 @@ func TestPlanByName(t *testing.T) {
 	require.NotContains(t, by, "heap")
 }
 
-// randomShape is any shape, most of them unlike a real model.
+// randomShape returns a random shape, usually unlike a real model.
 func randomShape(rng *rand.Rand) Shape {
 	size := func(limit int64) int64 { return rng.Int64N(limit) }
 	section := func() Section {
@@ -216,9 +216,9 @@ func randomShape(rng *rand.Rand) Shape {
 	return s
 }
 
-// Properties: a plan never holds more than its budget; more budget never pins
-// less, caches less, computes smaller chunks or predicts less speed; and a plan
-// is refused exactly below the minimum that the refusal states.
+// TestPlanProperties checks that a plan never exceeds its budget; that a larger
+// budget never pins less, caches less, uses smaller chunks or predicts lower speed;
+// and that MakePlan refuses exactly the budgets below the stated minimum.
 func TestPlanProperties(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(2, seed))
@@ -237,7 +237,7 @@ func TestPlanProperties(t *testing.T) {
 		n.Budget = refused.Minimum
 		last := makePlan(t, s, n)
 		for !last.Resident() {
-			// Small steps find where a share is rounded, large ones get there.
+			// Small steps find rounding errors, large ones cover the range.
 			n.Budget += rng.Int64N(4096 << rng.IntN(13))
 			p := makePlan(t, s, n)
 			require.LessOrEqual(t, p.Total(), n.Budget, "seed %d", seed)
@@ -249,7 +249,7 @@ func TestPlanProperties(t *testing.T) {
 	}
 }
 
-// checkMore compares the plans for two budgets.
+// checkMore compares the plans of two budgets.
 func checkMore(t *testing.T, seed uint64, less, more *Plan) {
 	context := fmt.Sprintf("seed %d: from %d to %d bytes", seed, less.Budget, more.Budget)
 	for l := range less.Pinned {
@@ -263,9 +263,9 @@ func checkMore(t *testing.T, seed uint64, less, more *Plan) {
 	require.GreaterOrEqual(t, more.PredictedPrefill, less.PredictedPrefill*(1-1e-9), context)
 }
 
-// TestStreamedRemaindersFillReads: what is not pinned of a section is a whole number of
-// reads, up to a block, however the section's length is odd, and the layers that are
-// pinned by one read more are spread over the model.
+// TestStreamedRemaindersFillReads checks that the streamed part of a section is a
+// whole number of reads, up to a block, even if the section has an odd size, and that
+// layers with one more pinned read are spread over the model.
 func TestStreamedRemaindersFillReads(t *testing.T) {
 	const block = 64 << 10
 	for _, bytes := range []int64{8_398_336, 8 * mib, 8*mib - 1, 8*mib + 65, mib, 100} {
@@ -294,7 +294,7 @@ func TestStreamedRemaindersFillReads(t *testing.T) {
 			before = l
 		}
 	}
-	require.GreaterOrEqual(t, before, 0, "the budget divides evenly: take another one")
+	require.GreaterOrEqual(t, before, 0, "this budget divides evenly: the test needs another one")
 }
 
 func countAbove(list []int64, least int64) (n int) {

@@ -30,7 +30,7 @@ func TestReadSigns(t *testing.T) {
 	group["sys/fs/cgroup/a/memory.high"] = "63500"
 	require.EqualValues(t, 320, ReadSigns(files(group)).Limited)
 	group["sys/fs/cgroup/a/memory.stat"] = "inactive_file 9000\n"
-	require.Zero(t, ReadSigns(files(group)).Limited, "page cache is no pressure")
+	require.Zero(t, ReadSigns(files(group)).Limited, "page cache is not pressure")
 
 	delete(group, "sys/fs/cgroup/a/memory.pressure")
 	require.Equal(t, 25348059*time.Microsecond, ReadSigns(files(group)).Stalled)
@@ -40,7 +40,8 @@ func TestReadSigns(t *testing.T) {
 	})))
 }
 
-// What a control group of either version leaves, or one above it, is a sign.
+// TestSignsOfGroups checks the limits of control groups of both versions and of their
+// ancestors.
 func TestSignsOfGroups(t *testing.T) {
 	for name, c := range map[string]struct {
 		files       map[string]string
@@ -82,7 +83,7 @@ func TestGovernor(t *testing.T) {
 	now := time.Unix(1000, 0)
 	start := func() *Governor {
 		g := &Governor{}
-		require.EqualValues(t, most, g.Step(now, easy, held, most, most), "the first signs are only looked at")
+		require.EqualValues(t, most, g.Step(now, easy, held, most, most), "the first signs are the reference")
 		return g
 	}
 	for name, signs := range map[string]Signs{
@@ -99,15 +100,15 @@ func TestGovernor(t *testing.T) {
 	g := start()
 	waited := easy
 	waited.Stalled = 50 * time.Millisecond
-	require.EqualValues(t, most, g.Step(now.Add(time.Second), waited, held, most, most), "a little waiting is usual")
+	require.EqualValues(t, most, g.Step(now.Add(time.Second), waited, held, most, most), "short stalls are normal")
 
 	g = start()
 	low := Signs{Available: 300 * mib, Total: 16 << 30}
-	require.EqualValues(t, (800-212)*mib, g.Step(now.Add(time.Second), low, held, most, most), "as much as is missing")
+	require.EqualValues(t, (800-212)*mib, g.Step(now.Add(time.Second), low, held, most, most), "releases the missing amount")
 	low.Available = 0
-	require.EqualValues(t, 400*mib, g.Step(now.Add(2*time.Second), low, held, most, most), "but never more than half at once")
+	require.EqualValues(t, 400*mib, g.Step(now.Add(2*time.Second), low, held, most, most), "at most half at a time")
 
-	// It grows back slowly, only when all is calm and there is enough.
+	// The limit grows slowly, without pressure and with enough available memory.
 	limit, at := int64(400*mib), now.Add(2*time.Second)
 	grown := []int64{}
 	for limit < most {
@@ -125,13 +126,13 @@ func TestGovernor(t *testing.T) {
 	g = start()
 	full := easy
 	full.Left, full.Limit = 0, 4<<30
-	require.EqualValues(t, (800-128)*mib, g.Step(now.Add(time.Second), full, held, most, most), "as much as is missing in the group")
+	require.EqualValues(t, (800-128)*mib, g.Step(now.Add(time.Second), full, held, most, most), "releases the amount missing in the group")
 	full.Left = 250 * mib
-	require.EqualValues(t, 400*mib, g.Step(now.Add(time.Minute), full, 400*mib, 400*mib, most), "not enough to take more")
+	require.EqualValues(t, 400*mib, g.Step(now.Add(time.Minute), full, 400*mib, 400*mib, most), "too little memory to grow")
 	full.Left = 276 * mib
-	require.EqualValues(t, 410*mib, g.Step(now.Add(2*time.Minute), full, 400*mib, 400*mib, most), "half of what can be spared")
+	require.EqualValues(t, 410*mib, g.Step(now.Add(2*time.Minute), full, 400*mib, 400*mib, most), "half of the spare memory")
 
 	g = start()
 	scarce := Signs{Available: 800 * mib, Total: 16 << 30}
-	require.EqualValues(t, 400*mib, g.Step(now.Add(time.Minute), scarce, 400*mib, 400*mib, most), "not enough to take more")
+	require.EqualValues(t, 400*mib, g.Step(now.Add(time.Minute), scarce, 400*mib, 400*mib, most), "too little memory to grow")
 }

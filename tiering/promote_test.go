@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// adopted returns a frame of pages that somebody else owns, and how often they
-// were given back.
+// adopted returns a frame of pages with another owner, and the number of releases.
 func adopted(t *testing.T, b *Budget, n int) (f *Frame, released *int) {
 	size, err := pageRound(n + 3)
 	require.NoError(t, err)
@@ -23,8 +22,8 @@ func adopted(t *testing.T, b *Budget, n int) (f *Frame, released *int) {
 	return f, released
 }
 
-// A frame of its own holds what the adopted one did, in steps that together are
-// all of it, and takes over what the ledger was charged with.
+// TestPromoteMovesPages checks that the new frame has the contents of the adopted
+// one, that the steps cover all of it, and that the lease moves to the new frame.
 func TestPromoteMovesPages(t *testing.T) {
 	for _, n := range []int{0, 1, 5000, PromoteStep - 1, 2*PromoteStep + 12345} {
 		b := New(0)
@@ -56,7 +55,8 @@ func TestPromoteMovesPages(t *testing.T) {
 	}
 }
 
-// Without room in the budget, and when copying panics, nothing has changed.
+// TestFailedPromoteChangesNothing checks that nothing changes without room in the
+// budget or if copying panics.
 func TestFailedPromoteChangesNothing(t *testing.T) {
 	const n = PromoteStep + 777
 	b := New(n + PromoteNeeds() - 1)

@@ -62,10 +62,10 @@ func (r *Reader) plan(b Batch) (runs []prefetch.Run) {
 func (r *Reader) planLayer(runs []prefetch.Run, layer, sequence int, seq *kv.Seq, pos int) []prefetch.Run {
 	begun := len(runs)
 	attended, page := r.FirstPage(layer, pos), 0
-	for _, part := range seq.Cold() {
-		if page+part.Pages > attended {
-			from, off, _ := part.Segment().LayerRun(layer)
-			size := vfs.DirectSize(int64(part.Pages * r.Cache.PageBytes(layer)))
+	for _, span := range seq.Cold() {
+		if page+span.Pages > attended {
+			from, off, _ := span.Segment().LayerRun(layer)
+			size := vfs.DirectSize(int64(span.Pages * r.Cache.PageBytes(layer)))
 			if last := len(runs) - 1; last >= begun && runs[last].From == from && runs[last].Off+runs[last].Size == off {
 				runs[last].Size += size
 			} else {
@@ -73,11 +73,11 @@ func (r *Reader) planLayer(runs []prefetch.Run, layer, sequence int, seq *kv.Seq
 			}
 			last := len(runs) - 1
 			r.reads = append(r.reads, Read{
-				Sequence: sequence, FirstPage: page, Pages: part.Pages,
-				segment: part.Segment(), run: last, off: off - runs[last].Off,
+				Sequence: sequence, FirstPage: page, Pages: span.Pages,
+				segment: span.Segment(), run: last, off: off - runs[last].Off,
 			})
 		}
-		page += part.Pages
+		page += span.Pages
 	}
 	return runs
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestSaveSurvivesCrashes loses power before every operation of a save over an
-// older one, with none, some and all of the unsynced bytes kept: the session is
-// the old or the new one, each with all of its chunks, and the new one once Save
-// has returned.
+// TestSaveSurvivesCrashes loses power before every operation of a save that replaces
+// an older session; none, some or all of the unsynced bytes survive. The session must
+// be the old or the new one with all of its segments, and the new one after Save has
+// returned.
 func TestSaveSurvivesCrashes(t *testing.T) {
-	older, newer := text(1, 44), text(1, 120)
+	older, newer := randomTokens(1, 44), randomTokens(1, 120)
 	for _, keep := range []float64{0, 0.5, 1} {
 		mem := vfs.NewMem()
 		s := openStore(t, mem, 0)
@@ -39,7 +39,7 @@ func TestSaveSurvivesCrashes(t *testing.T) {
 			require.NoError(t, err)
 			requireSpans(t, parts)
 			require.NoError(t, Close(parts))
-			require.Empty(t, filesIn(t, after.dir.fsys, "cache/kv", vfs.TempMark), "the next one removes what was left")
+			require.Empty(t, filesIn(t, after.dir.fsys, "cache/kv", vfs.TempMark), "OpenDir removes leftovers")
 			require.Empty(t, filesIn(t, after.dir.fsys, "cache/sessions", vfs.TempMark))
 			require.NoError(t, save(after.dir, "talk", mustWrite(t, after, newer, 3)), "the next save works")
 			crashes++
@@ -56,10 +56,10 @@ func TestSaveSurvivesCrashes(t *testing.T) {
 	}
 }
 
-// TestUnsyncedSegmentsAreSoundOrUnused: what is kept by itself, without waiting
-// for the disk, may be lost with the power, but never comes back as other bytes.
+// TestUnsyncedSegmentsAreSoundOrUnused checks that segments that are not durable may
+// be lost with the power, but never have other contents.
 func TestUnsyncedSegmentsAreSoundOrUnused(t *testing.T) {
-	a := text(5, 120)
+	a := randomTokens(5, 120)
 	mem := vfs.NewMem()
 	damaged, sound := 0, 0
 	watched := openStore(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
@@ -89,17 +89,17 @@ func TestUnsyncedSegmentsAreSoundOrUnused(t *testing.T) {
 	require.Positive(t, sound)
 }
 
-// kinds are the operations whose faults have to come out.
+// kinds are the operations whose errors must be reported.
 var kinds = map[vfs.OpKind]bool{
 	vfs.OpRead: true, vfs.OpWrite: true, vfs.OpSync: true, vfs.OpSyncDir: true, vfs.OpRename: true, vfs.OpAllocate: true,
 	vfs.OpCreate: true, vfs.OpMkdir: true, vfs.OpClose: true, vfs.OpOpen: true, vfs.OpSize: true, vfs.OpReadDir: true, vfs.OpStat: true,
 }
 
-// TestEveryFaultIsReported fails operation k of a save, and of opening it again,
-// for every k: the error comes out with the path, what was saved before is still
-// there, and afterwards everything works.
+// TestEveryFaultIsReported fails operation k of saving and opening a session, for
+// every k. The error must name the path, the previous session must survive, and a
+// retry must succeed.
 func TestEveryFaultIsReported(t *testing.T) {
-	older, newer := text(1, 44), text(1, 70)
+	older, newer := randomTokens(1, 44), randomTokens(1, 70)
 	for k := int64(0); ; k++ {
 		mem := vfs.NewMem()
 		before := openStore(t, mem, 0)
@@ -107,7 +107,7 @@ func TestEveryFaultIsReported(t *testing.T) {
 		var failed *vfs.Op
 		saved := false
 		faulty := vfs.NewFaulty(mem, func(op vfs.Op) error {
-			reading := op.Kind == vfs.OpClose && !strings.Contains(op.Path, vfs.TempMark) // closing it loses nothing
+			reading := op.Kind == vfs.OpClose && !strings.Contains(op.Path, vfs.TempMark) // closing a file after reading loses nothing
 			if op.Index == k && kinds[op.Kind] && !reading {
 				failed = &op
 				return errInjected
@@ -150,7 +150,7 @@ func TestEveryFaultIsReported(t *testing.T) {
 			if k > 200 {
 				return
 			}
-			continue // an operation whose fault may pass, as a touch
+			continue // an operation whose error may be ignored, such as a touch
 		}
 		require.ErrorIs(t, err, errInjected, "operation %d, %s %s", k, failed.Kind, failed.Path)
 		require.ErrorContains(t, err, failed.Path)
@@ -163,7 +163,7 @@ func TestEveryFaultIsReported(t *testing.T) {
 		if saved {
 			require.Equal(t, newer, m.Tokens)
 		} else {
-			require.Contains(t, [][]int32{older, newer}, m.Tokens) // the last sync may come after the rename
+			require.Contains(t, [][]int32{older, newer}, m.Tokens) // the last sync comes after the rename
 		}
 		_, err = after.dir.VerifySession("talk")
 		require.NoError(t, err)
@@ -172,10 +172,10 @@ func TestEveryFaultIsReported(t *testing.T) {
 	}
 }
 
-// TestDiskFull fails the k-th write, and every one behind it, for all k: nothing
-// partial can be seen, and when there is room again everything works.
+// TestDiskFull fails the k-th write and all later ones, for every k. No partial file
+// may be visible, and a retry with free space must succeed.
 func TestDiskFull(t *testing.T) {
-	a := text(1, 120)
+	a := randomTokens(1, 120)
 	for k := 0; ; k++ {
 		mem := vfs.NewMem()
 		writes, full := 0, true

@@ -15,18 +15,19 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// saved returns a file system with a session, its chunk's file and its own.
-func saved(t testing.TB) (mem *vfs.Mem, chunk, session string) {
+// saved returns a file system with a session, the path of its segment and the path of
+// the session file.
+func saved(t testing.TB) (mem *vfs.Mem, segment, session string) {
 	mem = vfs.NewMem()
 	s := openStore(t, mem, 0)
-	require.NoError(t, save(s.dir, "talk", mustWrite(t, s, text(1, 10), 16)))
+	require.NoError(t, save(s.dir, "talk", mustWrite(t, s, randomTokens(1, 10), 16)))
 	return mem, "cache/kv/" + filesIn(t, mem, "cache/kv", Suffix)[0], "cache/sessions/talk.session"
 }
 
-// TestEveryFlippedByteIsDetected changes each byte of a chunk and of a session.
+// TestEveryFlippedByteIsDetected changes each byte of a segment and of a session.
 func TestEveryFlippedByteIsDetected(t *testing.T) {
-	mem, chunk, session := saved(t)
-	for _, name := range []string{chunk, session} {
+	mem, segment, session := saved(t)
+	for _, name := range []string{segment, session} {
 		data, err := vfs.ReadFile(mem, name, 1<<20)
 		require.NoError(t, err)
 		f, err := mem.Create(name)
@@ -41,7 +42,7 @@ func TestEveryFlippedByteIsDetected(t *testing.T) {
 			require.NoError(t, err)
 			_, err = d.VerifySession("talk")
 			if err == nil {
-				t.Fatalf("%s: byte %d of %d was changed unseen", name, i, len(data))
+				t.Fatalf("%s: the change of byte %d of %d was not detected", name, i, len(data))
 			}
 			if !isRefusal(err) {
 				t.Fatalf("%s: byte %d: %v", name, i, err)
@@ -52,18 +53,18 @@ func TestEveryFlippedByteIsDetected(t *testing.T) {
 	}
 }
 
-// isRefusal reports whether err says that a file is damaged or of another
-// version, and where.
+// isRefusal reports whether err describes a damaged file or an unknown version, with
+// an offset.
 func isRefusal(err error) bool {
 	return isFormat(err) && bytes.Contains([]byte(err.Error()), []byte("at offset"))
 }
 
-// TestPagesOfAnotherSegmentAreDetected puts pages where they do not belong: those of another
-// place, of another text, and zeros.
+// TestPagesOfAnotherSegmentAreDetected verifies wrong pages: from another position,
+// from another sequence, and zeros.
 func TestPagesOfAnotherSegmentAreDetected(t *testing.T) {
 	mem := vfs.NewMem()
 	s := openStore(t, mem, 0)
-	a, b := text(1, 16), text(2, 16)
+	a, b := randomTokens(1, 16), randomTokens(2, 16)
 	mustWrite(t, s, a, 16)
 	mustWrite(t, s, b, 16)
 	parts, err := s.Lookup(a)
@@ -75,11 +76,11 @@ func TestPagesOfAnotherSegmentAreDetected(t *testing.T) {
 	require.NoError(t, f.Verify(0, 1, crc.Update(0, page(f, 0, 1))))
 	var corrupt *CorruptError
 	for what, payload := range map[string][]byte{
-		"another page":  page(f, 0, 2),
-		"another text":  page(other[0].File, 0, 1),
-		"zeros":         make([]byte, 600),
-		"a short page":  page(f, 0, 1)[:599],
-		"another layer": page(f, 2, 1)[:600],
+		"another page":     page(f, 0, 2),
+		"another sequence": page(other[0].File, 0, 1),
+		"zeros":            make([]byte, 600),
+		"a short page":     page(f, 0, 1)[:599],
+		"another layer":    page(f, 2, 1)[:600],
 	} {
 		require.ErrorAs(t, f.Verify(0, 1, crc.Update(0, payload)), &corrupt, what)
 	}
@@ -91,7 +92,7 @@ func TestPagesOfAnotherSegmentAreDetected(t *testing.T) {
 	}
 	require.NoError(t, Close(append(parts, other...)))
 
-	// A whole file under the name of another.
+	// A complete file under the name of another one.
 	change(t, mem, other[0].File.path, func([]byte) []byte {
 		data, err := vfs.ReadFile(mem, f.path, 1<<20)
 		require.NoError(t, err)
@@ -103,20 +104,20 @@ func TestPagesOfAnotherSegmentAreDetected(t *testing.T) {
 	require.ErrorContains(t, err, "the file holds segment")
 }
 
-// TestDamagedSegmentIsRewritten: what a session needs stays when it turns out to be damaged,
-// and is sound once it was written again, durable or not.
+// TestDamagedSegmentIsRewritten checks that a damaged segment of a session stays
+// until Write replaces it, durable or not.
 func TestDamagedSegmentIsRewritten(t *testing.T) {
 	mem, name, _ := saved(t)
 	change(t, mem, name, func(b []byte) []byte { b[4096] ^= 1; return b })
 	s := openStore(t, mem, 0)
-	parts, err := s.Lookup(text(1, 10))
+	parts, err := s.Lookup(randomTokens(1, 10))
 	require.NoError(t, err)
 	require.ErrorIs(t, parts[0].File.VerifyAll(), ErrCorrupt)
 	require.NoError(t, s.Discard(parts[0].File))
 	require.NoError(t, Close(parts))
 	_, err = s.dir.VerifySession("talk")
 	require.ErrorIs(t, err, ErrCorrupt)
-	_, err = writeSegment(s, text(1, 10), 16, false)
+	_, err = writeSegment(s, randomTokens(1, 10), 16, false)
 	require.NoError(t, err)
 	_, err = s.dir.VerifySession("talk")
 	require.NoError(t, err)
@@ -126,8 +127,7 @@ func isFormat(err error) bool {
 	return errors.Is(err, store.ErrFormat) || errors.Is(err, store.ErrUnsupported)
 }
 
-// resum sets the checksum of a header right, which is what somebody could do on
-// purpose.
+// resum recomputes the checksum of a header, as an attacker could.
 func resum(b []byte) []byte {
 	if len(b) < pageAlign {
 		return b
@@ -140,7 +140,7 @@ func resum(b []byte) []byte {
 	return b
 }
 
-// resumManifest is resum for sessions; it sets the length right, too.
+// resumManifest recomputes the checksum and the length of a session.
 func resumManifest(b []byte) []byte {
 	if len(b) < manifestFixed {
 		return b
@@ -201,13 +201,13 @@ func TestMalformedSegments(t *testing.T) {
 	}
 }
 
-// only is a file system that holds a chunk.
+// only returns a file system that holds one segment.
 func only(data []byte) vfs.FS {
 	return vfs.FromIOFS(fstest.MapFS{"c.kv": &fstest.MapFile{Data: data}})
 }
 
-// openBytes opens a chunk that consists of data within the bounds that hold for
-// every parser, and reads all of it.
+// openBytes opens a segment that consists of data and reads all of it, within the
+// time and memory limits of every parser.
 func openBytes(tb testing.TB, data []byte) (err error) {
 	bound.Check(tb, len(data), func() {
 		var f *File
@@ -231,7 +231,7 @@ func TestMalformedSessions(t *testing.T) {
 		change(other)
 		return other.encode()
 	}
-	at := bytes.Index(golden, appendTokens(nil, m.Tokens)) // of the tokens
+	at := bytes.Index(golden, appendTokens(nil, m.Tokens)) // offset of the tokens
 	number := func(at int, v uint32) []byte {
 		b := bytes.Clone(golden)
 		binary.LittleEndian.PutUint32(b[at:], v)
@@ -252,7 +252,7 @@ func TestMalformedSessions(t *testing.T) {
 		{"another page", "segment", edit(func(m *Manifest) { m.PageTokens = 2 })},
 		{"no pages", "0 is not from 1", edit(func(m *Manifest) { m.Segments[0].Pages = 0 })},
 		{"more pages than tokens", "they hold 12 tokens, the session has 10", edit(func(m *Manifest) { m.Segments[0].Pages = 3 })},
-		{"another chunk", "does not match tokens", edit(func(m *Manifest) { m.Segments[0].ID[3]++ })},
+		{"another segment", "does not match tokens", edit(func(m *Manifest) { m.Segments[0].ID[3]++ })},
 		{"another key", "does not match tokens", edit(func(m *Manifest) { m.Key[3]++ })},
 		{"bytes behind the end", "follow the last", resumManifest(append(bytes.Clone(golden), 0))},
 	} {
@@ -291,7 +291,7 @@ func FuzzSession(f *testing.F) {
 		bound.Check(t, len(data), func() {
 			if m, err := decodeManifest("x", resumManifest(data)); err == nil {
 				if again, err := decodeManifest("x", m.encode()); err != nil || again.SavedTokens() != m.SavedTokens() {
-					t.Errorf("what was read cannot be written and read again: %v", err)
+					t.Errorf("a decoded session does not survive encoding: %v", err)
 				}
 			}
 		})

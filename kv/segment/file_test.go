@@ -19,37 +19,37 @@ func TestLookupFindsTheLongestPrefix(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"mem": vfs.NewMem(), "os": vfs.Sub(vfs.OS(), t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, fsys, 0)
-			a := text(1, 103)
-			mustWrite(t, s, a, 16)                     // chunks of 16 and 9 pages
-			require.Equal(t, 100, found(t, s, a))      // 3 tokens are no whole page
-			require.Equal(t, 64, found(t, s, a[:64]))  // the first chunk
-			require.Equal(t, 20, found(t, s, a[:21]))  // 5 pages of it
-			require.Equal(t, 72, found(t, s, a[:75]))  // and 2 pages of the second
-			require.Zero(t, found(t, s, a[:3]))        // less than a page
-			require.Zero(t, found(t, s, text(2, 100))) // another text
-			other := append(append([]int32(nil), a[:70]...), text(3, 30)...)
+			a := randomTokens(1, 103)
+			mustWrite(t, s, a, 16)                             // segments of 16 and 9 pages
+			require.Equal(t, 100, found(t, s, a))              // 3 tokens are not a whole page
+			require.Equal(t, 64, found(t, s, a[:64]))          // the first segment
+			require.Equal(t, 20, found(t, s, a[:21]))          // 5 of its pages
+			require.Equal(t, 72, found(t, s, a[:75]))          // 2 pages of the second segment
+			require.Zero(t, found(t, s, a[:3]))                // less than a page
+			require.Zero(t, found(t, s, randomTokens(2, 100))) // other tokens
+			other := append(append([]int32(nil), a[:70]...), randomTokens(3, 30)...)
 			require.Equal(t, 68, found(t, s, other))
 			mustWrite(t, s, other, 16)
 			require.Equal(t, 100, found(t, s, other))
-			require.Equal(t, 100, found(t, s, a), "two texts go on behind the same chunk")
+			require.Equal(t, 100, found(t, s, a), "two sequences continue the same segment")
 			require.Len(t, filesIn(t, fsys, "cache/kv", Suffix), 3)
 
 			again := openStore(t, fsys, 0) // another process
 			require.Equal(t, 100, found(t, again, other))
 			before := again.dir.Written()
 			mustWrite(t, again, other, 16)
-			require.Equal(t, before, again.dir.Written(), "what is there is not written again")
-			require.Empty(t, s.dir.open, "every chunk was closed")
+			require.Equal(t, before, again.dir.Written(), "an existing segment is not written again")
+			require.Empty(t, s.dir.open, "every segment was closed")
 		})
 	}
 }
 
-// TestOtherModelFindsNothing: neither a model, nor a setting, nor a layout shares
-// chunks with another.
+// TestOtherModelFindsNothing checks that different models, settings and layouts share
+// no segments.
 func TestOtherModelFindsNothing(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 0)
-	a := text(1, 40)
+	a := randomTokens(1, 40)
 	m := mustWrite(t, s, a, 16)
 	for _, key := range []ID{NewKey(testLayout, "another"), NewKey(testLayout, "a model", ""), NewKey(Layout{PageTokens: 4, PageBytes: testLayout.PageBytes}, "a model")} {
 		other, err := s.dir.Store(key, testLayout)
@@ -65,7 +65,7 @@ func TestOtherModelFindsNothing(t *testing.T) {
 
 func TestLayerRunsAreAligned(t *testing.T) {
 	s := openStore(t, vfs.Sub(vfs.OS(), t.TempDir()), 0)
-	a := text(1, 64)
+	a := randomTokens(1, 64)
 	f, err := s.Write(testKey, 0, a, pagesOf(Next(testKey, a)), false)
 	require.NoError(t, err)
 	require.Equal(t, a, f.Tokens())
@@ -84,19 +84,19 @@ func TestLayerRunsAreAligned(t *testing.T) {
 	}
 	require.NoError(t, f.VerifyAll())
 	require.NoError(t, f.Retain().Close())
-	require.NoError(t, f.VerifyAll(), "it still has a user")
+	require.NoError(t, f.VerifyAll(), "the file still has a user")
 	require.NoError(t, f.Close())
 	require.Error(t, f.Close())
 }
 
-// TestFilesArePrivate: nobody else reads what was said.
+// TestFilesArePrivate checks that other users cannot read the files.
 func TestFilesArePrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("permissions are not bits there")
 	}
 	dir := t.TempDir()
 	s := openStore(t, vfs.Sub(vfs.OS(), dir), 0)
-	require.NoError(t, save(s.dir, "mine", mustWrite(t, s, text(1, 40), 16)))
+	require.NoError(t, save(s.dir, "mine", mustWrite(t, s, randomTokens(1, 40), 16)))
 	seen := 0
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "cache"), func(path string, e os.DirEntry, err error) error {
 		require.NoError(t, err)
@@ -113,7 +113,7 @@ func TestFilesArePrivate(t *testing.T) {
 	require.GreaterOrEqual(t, seen, 5)
 }
 
-// shortFS returns fewer bytes than were asked for and claims success.
+// shortFS returns fewer bytes than requested without an error.
 type shortFS struct{ vfs.FS }
 
 type shortFile struct{ vfs.File }
@@ -125,7 +125,7 @@ func (s shortFS) Open(name string) (vfs.File, error) {
 
 func (s shortFile) ReadAt(p []byte, off int64) (int, error) {
 	if off == 0 {
-		return s.File.ReadAt(p, off) // headers are whole
+		return s.File.ReadAt(p, off) // headers are complete
 	}
 	n, err := s.File.ReadAt(p[:len(p)-1], off)
 	if errors.Is(err, io.EOF) {
@@ -134,11 +134,11 @@ func (s shortFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// TestShortReadsExposeNoOtherBytes: bytes that were in the buffer before never
-// pass for those of a page.
+// TestShortReadsExposeNoOtherBytes checks that the previous contents of a buffer
+// never count as a page.
 func TestShortReadsExposeNoOtherBytes(t *testing.T) {
 	mem := vfs.NewMem()
-	a := text(1, 40)
+	a := randomTokens(1, 40)
 	mustWrite(t, openStore(t, mem, 0), a, 16)
 	s := openStore(t, shortFS{mem}, 0)
 	parts, err := s.Lookup(a)
@@ -154,25 +154,26 @@ func TestShortReadsExposeNoOtherBytes(t *testing.T) {
 	require.NoError(t, Close(parts))
 }
 
-// TestWriterChecksItsPages refuses pages of a wrong size and leaves nothing.
+// TestWriterChecksItsPages checks that Write refuses pages of a wrong size and leaves
+// no file.
 func TestWriterChecksItsPages(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 0)
-	_, err := s.Write(testKey, 0, text(1, 16), func(int, int) ([]byte, error) { return make([]byte, 10), nil }, false)
+	_, err := s.Write(testKey, 0, randomTokens(1, 16), func(int, int) ([]byte, error) { return make([]byte, 10), nil }, false)
 	require.ErrorContains(t, err, "a page of 10 bytes")
 	for _, n := range []int{0, 3, 17 * 4} {
-		_, err = s.Write(testKey, 0, text(1, n), nil, false)
+		_, err = s.Write(testKey, 0, randomTokens(1, n), nil, false)
 		require.ErrorContains(t, err, "do not make 1 to 16 whole pages")
 	}
 	require.Empty(t, filesIn(t, fsys, "cache/kv", ""))
 }
 
-// TestDamagedSegmentIsNotFoundTwice: the error names it, and the next one who asks
-// finds nothing.
+// TestDamagedSegmentIsNotFoundTwice checks that the error names a damaged segment and
+// that the next lookup does not find it.
 func TestDamagedSegmentIsNotFoundTwice(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 0)
-	a := text(1, 40)
+	a := randomTokens(1, 40)
 	mustWrite(t, s, a, 16)
 	name := "cache/kv/" + filesIn(t, fsys, "cache/kv", Suffix)[0]
 	change(t, fsys, name, func(b []byte) []byte { b[120]++; return b })
@@ -185,7 +186,7 @@ func TestDamagedSegmentIsNotFoundTwice(t *testing.T) {
 	mustWrite(t, s, a, 16)
 	change(t, fsys, name, func(b []byte) []byte { b[len(b)-5000]++; return b })
 	parts, err = s.Lookup(a)
-	require.NoError(t, err, "headers tell nothing about pages")
+	require.NoError(t, err, "Lookup verifies headers only")
 	var corrupt *CorruptError
 	require.ErrorAs(t, parts[0].File.VerifyAll(), &corrupt)
 	require.Equal(t, 2, corrupt.Layer)
@@ -196,11 +197,11 @@ func TestDamagedSegmentIsNotFoundTwice(t *testing.T) {
 	require.Equal(t, 40, found(t, s, a))
 }
 
-// TestSaveVerifiesSegmentsOfOtherProcesses: a chunk that a crash has left with a sound
-// header and without its bytes does not become part of a session.
+// TestSaveVerifiesSegmentsOfOtherProcesses checks that a segment with a valid header
+// but lost pages, as after a crash, does not become part of a session.
 func TestSaveVerifiesSegmentsOfOtherProcesses(t *testing.T) {
 	fsys := vfs.NewMem()
-	a := text(1, 40)
+	a := randomTokens(1, 40)
 	mustWrite(t, openStore(t, fsys, 0), a, 16)
 	name := "cache/kv/" + filesIn(t, fsys, "cache/kv", Suffix)[0]
 	change(t, fsys, name, func(b []byte) []byte { clear(b[4096:]); return b })
@@ -213,7 +214,7 @@ func TestSaveVerifiesSegmentsOfOtherProcesses(t *testing.T) {
 
 var errInjected = errors.New("injected")
 
-// TestLookupOnAReadOnlyDisk finds what is there, and has nothing to complain of.
+// TestLookupOnAReadOnlyDisk checks that Lookup works without an error.
 func TestLookupOnAReadOnlyDisk(t *testing.T) {
 	mem, _, _ := saved(t)
 	s := openStore(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
@@ -222,5 +223,5 @@ func TestLookupOnAReadOnlyDisk(t *testing.T) {
 		}
 		return nil
 	}), 0)
-	require.Equal(t, 8, found(t, s, text(1, 10)))
+	require.Equal(t, 8, found(t, s, randomTokens(1, 10)))
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestDiskOfAFewPages fills a file system of 100 KiB: what does not fit is refused before
-// it is written, and what is there stays.
+// TestDiskOfAFewPages fills a file system of 100 KiB. A segment that does not fit
+// must be refused before it is written, and existing ones must stay.
 func TestDiskOfAFewPages(t *testing.T) {
 	testutil.OnSmallDisk(t, "100k", func(base string) { fillDisk(t, base) })
 }
 
 func fillDisk(t *testing.T, base string) {
 	s := openStore(t, vfs.Sub(vfs.OS(), base), 1<<30)
-	s.dir.spare = -1 << 30 // nobody looks before: the disk itself has to refuse
-	a := text(1, 16*12)
+	s.dir.spare = -1 << 30 // disable the check: the disk itself refuses
+	a := randomTokens(1, 16*12)
 	m, err := writeSegment(s, a, 4, true)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.ErrorContains(t, err, "allocate")

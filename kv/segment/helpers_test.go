@@ -13,14 +13,14 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// testLayout has a layer whose part is no multiple of 4096, one without keys and
-// one that is.
+// testLayout has a layer whose size is not a multiple of 4096, one without KV, and
+// one whose size is a multiple.
 var testLayout = Layout{PageTokens: 4, PageBytes: []int{600, 0, 2048}, Format: 1}
 
 var testKey = NewKey(testLayout, "a model")
 
-// openDir opens the directory "cache" of a file system. Nobody needs free space
-// in tests.
+// openDir opens the directory "cache" of a file system, without a reserve of free
+// space.
 func openDir(t testing.TB, fsys vfs.FS, limit int64) *Dir {
 	t.Helper()
 	d, err := OpenDir(fsys, "cache", limit)
@@ -37,8 +37,8 @@ func openStore(t testing.TB, fsys vfs.FS, limit int64) *Store {
 	return s
 }
 
-// text returns n tokens that depend on a seed.
-func text(seed uint64, n int) []int32 {
+// randomTokens returns n tokens that depend on a seed.
+func randomTokens(seed uint64, n int) []int32 {
 	random := rand.New(rand.NewPCG(seed, 1))
 	ids := make([]int32, n)
 	for i := range ids {
@@ -47,8 +47,8 @@ func text(seed uint64, n int) []int32 {
 	return ids
 }
 
-// pagesOf returns pages that depend, as keys and values do, on all tokens up to
-// the chunk's end.
+// pagesOf returns pages that depend, like KV, on all tokens up to the end of the
+// segment.
 func pagesOf(id ID) Pages {
 	return func(layer, page int) ([]byte, error) { return pageOf(id, layer, page), nil }
 }
@@ -62,8 +62,8 @@ func pageOf(id ID, layer, page int) []byte {
 	return b
 }
 
-// writeSegment writes whole pages of a text in chunks of at most pages each and returns
-// what a session needs to name them.
+// writeSegment writes the whole pages of a sequence in segments of at most pages
+// pages and returns a manifest that names them.
 func writeSegment(s *Store, tokens []int32, pages int, durable bool) (*Manifest, error) {
 	m := &Manifest{
 		Model: "m", Settings: "k8v8", Identity: ID{1}, Key: s.key, Tokens: tokens, PageTokens: 4,
@@ -93,7 +93,7 @@ func mustWrite(t testing.TB, s *Store, tokens []int32, pages int) *Manifest {
 	return m
 }
 
-// save keeps a session under a name.
+// save saves a session under a name.
 func save(d *Dir, name string, m *Manifest) error {
 	l, err := d.LockSession(name)
 	if err != nil {
@@ -106,10 +106,10 @@ func save(d *Dir, name string, m *Manifest) error {
 	return l.Close()
 }
 
-// requireSpans compares all bytes of parts with what was written.
-func requireSpans(t testing.TB, parts []Span) {
+// requireSpans compares all bytes of spans with the written ones.
+func requireSpans(t testing.TB, spans []Span) {
 	t.Helper()
-	for _, p := range parts {
+	for _, p := range spans {
 		for l, n := range testLayout.PageBytes {
 			b := make([]byte, p.Pages*n)
 			require.NoError(t, p.File.ReadLayer(l, p.Pages, b))
@@ -120,21 +120,21 @@ func requireSpans(t testing.TB, parts []Span) {
 	}
 }
 
-// found looks a text up, checks what comes back, and returns how many tokens it is.
+// found looks tokens up, verifies the result, and returns the number of tokens found.
 func found(t testing.TB, s *Store, tokens []int32) int {
 	t.Helper()
-	parts, err := s.Lookup(tokens)
+	spans, err := s.Lookup(tokens)
 	require.NoError(t, err)
-	requireSpans(t, parts)
+	requireSpans(t, spans)
 	n := 0
-	for _, p := range parts {
+	for _, p := range spans {
 		n += p.Pages * 4
 	}
-	require.NoError(t, Close(parts))
+	require.NoError(t, Close(spans))
 	return n
 }
 
-// filesIn lists the files of a directory whose names contain a text.
+// filesIn lists the files of a directory whose names contain part.
 func filesIn(t testing.TB, fsys vfs.FS, dir, part string) (names []string) {
 	t.Helper()
 	infos, err := fsys.ReadDir(dir)

@@ -73,12 +73,12 @@ func (m *Manifest) encode() []byte {
 	b := append([]byte(nil), manifestMagic...)
 	b = binary.LittleEndian.AppendUint32(b, Version)
 	b = append(b, make([]byte, 8)...) // the length
-	text := func(s string) {
+	str := func(s string) {
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
 		b = append(b, s...)
 	}
-	text(m.Model)
-	text(m.Settings)
+	str(m.Model)
+	str(m.Settings)
 	b = append(b, m.Identity[:]...)
 	b = append(b, m.Key[:]...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(max(0, m.Created.UnixMilli())))
@@ -87,8 +87,8 @@ func (m *Manifest) encode() []byte {
 	b = appendTokens(b, m.Tokens)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(m.Messages)))
 	for _, msg := range m.Messages {
-		text(msg.Role)
-		text(msg.Content)
+		str(msg.Role)
+		str(msg.Content)
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.PageTokens))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(m.Segments)))

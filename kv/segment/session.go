@@ -144,25 +144,25 @@ func (d *Dir) checkSegments(m *Manifest) error {
 
 // OpenSegments opens the segments of a session. The caller closes them. The error
 // names a segment that is missing or damaged.
-func (s *Store) OpenSegments(m *Manifest) (parts []Span, err error) {
+func (s *Store) OpenSegments(m *Manifest) (spans []Span, err error) {
 	defer func() {
 		if err != nil {
-			err, parts = errors.Join(err, Close(parts)), nil
+			err, spans = errors.Join(err, Close(spans)), nil
 		}
 	}()
 	at := 0
 	for i, name := range m.names() {
 		f, err := s.acquire(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			return parts, fmt.Errorf("%w: tokens %d to %d of the session: %w", ErrMissing, at, at+m.Segments[i].Pages*m.PageTokens-1, err)
+			return spans, fmt.Errorf("%w: tokens %d to %d of the session: %w", ErrMissing, at, at+m.Segments[i].Pages*m.PageTokens-1, err)
 		}
 		if err != nil {
-			return parts, err
+			return spans, err
 		}
-		parts = append(parts, Span{f, f.Pages()})
+		spans = append(spans, Span{f, f.Pages()})
 		at += len(f.tokens)
 	}
-	return parts, nil
+	return spans, nil
 }
 
 // SessionNames returns the names of all sessions, sorted.

@@ -19,7 +19,7 @@ func TestSessionReturnsAsItWasSaved(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.Load()
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	m := mustWrite(t, s, text(1, 103), 16)
+	m := mustWrite(t, s, randomTokens(1, 103), 16)
 	require.NoError(t, l.Save(m))
 	again, err := l.Load()
 	require.NoError(t, err)
@@ -37,18 +37,18 @@ func TestSessionReturnsAsItWasSaved(t *testing.T) {
 	require.Positive(t, s.dir.SessionBytes(m))
 }
 
-// TestSaveNamesMissingSegments: a session is not saved without its chunks, and
-// is once they were written again.
+// TestSaveNamesMissingSegments checks that a session is not saved while one of its
+// segments is missing.
 func TestSaveNamesMissingSegments(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 0)
-	m := mustWrite(t, s, text(1, 40), 4)
+	m := mustWrite(t, s, randomTokens(1, 40), 4)
 	name := m.names()[1]
 	require.NoError(t, fsys.Remove("cache/kv/"+name))
 	err := save(s.dir, "x", m)
 	require.ErrorIs(t, err, ErrMissing)
 	require.ErrorContains(t, err, name)
-	require.NoError(t, save(s.dir, "x", mustWrite(t, s, text(1, 40), 4)))
+	require.NoError(t, save(s.dir, "x", mustWrite(t, s, randomTokens(1, 40), 4)))
 	require.NoError(t, fsys.Remove("cache/kv/"+name))
 	_, err = s.OpenSegments(m)
 	require.ErrorIs(t, err, ErrMissing)
@@ -58,12 +58,12 @@ func TestSaveNamesMissingSegments(t *testing.T) {
 	require.Empty(t, s.dir.open)
 }
 
-// TestRemoveKeepsSharedSegments: sessions share the beginning of their texts.
+// TestRemoveKeepsSharedSegments removes one of two sessions with a common prefix.
 func TestRemoveKeepsSharedSegments(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 0)
-	a := text(1, 128)
-	b := append(append([]int32(nil), a[:64]...), text(2, 64)...)
+	a := randomTokens(1, 128)
+	b := append(append([]int32(nil), a[:64]...), randomTokens(2, 64)...)
 	require.NoError(t, save(s.dir, "a", mustWrite(t, s, a, 16)))
 	require.NoError(t, save(s.dir, "b", mustWrite(t, s, b, 16)))
 	require.Len(t, filesIn(t, fsys, "cache/kv", Suffix), 3)
@@ -83,60 +83,61 @@ func TestRemoveKeepsSharedSegments(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// segmentBytes is the size of a chunk of 4 pages of the test layout.
+// segmentBytes is the size of a segment with 4 pages of the test layout.
 const segmentBytes = 4096 + 4096 + 8192
 
-// TestOldestSegmentsAreEvictedFirst fills a directory: what was used last stays, and what a
-// session needs or this process uses stays in any case.
+// TestOldestSegmentsAreEvictedFirst fills a directory. Recently used segments,
+// segments of a session and open segments must stay.
 func TestOldestSegmentsAreEvictedFirst(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 4*segmentBytes)
-	texts := [][]int32{text(0, 16), text(1, 16), text(2, 16), text(3, 16), text(4, 16)}
+	sequences := [][]int32{randomTokens(0, 16), randomTokens(1, 16), randomTokens(2, 16), randomTokens(3, 16), randomTokens(4, 16)}
 	for i := range 4 {
-		m := mustWrite(t, s, texts[i], 4)
+		m := mustWrite(t, s, sequences[i], 4)
 		if i == 0 {
 			require.NoError(t, save(s.dir, "pinned", m))
 		}
 	}
 	require.Len(t, filesIn(t, fsys, "cache/kv", Suffix), 4)
-	inUse, err := s.Lookup(texts[1])
+	inUse, err := s.Lookup(sequences[1])
 	require.NoError(t, err)
-	require.Equal(t, 16, found(t, s, texts[2])) // 3 is the oldest now that may go
-	mustWrite(t, s, texts[4], 4)
+	require.Equal(t, 16, found(t, s, sequences[2])) // segment 3 is now the oldest that may be evicted
+	mustWrite(t, s, sequences[4], 4)
 	for i, want := range []int{16, 16, 16, 0, 16} {
-		require.Equal(t, want, found(t, s, texts[i]), "text %d", i)
+		require.Equal(t, want, found(t, s, sequences[i]), "sequence %d", i)
 	}
 	require.LessOrEqual(t, len(filesIn(t, fsys, "cache/kv", Suffix)), 4)
 
-	_, err = writeSegment(s, text(5, 16*9), 16, false) // more than would fit without those two
+	_, err = writeSegment(s, randomTokens(5, 16*9), 16, false) // does not fit even if all others are evicted
 	require.ErrorIs(t, err, ErrNoRoom)
 	require.ErrorContains(t, err, "the limit is 65536")
-	require.Equal(t, 16, found(t, s, texts[4]), "nothing was removed in vain")
+	require.Equal(t, 16, found(t, s, sequences[4]), "a failed eviction removes nothing")
 	require.NoError(t, Close(inUse))
 	count, bytes, err := s.dir.Clean()
 	require.NoError(t, err)
 	require.Equal(t, 3, count)
 	require.EqualValues(t, 3*segmentBytes, bytes)
-	require.Equal(t, 16, found(t, s, texts[0]))
+	require.Equal(t, 16, found(t, s, sequences[0]))
 }
 
-// TestParentsOutliveTheirChildren: of one text, the last chunk goes first.
+// TestParentsOutliveTheirChildren checks that the last segment of a sequence is
+// evicted first.
 func TestParentsOutliveTheirChildren(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 4*segmentBytes)
-	a := text(1, 64)
+	a := randomTokens(1, 64)
 	mustWrite(t, s, a, 4)
 	require.Equal(t, 64, found(t, s, a))
-	mustWrite(t, s, text(2, 16), 4)
+	mustWrite(t, s, randomTokens(2, 16), 4)
 	require.Equal(t, 48, found(t, s, a))
 }
 
-// TestOpenRemovesLeftovers finds what dead writers left, and leaves alone what belongs
-// to living ones.
+// TestOpenRemovesLeftovers checks that OpenDir removes the files of dead writers and
+// leaves those of living ones.
 func TestOpenRemovesLeftovers(t *testing.T) {
 	fsys := vfs.NewMem()
 	alive := openStore(t, fsys, 0)
-	require.NoError(t, save(alive.dir, "talk", mustWrite(t, alive, text(1, 16), 16)))
+	require.NoError(t, save(alive.dir, "talk", mustWrite(t, alive, randomTokens(1, 16), 16)))
 	held, err := alive.dir.LockSession("held")
 	require.NoError(t, err)
 	defer held.Close()
@@ -152,12 +153,12 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 	require.NotEmpty(t, filesIn(t, fsys, "cache/kv", "notes.txt"))
 }
 
-// killHelper is set in the processes that tests start; it is the directory.
+// killHelper is set in the processes that tests start; its value is the directory.
 const killHelper = "LLMRUN_TEST_KV_DIR"
 
-// TestKilledWriter kills a process that saves sessions over and over, at several
-// moments. Everything that it said was saved is there, what it left is removed,
-// and the next save works. While it lives, nobody else gets its session.
+// TestKilledWriter kills a process that saves sessions in a loop, at several moments.
+// Every acknowledged save must be there, leftovers must be removed, and the next save
+// must succeed. While the process lives, its session is locked.
 func TestKilledWriter(t *testing.T) {
 	if base := os.Getenv(killHelper); base != "" {
 		saveForEver(base)
@@ -179,7 +180,7 @@ func TestKilledWriter(t *testing.T) {
 		require.ErrorIs(t, err, vfs.ErrLocked)
 		time.Sleep(time.Duration(k*k) * time.Millisecond)
 		require.NoError(t, child.Process.Kill())
-		saved := 1 // the first line said so
+		saved := 1 // the first line acknowledged one
 		for {
 			if _, err := lines.ReadString('\n'); err != nil {
 				break
@@ -195,19 +196,20 @@ func TestKilledWriter(t *testing.T) {
 		require.Empty(t, filesIn(t, vfs.OS(), base+"/sessions", vfs.TempMark))
 		m, err := d.Session("talk")
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, len(m.Tokens), saved*8, "what was acknowledged is there")
+		require.GreaterOrEqual(t, len(m.Tokens), saved*8, "acknowledged saves are there")
 		_, err = d.VerifySession("talk")
 		require.NoError(t, err)
 		s, err := d.Store(testKey, testLayout)
 		require.NoError(t, err)
 		d.spare = 0
-		require.NoError(t, save(d, "talk", mustWrite(t, s, text(9, 30), 3)))
+		require.NoError(t, save(d, "talk", mustWrite(t, s, randomTokens(9, 30), 3)))
 		require.NoError(t, d.Close())
 	}
 	t.Logf("a temporary file was there to remove: %v", sawTemporary)
 }
 
-// saveForEver saves a text that grows by two pages, and says so each time.
+// saveForEver saves a sequence that grows by two pages and prints a line after each
+// save.
 func saveForEver(base string) {
 	d, err := OpenDir(vfs.OS(), base, 0)
 	if err != nil {
@@ -222,7 +224,7 @@ func saveForEver(base string) {
 	if err != nil {
 		os.Exit(1)
 	}
-	all := text(1, 100_000)
+	all := randomTokens(1, 100_000)
 	for n := 8; n < len(all); n += 8 {
 		m, err := writeSegment(s, all[:n], 2, true)
 		if err == nil {
@@ -237,8 +239,8 @@ func saveForEver(base string) {
 	os.Exit(1)
 }
 
-// TestTwoWriters let two stores, as two processes would, write the same texts and
-// others in a directory that is too small for all.
+// TestTwoWriters writes common and different sequences from two stores, like two
+// processes, into a directory that is too small for all of them.
 func TestTwoWriters(t *testing.T) {
 	fsys := vfs.Sub(vfs.OS(), t.TempDir())
 	done := make(chan error, 2)
@@ -249,7 +251,7 @@ func TestTwoWriters(t *testing.T) {
 		go func() {
 			s, err := d.Store(testKey, testLayout)
 			for i := 0; err == nil && i < 60; i++ {
-				_, err = writeSegment(s, text(uint64(i%7+w*3), 32), 4, i%2 == 0)
+				_, err = writeSegment(s, randomTokens(uint64(i%7+w*3), 32), 4, i%2 == 0)
 			}
 			if err == nil {
 				err = d.Close()

@@ -39,8 +39,8 @@ type Span struct {
 }
 
 // Close closes the segments of spans.
-func Close(parts []Span) (err error) {
-	for _, p := range parts {
+func Close(spans []Span) (err error) {
+	for _, p := range spans {
 		err = errors.Join(err, p.File.Close())
 	}
 	return err
@@ -50,7 +50,7 @@ func Close(parts []Span) (err error) {
 // order; the last span may be a part of its segment. The caller closes them. The
 // returned spans are valid even if err is not nil: err names segments that could not
 // be used. Lookup removes damaged segments that no session needs.
-func (s *Store) Lookup(tokens []int32) (parts []Span, err error) {
+func (s *Store) Lookup(tokens []int32) (spans []Span, err error) {
 	files, err := s.dir.fsys.ReadDir(s.dir.segmentsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -65,7 +65,7 @@ func (s *Store) Lookup(tokens []int32) (parts []Span, err error) {
 		if best.File == nil {
 			break
 		}
-		parts = append(parts, best)
+		spans = append(spans, best)
 		if best.Pages < best.File.Pages() {
 			break // segments behind it continue other tokens
 		}
@@ -73,10 +73,10 @@ func (s *Store) Lookup(tokens []int32) (parts []Span, err error) {
 	}
 	// Record the use, so that parents are evicted after their children. On a read-only
 	// disk this fails, and the segments can be used all the same.
-	for _, p := range slices.Backward(parts) {
+	for _, p := range slices.Backward(spans) {
 		_ = vfs.Touch(s.dir.fsys, p.File.path)
 	}
-	return parts, err
+	return spans, err
 }
 
 // best returns the segment with the given parent that shares the most pages with
@@ -166,8 +166,8 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 		return nil, err
 	}
 	f, err := s.acquire(h.name())
-	bad := s.dir.isDamaged(h.id)
-	if err == nil && (durable || bad) {
+	damaged := s.dir.isDamaged(h.id)
+	if err == nil && (durable || damaged) {
 		if err = s.dir.ensureDurable(f); err != nil {
 			err = errors.Join(err, f.Close())
 		}
@@ -175,7 +175,7 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 	switch {
 	case err == nil:
 		return f, nil
-	case bad: // replace the damaged file
+	case damaged: // replace the damaged file
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrFormat) && !errors.Is(err, fs.ErrPermission):
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// version1 returns a session that a program of version 1 wrote: 81 tokens, of which
-// 64 lie in a chunk.
+// version1 returns a session that a program of version 1 wrote: 81 tokens, 64 of them
+// in a segment.
 func version1(t testing.TB) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "version1.session"))
@@ -22,7 +22,8 @@ func version1(t testing.TB) []byte {
 	return data
 }
 
-// TestSessionOfVersion1 opens it: the text is there, and nothing that nobody reads.
+// TestSessionOfVersion1 checks that tokens and messages can be read and that no
+// segments are listed.
 func TestSessionOfVersion1(t *testing.T) {
 	m, err := decodeManifest("x", version1(t))
 	require.NoError(t, err)
@@ -40,13 +41,14 @@ func TestSessionOfVersion1(t *testing.T) {
 	}
 }
 
-// TestSessionsOfOtherVersions share a directory with others: an old one keeps nothing
-// from going, and one of a version that is not known may need anything, but is named.
+// TestSessionsOfOtherVersions checks a directory with sessions of other versions: an
+// old one pins no segments; one of an unknown version may pin any, so that Clean
+// fails and names it.
 func TestSessionsOfOtherVersions(t *testing.T) {
 	mem, _, name := saved(t)
 	s := openStore(t, mem, 0)
 	require.NoError(t, vfs.WriteFile(mem, "cache/sessions/old.session", version1(t)))
-	mustWrite(t, s, text(2, 16), 4)
+	mustWrite(t, s, randomTokens(2, 16), 4)
 	count, _, err := s.dir.Clean()
 	require.NoError(t, err)
 	require.Equal(t, 1, count)
@@ -63,7 +65,7 @@ func TestSessionsOfOtherVersions(t *testing.T) {
 	require.ErrorContains(t, err, name)
 	require.ErrorContains(t, err, "llmrun sessions rm talk")
 	_, err = s.dir.RemoveSession("old")
-	require.NoError(t, err, "it needs nothing that another one could")
+	require.NoError(t, err, "an old session pins nothing")
 	_, err = s.dir.RemoveSession("talk")
 	require.NoError(t, err)
 	_, _, err = s.dir.Clean()
