@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Names that a model directory is searched for, in this order.
+// Names that openDir looks for in a model directory, in this order.
 const (
 	singleName  = "model.safetensors"
 	indexName   = "model.safetensors.index.json"
@@ -27,25 +27,24 @@ type Dir struct {
 
 var _ store.Source = (*Dir)(nil)
 
-// Auxiliary is a tensor in a format for masks, positions or packed integers. Its
-// Type is Invalid; ReadAt reads it as any other.
+// Auxiliary is a tensor in a format for masks, positions or packed integers. Its Type is
+// Invalid; ReadAt reads it like other tensors.
 type Auxiliary struct {
 	store.Tensor
-	Dtype string // as the file names it, such as I32
+	Dtype string // name in the file, such as I32
 }
 
-// Auxiliary returns an auxiliary tensor. These are not among Tensors.
+// Auxiliary returns an auxiliary tensor. Tensors does not return these.
 func (d *Dir) Auxiliary(name string) (Auxiliary, bool) {
 	a, ok := d.auxiliary[name]
 	return a, ok
 }
 
-// Auxiliaries returns the names of all auxiliary tensors, sorted.
+// Auxiliaries returns the sorted names of all auxiliary tensors.
 func (d *Dir) Auxiliaries() []string { return slices.Sorted(maps.Keys(d.auxiliary)) }
 
-// Open opens a model directory, a single file or an index file. A path that
-// the caller names is opened as it is; files named by an index must lie in its
-// directory.
+// Open opens a model directory, a single file or an index file. path itself may lie
+// anywhere; files that an index names must lie in the directory of the index.
 func Open(fsys vfs.FS, path string) (*Dir, error) {
 	info, err := fsys.Stat(path)
 	if err != nil {
@@ -61,7 +60,7 @@ func Open(fsys vfs.FS, path string) (*Dir, error) {
 	return openFiles(fsys, []string{path})
 }
 
-// openDir opens whichever form of model the directory holds.
+// openDir opens the single file or the index in a directory.
 func openDir(dir vfs.FS, shown string) (*Dir, error) {
 	for _, form := range []struct {
 		name string
@@ -75,12 +74,12 @@ func openDir(dir vfs.FS, shown string) (*Dir, error) {
 			return form.open()
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err // it is there and cannot be used: say why
+			return nil, err // the file exists but cannot be used
 		}
 	}
 	return nil, &vfs.IOError{
 		Op: "open", Path: shown, Off: store.NoOffset,
-		Err: fmt.Errorf("neither %s nor %s is there: %w", singleName, indexName, fs.ErrNotExist),
+		Err: fmt.Errorf("neither %s nor %s exists: %w", singleName, indexName, fs.ErrNotExist),
 	}
 }
 

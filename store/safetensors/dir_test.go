@@ -59,7 +59,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestLegalOddities(t *testing.T) {
+func TestOpenAcceptsUnusualHeaders(t *testing.T) {
 	for name, c := range map[string]struct {
 		header string
 		data   int
@@ -85,8 +85,7 @@ func TestLegalOddities(t *testing.T) {
 	}
 }
 
-// TestAuxiliaryTensors: masks and positions that some checkpoints carry do not
-// keep the weights from being read.
+// TestAuxiliaryTensors checks that weights beside masks and positions can be read.
 func TestAuxiliaryTensors(t *testing.T) {
 	header := `{"ids":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},"mask":{"dtype":"BOOL","shape":[4],"data_offsets":[16,20]},"w":{"dtype":"F32","shape":[1],"data_offsets":[20,24]}}`
 	d, err := openBytes(t, file(header, 24))
@@ -118,13 +117,13 @@ func TestDirectoryWithoutModel(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestWriteRefuses(t *testing.T) {
+func TestWriteRejectsInvalidInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		tensors []TensorData
 		reason  string
 	}{
-		"quantized":    {[]TensorData{{Name: "x", Type: quant.Q8_0, Shape: []int{32}, Data: make([]byte, 34)}}, "has no place"},
-		"wrong length": {[]TensorData{{Name: "x", Type: quant.F32, Shape: []int{2}, Data: make([]byte, 4)}}, "4 bytes do not make"},
+		"quantized":    {[]TensorData{{Name: "x", Type: quant.Q8_0, Shape: []int{32}, Data: make([]byte, 34)}}, "has no dtype for"},
+		"wrong length": {[]TensorData{{Name: "x", Type: quant.F32, Shape: []int{2}, Data: make([]byte, 4)}}, "4 bytes do not match"},
 		"twice":        {[]TensorData{{Name: "x", Type: quant.F32, Shape: []int{0}}, {Name: "x", Type: quant.F32, Shape: []int{0}}}, "twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,8 +132,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestEveryReadErrorSurfaces fails each operation of opening an indexed model
-// in turn, and counts that every file opened is closed.
+// TestEveryReadErrorSurfaces fails each operation of opening an indexed model in turn and
+// checks that every opened file is closed.
 func TestEveryReadErrorSurfaces(t *testing.T) {
 	fsys := indexed(t)
 	injected := errors.New("injected")
@@ -164,7 +163,7 @@ func TestEveryReadErrorSurfaces(t *testing.T) {
 			require.Zero(t, open)
 			return
 		}
-		if err == nil { // closing the index file failed, which was read in full
+		if err == nil { // only closing the index file failed
 			require.NoError(t, d.Close())
 		} else {
 			require.ErrorIs(t, err, injected)

@@ -7,13 +7,13 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// dtype is a number format as safetensors names it.
+// dtype is a number format of safetensors.
 type dtype struct {
 	bits int
-	typ  quant.Type // Invalid when it is not read here
-	// auxiliary formats hold masks, positions and packed integers. Such tensors
-	// are listed apart and read by who knows what they mean; a weight in a float format that is not
-	// read here refuses the file.
+	typ  quant.Type // Invalid if the engine has no such type
+	// auxiliary formats hold masks, positions and packed integers. Tensors in these formats
+	// are listed separately, for callers that know their meaning. A tensor in an
+	// unsupported float format makes Open reject the file.
 	auxiliary bool
 }
 
@@ -30,8 +30,8 @@ var dtypes = map[string]dtype{
 	"I64": {bits: 64, auxiliary: true}, "U64": {bits: 64, auxiliary: true},
 }
 
-// sizeOf returns the bytes of a tensor. ok is false when the number does not
-// fit or is not whole.
+// sizeOf returns the size of a tensor in bytes. ok is false if it overflows or is not a
+// whole number of bytes.
 func (d dtype) sizeOf(shape []int) (size int64, ok bool) {
 	total := uint64(d.bits)
 	for _, dim := range shape {
@@ -44,7 +44,7 @@ func (d dtype) sizeOf(shape []int) (size int64, ok bool) {
 	return int64(total / 8), total%8 == 0
 }
 
-// dtypeFor returns the dtype that stands for t.
+// dtypeFor returns the name of the dtype that corresponds to t.
 func dtypeFor(t quant.Type) (string, bool) {
 	for name, d := range dtypes {
 		if d.typ == t && t.Valid() {

@@ -15,41 +15,41 @@ import (
 
 const (
 	lengthBytes = 8
-	// maxHeaderBytes is the limit that the format sets.
+	// maxHeaderBytes is the limit of the format.
 	maxHeaderBytes = 100_000_000
-	// maxRank is far beyond what a network uses.
+	// maxRank is far above the rank of any real tensor.
 	maxRank      = 8
 	metadataName = "__metadata__"
 	offsetsName  = "data_offsets"
-	// minEntryBytes is the shortest description of a tensor.
+	// minEntryBytes is the length of the shortest tensor description.
 	minEntryBytes = len(`"":{"dtype":"F4","shape":[],"data_offsets":[0,0]}`)
 )
 
-// entry is one tensor of a header.
+// entry is a tensor in a header.
 type entry struct {
 	name       string
-	off        int64 // of the entry in the file, for messages
+	off        int64 // offset of the entry in the file, for messages
 	dtypeName  string
 	dtype      dtype
 	shape      []int
-	begin, end int64 // in the data section
+	begin, end int64 // range in the data section
 }
 
-// header is what a file says about itself.
+// header is the decoded header of a file.
 type header struct {
 	path    string
 	entries []entry
 	data    int64 // offset of the data section
 }
 
-func (h *header) refuse(e entry, kind error, reason string, args ...any) error {
+func (h *header) tensorError(e entry, kind error, reason string, args ...any) error {
 	return &store.FormatError{
 		Path: h.path, Off: e.off, Field: fmt.Sprintf("tensor %q", e.name),
 		Reason: fmt.Sprintf(reason, args...), Kind: kind,
 	}
 }
 
-// readHeader reads and checks a file's header against its size.
+// readHeader reads the header of a file and checks it against the size of the file.
 func readHeader(file vfs.File) (*header, error) {
 	size, err := file.Size()
 	if err != nil {
@@ -66,16 +66,16 @@ func readHeader(file vfs.File) (*header, error) {
 	return h, h.checkLayout(size - h.data)
 }
 
-// headerText returns the JSON of a file with the given size.
+// headerText returns the JSON header of a file of the given size.
 func headerText(file vfs.File, size int64) (string, error) {
-	refuse := func(kind error, reason string, args ...any) error {
+	lengthError := func(kind error, reason string, args ...any) error {
 		return &store.FormatError{
 			Path: file.Name(), Off: 0, Field: "header length", Reason: fmt.Sprintf(reason, args...),
-			Hint: "the download may be incomplete, or this is no safetensors file", Kind: kind,
+			Hint: "the download may be incomplete, or the file is not a safetensors file", Kind: kind,
 		}
 	}
 	if size < lengthBytes {
-		return "", refuse(store.ErrTruncated, "the file has only %d bytes", size)
+		return "", lengthError(store.ErrTruncated, "the file has only %d bytes", size)
 	}
 	var length [lengthBytes]byte
 	if _, err := file.ReadAt(length[:], 0); err != nil {
@@ -83,10 +83,10 @@ func headerText(file vfs.File, size int64) (string, error) {
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > maxHeaderBytes {
-		return "", refuse(store.ErrFormat, "%d bytes, at most %d are allowed", n, maxHeaderBytes)
+		return "", lengthError(store.ErrFormat, "%d bytes; at most %d are allowed", n, maxHeaderBytes)
 	}
 	if n > uint64(size-lengthBytes) {
-		return "", refuse(store.ErrTruncated, "%d bytes, the file has %d left", n, size-lengthBytes)
+		return "", lengthError(store.ErrTruncated, "%d bytes, but the file has %d left", n, size-lengthBytes)
 	}
 	text := make([]byte, n)
 	if _, err := file.ReadAt(text, lengthBytes); err != nil {
@@ -95,40 +95,40 @@ func headerText(file vfs.File, size int64) (string, error) {
 	return string(text), nil
 }
 
-// parse reads the header's JSON.
+// parse reads the JSON of the header.
 func (h *header) parse(text string) error {
 	s := &scanner{path: h.path, base: lengthBytes, text: text}
 	if !utf8.ValidString(text) {
-		s.fail("it is not valid UTF-8")
+		s.fail("the text is not valid UTF-8")
 	}
 	if text == "" || text[0] != '{' {
-		s.fail("it does not begin with '{'")
+		s.fail("the text does not begin with '{'")
 	}
 	n := min(strings.Count(text, offsetsName), len(text)/minEntryBytes)
 	h.entries = make([]entry, 0, n)
 	seen := make(map[string]struct{}, n)
 	s.object(func(name string) {
-		if _, twice := seen[name]; twice {
+		if _, duplicate := seen[name]; duplicate {
 			s.fail("%q occurs twice", name)
 			return
 		}
 		seen[name] = struct{}{}
 		if name == metadataName {
-			s.object(func(string) { s.str() }) // strings by definition; none concerns the weights
+			s.object(func(string) { s.str() }) // the format allows only strings here; none concerns the weights
 			return
 		}
 		h.entries = append(h.entries, s.entry(name))
 	})
 	for s.err == nil && s.pos < len(text) {
 		if text[s.pos] != ' ' {
-			s.fail("%q behind the closing brace, only spaces may follow", text[s.pos])
+			s.fail("%q behind the closing brace; only spaces may follow", text[s.pos])
 		}
 		s.pos++
 	}
 	return s.err
 }
 
-// entry reads the description of one tensor.
+// entry reads the description of a tensor.
 func (s *scanner) entry(name string) entry {
 	e := entry{name: name, off: s.base + int64(s.pos)}
 	var hasType, hasShape, hasOffsets bool
@@ -154,7 +154,7 @@ func (s *scanner) entry(name string) entry {
 		}
 	})
 	if !hasType || !hasShape || !hasOffsets {
-		s.fail("tensor %q: dtype, shape and data_offsets must all be there", name)
+		s.fail("tensor %q: dtype, shape and data_offsets are all required", name)
 	}
 	return e
 }
@@ -192,9 +192,8 @@ func (s *scanner) offsets(name string) (begin, end int64) {
 	return pair[0], pair[1]
 }
 
-// checkLayout compares entries with each other and with the bytes of the data
-// section: they must fill it without overlap, gap or rest, each being as long
-// as its shape says.
+// checkLayout checks that the tensors fill the data section without overlap, gap or rest,
+// and that each has the length of its shape.
 func (h *header) checkLayout(dataBytes int64) error {
 	for i := range h.entries {
 		if err := h.checkEntry(&h.entries[i]); err != nil {
@@ -207,16 +206,16 @@ func (h *header) checkLayout(dataBytes int64) error {
 	filled := int64(0)
 	for _, e := range h.entries {
 		if e.begin < filled {
-			return h.refuse(e, store.ErrFormat, "its bytes from %d on overlap another tensor's, which end at %d", e.begin, filled)
+			return h.tensorError(e, store.ErrFormat, "its bytes from %d overlap those of another tensor, which end at %d", e.begin, filled)
 		}
 		if e.begin > filled {
-			return h.refuse(e, store.ErrFormat, "%d bytes before it belong to no tensor", e.begin-filled)
+			return h.tensorError(e, store.ErrFormat, "%d bytes before it belong to no tensor", e.begin-filled)
 		}
 		filled = e.end
 	}
 	if filled > dataBytes {
 		return &store.FormatError{
-			Path: h.path, Off: h.data + dataBytes, Field: "data section", Reason: fmt.Sprintf("has %d bytes, the header describes %d", dataBytes, filled),
+			Path: h.path, Off: h.data + dataBytes, Field: "data section", Reason: fmt.Sprintf("has %d bytes, but the header describes %d", dataBytes, filled),
 			Hint: "the download may be incomplete", Kind: store.ErrTruncated,
 		}
 	}
@@ -228,23 +227,23 @@ func (h *header) checkLayout(dataBytes int64) error {
 	return nil
 }
 
-// checkEntry checks an entry by itself and looks up its format.
+// checkEntry checks a single entry and looks up its dtype.
 func (h *header) checkEntry(e *entry) error {
 	d, ok := dtypes[e.dtypeName]
 	if !ok {
-		return h.refuse(*e, store.ErrUnsupported, "unknown dtype %q", e.dtypeName)
+		return h.tensorError(*e, store.ErrUnsupported, "unknown dtype %q", e.dtypeName)
 	}
 	e.dtype = d
 	size, ok := d.sizeOf(e.shape)
 	switch {
 	case !ok:
-		return h.refuse(*e, store.ErrFormat, "the size of %v elements of %s is not a number of bytes that fits", e.shape, e.dtypeName)
+		return h.tensorError(*e, store.ErrFormat, "shape %v of %s overflows or is not a whole number of bytes", e.shape, e.dtypeName)
 	case e.end < e.begin:
-		return h.refuse(*e, store.ErrFormat, "data_offsets %d, %d descend", e.begin, e.end)
+		return h.tensorError(*e, store.ErrFormat, "data_offsets %d, %d are not ascending", e.begin, e.end)
 	case e.end-e.begin != size:
-		return h.refuse(*e, store.ErrFormat, "shape %v of %s takes %d bytes, data_offsets give %d", e.shape, e.dtypeName, size, e.end-e.begin)
+		return h.tensorError(*e, store.ErrFormat, "shape %v of %s takes %d bytes, but data_offsets span %d", e.shape, e.dtypeName, size, e.end-e.begin)
 	case !d.typ.Valid() && !d.auxiliary:
-		return h.refuse(*e, store.ErrUnsupported, "dtype %s is not supported: convert the weights to BF16, F16 or F32", e.dtypeName)
+		return h.tensorError(*e, store.ErrUnsupported, "dtype %s is not supported: convert the weights to BF16, F16 or F32", e.dtypeName)
 	}
 	return nil
 }

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// maxIndexBytes: the largest models have indexes of about 10 MB.
+	// maxIndexBytes limits the index. The largest models have an index of about 10 MB.
 	maxIndexBytes = 64 << 20
-	// maxShards bounds the files held open.
+	// maxShards limits the number of open files.
 	maxShards = 1024
 )
 
-// indexEntry says in which file a tensor lies.
+// indexEntry names the file of a tensor.
 type indexEntry struct {
 	tensor string
-	shard  int32 // into index.shards
+	shard  int32 // index into index.shards
 }
 
 // index is the content of an index file.
@@ -33,13 +33,13 @@ type index struct {
 	entries []indexEntry // sorted by tensor
 }
 
-func (x *index) refuse(field, reason string, args ...any) error {
+func (x *index) formatError(field, reason string, args ...any) error {
 	return &store.FormatError{
 		Path: x.path, Off: store.NoOffset, Field: field, Reason: fmt.Sprintf(reason, args...), Kind: store.ErrFormat,
 	}
 }
 
-// openIndexed opens the files that an index names, below dir.
+// openIndexed opens the files that the index name lists, in the directory dir.
 func openIndexed(dir vfs.FS, name string) (*Dir, error) {
 	data, err := vfs.ReadFile(dir, name, maxIndexBytes)
 	if err != nil {
@@ -62,12 +62,12 @@ func openIndexed(dir vfs.FS, name string) (*Dir, error) {
 	return d, nil
 }
 
-// parseIndex reads {"metadata": …, "weight_map": {tensor: file, …}}.
+// parseIndex decodes {"metadata": …, "weight_map": {tensor: file, …}}.
 func parseIndex(path, text string) (*index, error) {
 	x := &index{path: path}
 	s := &scanner{path: path, text: text}
 	if !utf8.ValidString(text) {
-		s.fail("it is not valid UTF-8")
+		s.fail("the text is not valid UTF-8")
 	}
 	found := false
 	s.object(func(key string) {
@@ -88,13 +88,13 @@ func parseIndex(path, text string) (*index, error) {
 		return nil, s.err
 	}
 	if len(x.shards) == 0 {
-		return nil, x.refuse("weight_map", "is missing or empty")
+		return nil, x.formatError("weight_map", "is missing or empty")
 	}
 	return x, x.sortEntries()
 }
 
-// readMap reads the weight map. A pair takes four quotes, so their number says
-// how much to set aside.
+// readMap reads the weight map. It estimates the number of entries from the number of
+// quotes: an entry has four.
 func (x *index) readMap(s *scanner) {
 	x.entries = make([]indexEntry, 0, strings.Count(s.text[s.pos:], `"`)/4)
 	byName := make(map[string]int32)
@@ -110,8 +110,8 @@ func (x *index) readMap(s *scanner) {
 	})
 }
 
-// addShard refuses a name that is not one of a file below the model's
-// directory. The file system checks that again, links included.
+// addShard rejects names outside the directory of the model. The file system checks the
+// path again, including links.
 func (x *index) addShard(s *scanner, name string) {
 	switch {
 	case !filepath.IsLocal(name) || strings.Contains(name, `\`):
@@ -123,18 +123,18 @@ func (x *index) addShard(s *scanner, name string) {
 	}
 }
 
-// sortEntries brings tensors that occur twice together, and refuses them.
+// sortEntries sorts the entries by tensor and rejects duplicates.
 func (x *index) sortEntries() error {
 	slices.SortFunc(x.entries, func(a, b indexEntry) int { return strings.Compare(a.tensor, b.tensor) })
 	for i := 1; i < len(x.entries); i++ {
 		if x.entries[i].tensor == x.entries[i-1].tensor {
-			return x.refuse("weight_map", "tensor %q occurs twice", x.entries[i].tensor)
+			return x.formatError("weight_map", "tensor %q occurs twice", x.entries[i].tensor)
 		}
 	}
 	return nil
 }
 
-// check compares the index with what the files turned out to hold.
+// check compares the index with the contents of the files.
 func (x *index) check(d *Dir) error {
 	for _, e := range x.entries {
 		if _, ok := d.auxiliary[e.tensor]; ok {
@@ -142,10 +142,10 @@ func (x *index) check(d *Dir) error {
 		}
 		t, ok := d.Tensor(e.tensor)
 		if !ok {
-			return x.refuse("weight_map", "tensor %q is not in %s", e.tensor, x.shards[e.shard])
+			return x.formatError("weight_map", "tensor %q is not in %s", e.tensor, x.shards[e.shard])
 		}
 		if t.File != int(e.shard) {
-			return x.refuse("weight_map", "tensor %q is in %s and not in %s", e.tensor, x.shards[t.File], x.shards[e.shard])
+			return x.formatError("weight_map", "tensor %q is in %s, not in %s", e.tensor, x.shards[t.File], x.shards[e.shard])
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ const (
 	shardB = "model-00002-of-00002.safetensors"
 )
 
-// indexed is the sample in two files.
+// indexed returns the sample in two files.
 func indexed(t *testing.T) *vfs.Mem {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -48,7 +48,7 @@ func TestOpensIndexedModel(t *testing.T) {
 	}
 }
 
-func TestRefusesMalformedIndex(t *testing.T) {
+func TestOpenRejectsMalformedIndex(t *testing.T) {
 	for _, c := range []struct{ name, text, reason string }{
 		{"empty", "", "the end where '{'"},
 		{"list", "[]", `'[' where '{'`},
@@ -70,7 +70,7 @@ func TestRefusesMalformedIndex(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var err error
 			bound.Check(t, len(c.text), func() { _, err = parseIndex("model.safetensors.index.json", c.text) })
-			requireRefused(t, err, store.ErrFormat, c.reason)
+			requireRejected(t, err, store.ErrFormat, c.reason)
 		})
 	}
 }
@@ -86,7 +86,7 @@ func manyShards(n int) string {
 func TestIndexMustMatchFiles(t *testing.T) {
 	for _, c := range []struct{ name, from, to, reason string }{
 		{"tensor that no file holds", `"scalar"`, `"other"`, `tensor "other" is not in ` + shardB},
-		{"tensor in the other file", `"embed":"` + shardA, `"embed":"` + shardB, `tensor "embed" is in ` + shardA + " and not in " + shardB},
+		{"tensor in the other file", `"embed":"` + shardA, `"embed":"` + shardB, `tensor "embed" is in ` + shardA + ", not in " + shardB},
 		{"missing file", shardB, "gone.safetensors", "names a file that is missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -104,12 +104,12 @@ func TestIndexMustMatchFiles(t *testing.T) {
 		fsys := indexed(t)
 		require.NoError(t, Write(fsys, "dir/"+shardB, sample()))
 		_, err := Open(fsys, "dir")
-		requireRefused(t, err, store.ErrFormat, "the name occurs twice")
+		requireRejected(t, err, store.ErrFormat, "the name occurs twice")
 	})
 }
 
-// TestIndexCannotLeaveDirectory: not even a symbolic link leads an index to a
-// file outside the model's directory.
+// TestIndexCannotLeaveDirectory checks that an index cannot reach a file outside the
+// directory of the model, not even through a symbolic link.
 func TestIndexCannotLeaveDirectory(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	require.NoError(t, Write(vfs.OS(), filepath.Join(outside, "x.safetensors"), sample()))
@@ -127,13 +127,13 @@ func TestIndexCannotLeaveDirectory(t *testing.T) {
 	require.NoError(t, os.Rename(filepath.Join(dir, "link.safetensors"), filepath.Join(dir, singleName)))
 	_, err := Open(vfs.OS(), dir)
 	require.Error(t, err)
-	require.NotErrorIs(t, err, fs.ErrNotExist, "the file is there; the reason must say what is wrong with it")
+	require.NotErrorIs(t, err, fs.ErrNotExist, "the file exists; the error must name the escape")
 	_, err = Open(vfs.OS(), filepath.Join(dir, singleName))
-	require.NoError(t, err, "a file that the user names may be a link")
+	require.NoError(t, err, "a path that the user passes may be a link")
 }
 
-// FuzzOpenSafetensors: any input opens or is refused within bounds; what opens
-// can be read from end to end.
+// FuzzOpenSafetensors checks that Open accepts or rejects any input within the memory
+// bound, and that every tensor of an accepted file can be read.
 func FuzzOpenSafetensors(f *testing.F) {
 	fsys := vfs.NewMem()
 	require.NoError(f, Write(fsys, "m.safetensors", sample()))
@@ -156,7 +156,7 @@ func FuzzOpenSafetensors(f *testing.F) {
 	})
 }
 
-// FuzzOpenIndex: the same for index files, beside one real file.
+// FuzzOpenIndex does the same for an index beside a valid file.
 func FuzzOpenIndex(f *testing.F) {
 	fsys := vfs.NewMem()
 	require.NoError(f, Write(fsys, "m.safetensors", sample()))

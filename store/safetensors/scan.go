@@ -10,8 +10,8 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// scanner reads the JSON that headers and indexes consist of. The first
-// failure sticks; until it is looked at, calls return zero values.
+// scanner reads the JSON of headers and indexes. The first error sticks: later calls return
+// zero values.
 type scanner struct {
 	path string
 	base int64 // offset of text in the file
@@ -29,7 +29,7 @@ func (s *scanner) fail(reason string, args ...any) {
 	}
 }
 
-// peek skips white space and returns the next byte, 0 at the end.
+// peek skips white space and returns the next byte, or 0 at the end.
 func (s *scanner) peek() byte {
 	for s.err == nil && s.pos < len(s.text) {
 		switch c := s.text[s.pos]; c {
@@ -42,7 +42,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// expect consumes c, which must come now.
+// expect consumes the next byte, which must be c.
 func (s *scanner) expect(c byte) {
 	if got := s.peek(); got != c {
 		s.fail("%s where %q is expected", describe(got), c)
@@ -75,7 +75,7 @@ func (s *scanner) list(first, last byte, item func()) {
 	}
 }
 
-// object calls member for each key, which must read the value.
+// object calls member for each key; member must read the value.
 func (s *scanner) object(member func(key string)) {
 	s.list('{', '}', func() {
 		key := s.str()
@@ -86,7 +86,7 @@ func (s *scanner) object(member func(key string)) {
 	})
 }
 
-// str reads a string; without escapes it is a part of the text itself.
+// str reads a string. A string without escapes shares memory with the text.
 func (s *scanner) str() string {
 	s.expect('"')
 	start := s.pos
@@ -107,7 +107,7 @@ func (s *scanner) str() string {
 	return ""
 }
 
-// escaped reads the rest of a string that began at start and holds escapes.
+// escaped reads the rest of a string with escapes. The string began at start.
 func (s *scanner) escaped(start int) string {
 	var b strings.Builder
 	b.WriteString(s.text[start:s.pos])
@@ -129,15 +129,15 @@ func (s *scanner) escaped(start int) string {
 	return ""
 }
 
-// simpleEscapes maps the letter behind a backslash to what it means.
+// simpleEscapes maps the letter behind a backslash to its character.
 var simpleEscapes = map[byte]rune{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }
 
-// escape reads what follows a backslash.
+// escape reads the rest of an escape sequence behind the backslash.
 func (s *scanner) escape() rune {
 	if s.pos == len(s.text) {
-		return 0 // the caller reports the end
+		return 0 // the caller reports the missing end
 	}
 	c := s.text[s.pos]
 	s.pos++
@@ -175,15 +175,14 @@ func (s *scanner) hexRune() rune {
 		case 'a' <= c|0x20 && c|0x20 <= 'f':
 			r = r<<4 | rune(c|0x20-'a'+10)
 		default:
-			s.fail("%q is no hexadecimal digit", c)
+			s.fail("%q is not a hexadecimal digit", c)
 		}
 	}
 	s.pos += 4
 	return r
 }
 
-// count reads a number that must be a plain non-negative integer: sizes and
-// offsets have no sign, fraction or exponent.
+// count reads a non-negative integer. Sizes and offsets have no sign, fraction or exponent.
 func (s *scanner) count() int64 {
 	s.peek()
 	start, n := s.pos, int64(0)

@@ -2,11 +2,10 @@ package safetensors
 
 import "strings"
 
-// maxSkipDepth bounds the nesting of values that are passed over unread.
+// maxSkipDepth limits the nesting of skipped values.
 const maxSkipDepth = 64
 
-// skip passes over any value. It checks the nesting and the strings and is
-// lenient about the rest: nothing is taken from here.
+// skip skips a value. It checks only nesting and strings, because the value is not used.
 func (s *scanner) skip(depth int) {
 	if depth == maxSkipDepth {
 		s.fail("nested more than %d deep", maxSkipDepth)
@@ -24,7 +23,7 @@ func (s *scanner) skip(depth int) {
 	}
 }
 
-// skipLiteral passes over a number, true, false or null.
+// skipLiteral skips a number, true, false or null.
 func (s *scanner) skipLiteral() {
 	start := s.pos
 	for s.pos < len(s.text) && !strings.ContainsRune(" \t\r\n,:[]{}\"", rune(s.text[s.pos])) {

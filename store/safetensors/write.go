@@ -17,14 +17,14 @@ type TensorData struct {
 	Name  string
 	Type  quant.Type // F32, F16 or BF16
 	Shape []int      // outermost dimension first
-	Data  []byte     // little-endian, as long as Type and Shape say
+	Data  []byte     // little-endian; its length must match Type and Shape
 }
 
-// headerAlignment is what the format's own writers pad the header to, so that
-// the data begins at an address fit for any element.
+// headerAlignment is the multiple to which the reference implementation pads the header, so
+// that the data is aligned for any element type.
 const headerAlignment = 8
 
-// Write writes one file; it is there completely or not at all.
+// Write writes a single file atomically.
 func Write(fsys vfs.FS, path string, tensors []TensorData) error {
 	head, err := encodeHeader(tensors)
 	if err != nil {
@@ -43,7 +43,7 @@ func Write(fsys vfs.FS, path string, tensors []TensorData) error {
 	})
 }
 
-// encodeHeader returns the length and the padded JSON.
+// encodeHeader returns the length field and the padded JSON.
 func encodeHeader(tensors []TensorData) ([]byte, error) {
 	type description struct {
 		Dtype   string   `json:"dtype"`
@@ -55,13 +55,13 @@ func encodeHeader(tensors []TensorData) ([]byte, error) {
 	for _, t := range tensors {
 		dtype, ok := dtypeFor(t.Type)
 		if !ok {
-			return nil, fmt.Errorf("tensor %q: type %v has no place in the format", t.Name, t.Type)
+			return nil, fmt.Errorf("tensor %q: safetensors has no dtype for %v", t.Name, t.Type)
 		}
 		size, fits, err := store.Bytes(t.Type, t.Shape)
 		if err != nil || !fits || size != int64(len(t.Data)) {
-			return nil, fmt.Errorf("tensor %q: %d bytes do not make the shape %v of %v", t.Name, len(t.Data), t.Shape, t.Type)
+			return nil, fmt.Errorf("tensor %q: %d bytes do not match shape %v of %v", t.Name, len(t.Data), t.Shape, t.Type)
 		}
-		if _, twice := entries[t.Name]; twice {
+		if _, duplicate := entries[t.Name]; duplicate {
 			return nil, fmt.Errorf("tensor %q occurs twice", t.Name)
 		}
 		entries[t.Name] = description{dtype, append([]int{}, t.Shape...), [2]int64{end, end + size}}

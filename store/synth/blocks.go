@@ -8,25 +8,23 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// filler turns random bits into blocks of one type.
-type filler func(src *source, p []byte) // p: whole blocks
+// filler fills p, which is whole blocks of one type, with random blocks.
+type filler func(src *source, p []byte)
 
-// blockRecipe describes a quantized type whose codes may be any bits. std is the
-// standard deviation of its elements at the scale 1, over all codes (and
-// sub-scales, which are random bits too).
+// blockRecipe describes how to make random blocks of a quantized type whose codes may be
+// any bits.
 type blockRecipe struct {
-	std         float64
-	scaleOffset int // offset of the scale, a binary16, in a block
-	// Behind the scale stands a minimum, or a scale of minima, that is the
-	// scale times this; it centres the elements. 0 = there is none.
+	std         float64 // standard deviation of the elements at scale 1, over all codes and sub-scales
+	scaleOffset int     // offset of the scale, a binary16, in a block
+	// minimum is the ratio of the minimum (or the scale of minima), which follows the scale
+	// in the block, to the scale. It centers the elements. 0 means that the type has none.
 	minimum float64
-	signed  bool // scales of either sign occur, which centres codes from -8 to 7
+	signed  bool // choose the sign of the scale at random, which centers codes from -8 to 7
 }
 
-// recipes holds the deviations as they follow from the types' definitions. For
-// Q4_K an element is d·s·q - dmin·m, with s and m from 0 to 63 and q from 0 to
-// 15: with dmin = 7.5·d the mean is 0, and the variance
-// E[s²]E[q²] - E[s]²E[q]² + 7.5²·Var[m] = 258.3².
+// recipes holds standard deviations derived from the definitions of the types. For Q4_K an
+// element is d·s·q - dmin·m, with s and m from 0 to 63 and q from 0 to 15: with dmin =
+// 7.5·d the mean is 0, and the variance E[s²]E[q²] - E[s]²E[q]² + 7.5²·Var[m] is 258.3².
 var recipes = map[quant.Type]blockRecipe{
 	quant.Q4_0: {std: 4.637, signed: true},
 	quant.Q5_0: {std: 9.247, signed: true},
@@ -37,7 +35,7 @@ var recipes = map[quant.Type]blockRecipe{
 	quant.Q6_K: {std: 1365.7, scaleOffset: 208, signed: true},
 }
 
-// newFiller returns what fills a tensor with elements of a standard deviation.
+// newFiller returns a filler for elements with the standard deviation std.
 func newFiller(t quant.Type, std float64) (filler, error) {
 	switch t {
 	case quant.F16:
@@ -56,7 +54,7 @@ func newFiller(t quant.Type, std float64) (filler, error) {
 	return r.filler(t.BlockBytes(), std, codes), nil
 }
 
-// scaleSteps is how many scales there are, within a quarter of the mean.
+// scaleSteps is the number of different scales. They lie within 25 % of the mean.
 const scaleSteps = 16
 
 func (r blockRecipe) filler(blockBytes int, std float64, codes filler) filler {
@@ -69,7 +67,7 @@ func (r blockRecipe) filler(blockBytes int, std float64, codes filler) filler {
 	return func(src *source, p []byte) {
 		codes(src, p)
 		for ; len(p) > 0; p = p[blockBytes:] {
-			// The random bits that stand where the scale goes choose it.
+			// The random bits at the position of the scale select it.
 			at := p[r.scaleOffset:]
 			bits := binary.LittleEndian.Uint16(at)
 			sign := uint16(0)
@@ -84,7 +82,7 @@ func (r blockRecipe) filler(blockBytes int, std float64, codes filler) filler {
 	}
 }
 
-// symmetricBytes are random but never -128, which no quantizer writes and some
+// symmetricBytes fills p with random bytes except -128, which no quantizer writes and some
 // kernels cannot negate.
 func symmetricBytes(src *source, p []byte) {
 	const high, low = 0x8080808080808080, 0x7f7f7f7f7f7f7f7f
@@ -102,11 +100,11 @@ func symmetricBytes(src *source, p []byte) {
 	}
 }
 
-// floatFiller makes 16-bit floats: a random sign and fraction, with the one
-// exponent that comes closest to the standard deviation.
+// floatFiller makes 16-bit floats with a random sign and fraction and the exponent that
+// gives the closest standard deviation.
 func floatFiller(std float64, fractionBits, bias int) filler {
 	const everyWord = 0x0001000100010001
-	const fractionStd = 1.5275 // of ±[1, 2)
+	const fractionStd = 1.5275 // standard deviation of ±[1, 2)
 	exponent := uint64(math.Round(math.Log2(std/fractionStd))) + uint64(bias)
 	keep := (1<<15 | (uint64(1)<<fractionBits - 1)) * everyWord
 	set := exponent << fractionBits * everyWord

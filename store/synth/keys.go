@@ -14,21 +14,21 @@ type keys struct {
 
 func (k *keys) put(name string, value any) { k.list = append(k.list, gguf.KV{Key: name, Value: value}) }
 
-// putInt puts a number of the architecture, as converters write it.
+// putInt adds an integer key of the architecture, with the type that converters write.
 func (k *keys) putInt(name string, n int) { k.put(k.arch+"."+name, uint32(n)) }
 
 func (k *keys) putFloat(name string, x float64) { k.put(k.arch+"."+name, float32(x)) }
 
-// quantizationVersion is that of the block formats in use today.
+// quantizationVersion is the version of the current block formats.
 const quantizationVersion = 2
 
-// metadata lists all keys of the file.
+// metadata returns all keys of the file.
 func (s Shape) metadata(m mix) []gguf.KV {
 	k := &keys{arch: s.Arch}
 	k.put("general.architecture", s.Arch)
 	k.put("general.type", "model")
-	// Engines look for model families in the name, and then for tokens that
-	// these have: it must not be the shape's.
+	// Some engines recognize model families by this name and then expect special tokens, so
+	// it must not be the name of the shape.
 	k.put("general.name", "Random weights")
 	k.put("general.description", "Random weights in the shape of "+s.Name+", for measuring speed and memory.")
 	k.put("general.file_type", m.fileType)
@@ -38,7 +38,7 @@ func (s Shape) metadata(m mix) []gguf.KV {
 	return k.list
 }
 
-// sizes puts the numbers that describe the network.
+// sizes adds the keys that describe the network.
 func (s Shape) sizes(k *keys) {
 	k.putInt("block_count", s.Layers)
 	k.putInt("context_length", s.Context)
@@ -68,23 +68,23 @@ func (s Shape) sizes(k *keys) {
 	}
 }
 
-// The settings of Llama 3.1's rotation that all its sizes share.
+// The RoPE scaling parameters that all sizes of Llama 3.1 share.
 const (
-	ropeLowFreqFactor   = 1    // turns over the first context: fewer are stretched
-	ropeHighFreqFactor  = 4    // more are kept
-	ropeOriginalContext = 8192 // the first context, in tokens
+	ropeLowFreqFactor   = 1    // rotations over the original context: frequencies with fewer are stretched
+	ropeHighFreqFactor  = 4    // frequencies with more stay unchanged
+	ropeOriginalContext = 8192 // original context in tokens
 )
 
-// ropeFactors returns what each rotary frequency is divided by: 1 where it
-// turns often within the context of the first training, the factor where it
-// hardly turns, and between the two, means of the frequencies.
+// ropeFactors returns the divisor of each rotary frequency: 1 for frequencies that rotate
+// often within the original context, Rope.Factor for those that hardly rotate, and an
+// interpolation for those between.
 func (s Shape) ropeFactors() []float32 {
 	factors := make([]float32, s.HeadDim/2)
 	for i := range factors {
 		frequency := math.Pow(s.Rope.Base, -2*float64(i)/float64(s.HeadDim))
-		turns := ropeOriginalContext * frequency / (2 * math.Pi)
-		kept := min(max((turns-ropeLowFreqFactor)/(ropeHighFreqFactor-ropeLowFreqFactor), 0), 1)
-		factors[i] = float32(1 / ((1-kept)/s.Rope.Factor + kept))
+		rotations := ropeOriginalContext * frequency / (2 * math.Pi)
+		smooth := min(max((rotations-ropeLowFreqFactor)/(ropeHighFreqFactor-ropeLowFreqFactor), 0), 1)
+		factors[i] = float32(1 / ((1-smooth)/s.Rope.Factor + smooth))
 	}
 	return factors
 }

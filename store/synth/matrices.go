@@ -7,16 +7,15 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Matrix is one matrix of a model that a pass multiplies with.
+// Matrix is a weight matrix of a model.
 type Matrix struct {
-	Name       string // of its role, such as "attn_q", without the layer
+	Name       string // name without the layer, such as "attn_q"
 	Type       quant.Type
 	Rows, Cols int
-	Experts    int // 0, or how many matrices these are
+	Experts    int // number of matrices; 0 for a matrix that is not an expert
 }
 
-// Matrices lists the matrices of all layers, and the output head, in the order of
-// the file.
+// Matrices returns the matrices of all layers and the output head in file order.
 func (s Shape) Matrices(mixName string) ([]Matrix, error) {
 	m, ok := findMix(mixName)
 	if !ok {

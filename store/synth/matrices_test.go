@@ -8,8 +8,8 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// The matrices are those of the file, and an embedding is one only where it is
-// the output head too.
+// TestMatrices checks that Matrices returns the matrices of the file, and the embedding
+// only if it is tied.
 func TestMatrices(t *testing.T) {
 	for _, s := range Shapes() {
 		list, err := s.Matrices("q4_0")

@@ -2,14 +2,14 @@ package synth
 
 import "github.com/llmrun/llmrun/quant"
 
-// mix is one way to quantize a model: a main type, and more bits where the
-// usual quantizer spends them.
+// mix is a quantization of a model: a main type, and types with more bits for the tensors
+// for which the usual quantizer uses more.
 type mix struct {
 	name     string
 	fileType uint32 // general.file_type
 	main     quant.Type
-	medium   bool       // some values and down projections get Q6_K
-	qkv      quant.Type // of fused projections
+	medium   bool       // some value and down projections are Q6_K
+	qkv      quant.Type // type of fused QKV projections
 }
 
 var mixes = []mix{
@@ -22,7 +22,7 @@ var mixes = []mix{
 	{name: "bf16", fileType: 32, main: quant.BF16, qkv: quant.BF16},
 }
 
-// Mixes lists the names of the mixes.
+// Mixes returns the names of the mixes.
 func Mixes() []string {
 	var names []string
 	for _, m := range mixes {
@@ -40,7 +40,7 @@ func findMix(name string) (mix, bool) {
 	return mix{}, false
 }
 
-// typeOf returns the type of a tensor in a model of so many layers.
+// typeOf returns the type of a tensor in a model with the given number of layers.
 func (m mix) typeOf(t *tensor, layers int) quant.Type {
 	if t.role == roleNone {
 		return quant.F32
@@ -48,7 +48,7 @@ func (m mix) typeOf(t *tensor, layers int) quant.Type {
 	return compatibleType(m.preferredType(t, layers), t.cols())
 }
 
-// preferredType is the type of a matrix whose rows are long enough for any.
+// preferredType returns the type of a matrix, if its rows are whole blocks.
 func (m mix) preferredType(t *tensor, layers int) quant.Type {
 	switch {
 	case m.main.IsFloat():
@@ -63,15 +63,15 @@ func (m mix) preferredType(t *tensor, layers int) quant.Type {
 	return m.main
 }
 
-// useMoreBits reports whether a layer is one of those that the medium mixes spend
-// more on: the first and last eighth, and every third between.
+// useMoreBits reports whether a medium mix uses more bits for a layer: the first and last
+// eighth and every third layer between them.
 func useMoreBits(layer, layers int) bool {
 	eighth := layers / 8
 	return layer < eighth || layer >= 7*layers/8 || (layer-eighth)%3 == 2
 }
 
-// compatibleType returns the type, or the one with smaller blocks that takes its place
-// in rows that are no whole number of blocks.
+// compatibleType returns t or, if cols is not a whole number of blocks, the type with
+// smaller blocks that replaces it.
 func compatibleType(t quant.Type, cols int) quant.Type {
 	substitutes := map[quant.Type]quant.Type{quant.Q4_K: quant.Q5_0, quant.Q5_K: quant.Q5_1, quant.Q6_K: quant.Q8_0}
 	if s, ok := substitutes[t]; ok && cols%t.BlockElems() != 0 {

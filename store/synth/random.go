@@ -6,13 +6,12 @@ import (
 	"math/bits"
 )
 
-// source makes random bits, fast: a counter through a multiplication, after
-// the generator known as wyrand. It has to look random to arithmetic, nothing
-// more.
+// source is a fast random generator: a counter with a multiplicative mix, as in wyrand. It
+// is not cryptographically secure.
 type source uint64
 
-// newSource returns the source of one tensor, so that its bytes do not depend
-// on what other tensors there are.
+// newSource returns the generator of one tensor, so that the bytes of a tensor do not
+// depend on the other tensors.
 func newSource(seed uint64, name string) source {
 	h := fnv.New64a()
 	h.Write(binary.LittleEndian.AppendUint64(nil, seed))
@@ -29,7 +28,7 @@ func (s *source) next() uint64 {
 // uniform returns a number from -1 to 1.
 func (s *source) uniform() float64 { return float64(int64(s.next())) / (1 << 63) }
 
-// below returns a whole number from 0 to n-1.
+// below returns an integer from 0 to n-1.
 func (s *source) below(n int) int {
 	hi, _ := bits.Mul64(s.next(), uint64(n))
 	return int(hi)

@@ -2,36 +2,36 @@ package synth
 
 import "strings"
 
-// Shape is the size of a model and what else its speed depends on.
+// Shape describes the size of a model and everything else that determines its speed.
 type Shape struct {
 	Name    string // for the command line, such as "qwen2.5-0.5b"
-	Arch    string // general.architecture, which decides what tensors there are
+	Arch    string // general.architecture, which determines the tensors
 	Layers  int
 	Dim     int // width of the residual stream
 	Heads   int // of queries
 	KVHeads int
 	HeadDim int
-	FFN     int // inner width of the MLP; of each expert where there are any
+	FFN     int // inner width of the MLP, or of each expert
 	Vocab   int
 	Context int     // longest sequence
 	Tied    bool    // the output head is the embedding
-	NormEps float64 // added to the mean square
+	NormEps float64 // epsilon of the RMS norm
 	Rope    Rope
 
-	Experts, ExpertsUsed int // routed experts, and how many of them see a token
-	DenseFFN             int // what the file gives as the MLP's width although experts replace it
+	Experts, ExpertsUsed int // routed experts, and those used per token
+	DenseFFN             int // the file's MLP width in a model with experts
 	Window               int // sliding window in tokens; 0 = none
 }
 
-// Rope is how queries and keys are rotated.
+// Rope holds the parameters of rotary position embedding.
 type Rope struct {
 	Base      float64
-	LocalBase float64 // in layers with a window, where it differs
-	// Factor stretches low frequencies as Llama 3.1 does; 0 = not.
+	LocalBase float64 // base in layers with a window, if it differs
+	// Factor stretches low frequencies as in Llama 3.1; 0 means no scaling.
 	Factor float64
 }
 
-// The settings that whole generations of models share.
+// Parameters that all models of a generation share.
 const (
 	llamaVocab   = 128256
 	llamaContext = 131072
@@ -46,8 +46,8 @@ var (
 	qwen    = Rope{Base: 1e6}
 )
 
-// shapes lists the models by family, the smallest first. The two tiny ones are
-// nobody's: they are for trying things out.
+// shapes lists the models by family, the smallest first. The two tiny ones are not
+// published models; they are for tests.
 var shapes = []Shape{
 	{
 		Name: "tiny", Arch: "llama", Layers: 2, Dim: 256, Heads: 4, KVHeads: 2, HeadDim: 64, FFN: 512,
@@ -131,10 +131,10 @@ var shapes = []Shape{
 	},
 }
 
-// Shapes lists all shapes, by family and size.
+// Shapes returns all shapes by family and size.
 func Shapes() []Shape { return append([]Shape(nil), shapes...) }
 
-// FindShape returns the shape of a name, in whatever case it is written.
+// FindShape returns the shape with the given name, ignoring case.
 func FindShape(name string) (Shape, bool) {
 	for _, s := range shapes {
 		if strings.EqualFold(s.Name, name) {
@@ -148,7 +148,7 @@ func FindShape(name string) (Shape, bool) {
 func (s Shape) Parameters() int64 {
 	var n int64
 	for _, t := range s.tensors() {
-		if t.fill != fillRopeFactors { // a table, not parameters
+		if t.fill != fillRopeFactors { // a table, not weights
 			n += t.elems()
 		}
 	}

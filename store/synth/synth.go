@@ -13,25 +13,25 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Errors of this package.
+// Errors that Write returns.
 var (
-	// ErrOptions says that a file cannot be made as asked.
+	// ErrOptions reports options for which no file can be written.
 	ErrOptions = errors.New("synth: invalid options")
-	// ErrDiskFull says that the file does not fit.
+	// ErrDiskFull reports that the file does not fit on the disk.
 	ErrDiskFull = errors.New("not enough space for the file")
 )
 
-// Options say what to write.
+// Options describe the file to write.
 type Options struct {
 	Shape Shape
 	Quant string // one of Mixes
-	// Context replaces the shape's longest sequence; 0 keeps it.
+	// Context replaces the context length of the shape; 0 keeps it.
 	Context int
-	// RouterSkew makes experts unevenly used: 0 for alike, 1 for about what
-	// published models show. It has no effect on a model without experts.
+	// RouterSkew makes the use of experts uneven: 0 for equal use, 1 for about the skew of
+	// published models. It has no effect on a model without experts.
 	RouterSkew float64
 	Seed       uint64
-	// Progress, which may be nil, is called with the bytes of tensors written.
+	// Progress, which may be nil, receives the number of tensor bytes written.
 	Progress func(done, total int64)
 }
 
@@ -42,13 +42,13 @@ const (
 
 func (o *Options) validate() error {
 	if _, ok := families[o.Shape.Arch]; !ok {
-		return fmt.Errorf("%w: Shape: no tensors are known for the architecture %q", ErrOptions, o.Shape.Arch)
+		return fmt.Errorf("%w: Shape: the architecture %q is not supported", ErrOptions, o.Shape.Arch)
 	}
 	if _, ok := findMix(o.Quant); !ok {
 		return fmt.Errorf("%w: Quant is %q; it must be one of %v", ErrOptions, o.Quant, Mixes())
 	}
 	if o.Shape.Vocab < minVocab {
-		return fmt.Errorf("%w: Shape: %d tokens; the vocabulary has at least %d", ErrOptions, o.Shape.Vocab, minVocab)
+		return fmt.Errorf("%w: Shape: a vocabulary of %d tokens is too small; it needs at least %d", ErrOptions, o.Shape.Vocab, minVocab)
 	}
 	if o.Context < 0 || o.Context > maxContext {
 		return fmt.Errorf("%w: Context is %d; it must lie between 0 and %d", ErrOptions, o.Context, maxContext)
@@ -59,7 +59,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Write writes a model to a file, which is there completely or not at all.
+// Write writes a model to a file atomically.
 func Write(ctx context.Context, fsys vfs.FS, path string, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -67,7 +67,7 @@ func Write(ctx context.Context, fsys vfs.FS, path string, o Options) error {
 	if o.Context != 0 {
 		o.Shape.Context = o.Context
 	}
-	m, _ := findMix(o.Quant) // validate has seen it
+	m, _ := findMix(o.Quant) // validate has checked the name
 	total, err := o.Shape.Bytes(o.Quant)
 	if err != nil {
 		return err
@@ -78,12 +78,13 @@ func Write(ctx context.Context, fsys vfs.FS, path string, o Options) error {
 	}
 	err = gguf.Write(fsys, path, o.Shape.metadata(m), tensors)
 	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("%w: it takes %d bytes; free some, or write it to another disk: %w", ErrDiskFull, total, err)
+		return fmt.Errorf("%w: it takes %d bytes; free some space or choose another disk: %w", ErrDiskFull, total, err)
 	}
 	return err
 }
 
-// tensors returns all tensors with what makes their bytes, total in all.
+// tensors returns all tensors with readers of their bytes. total is the size of all
+// tensors.
 func (o *Options) tensors(ctx context.Context, m mix, total int64) (out []gguf.TensorData, err error) {
 	written := int64(0)
 	done := func(n int) {
@@ -92,10 +93,10 @@ func (o *Options) tensors(ctx context.Context, m mix, total int64) (out []gguf.T
 			o.Progress(written, total)
 		}
 	}
-	chunk := make([]byte, bufferBytes)
+	buffer := make([]byte, bufferBytes)
 	for _, t := range o.Shape.tensors() {
 		data := gguf.TensorData{Name: t.name, Type: m.typeOf(&t, o.Shape.Layers), Shape: t.shape}
-		if data.From, err = o.reader(ctx, &t, data.Type, chunk, done); err != nil {
+		if data.From, err = o.reader(ctx, &t, data.Type, buffer, done); err != nil {
 			return nil, err
 		}
 		out = append(out, data)
@@ -103,8 +104,8 @@ func (o *Options) tensors(ctx context.Context, m mix, total int64) (out []gguf.T
 	return out, nil
 }
 
-// reader returns what yields a tensor's bytes.
-func (o *Options) reader(ctx context.Context, t *tensor, typ quant.Type, chunk []byte, done func(int)) (io.Reader, error) {
+// reader returns a reader of the tensor's bytes.
+func (o *Options) reader(ctx context.Context, t *tensor, typ quant.Type, buffer []byte, done func(int)) (io.Reader, error) {
 	n := int(t.elems())
 	src := newSource(o.Seed, t.name)
 	switch t.fill {
@@ -117,11 +118,10 @@ func (o *Options) reader(ctx context.Context, t *tensor, typ quant.Type, chunk [
 	case fillRopeFactors:
 		return vectorReader(o.Shape.ropeFactors, done), nil
 	}
-	return matrixReader(ctx, t, typ, src, chunk, done)
+	return matrixReader(ctx, t, typ, src, buffer, done)
 }
 
-// Bytes returns how many bytes the tensors of a shape take, quantized by one of
-// Mixes.
+// Bytes returns the total size of the tensors of a shape in one of the Mixes.
 func (s Shape) Bytes(mixName string) (int64, error) {
 	m, ok := findMix(mixName)
 	if !ok {

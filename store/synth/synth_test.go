@@ -17,8 +17,8 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// shrunk returns a shape with all that its family has, small enough for a
-// test. Rows of 96 are no whole block of the K types, those of 256 are.
+// shrunk returns a shape with all features of its family that is small enough for a test.
+// Rows of 96 are not whole blocks of the K types, rows of 256 are.
 func shrunk(s Shape) Shape {
 	s.Layers, s.Dim, s.FFN, s.DenseFFN, s.Vocab, s.Context = 4, 96, 256, 0, 300, 64
 	s.Heads, s.KVHeads, s.HeadDim = 3*min(s.Heads/s.KVHeads, 2), 3, 32
@@ -35,8 +35,8 @@ func write(t *testing.T, o Options) vfs.FS {
 	return fsys
 }
 
-// TestModelsCompute loads a small model of every family and mix and looks at
-// what it predicts: finite scores that differ by token and by context.
+// TestModelsCompute loads a small model of every family and mix and checks that its logits
+// are finite and depend on the token and on the context.
 func TestModelsCompute(t *testing.T) {
 	families := map[string]bool{}
 	for i, s := range Shapes() {
@@ -45,7 +45,7 @@ func TestModelsCompute(t *testing.T) {
 		}
 		families[s.Arch] = true
 		for j, mix := range Mixes() {
-			if (i+j)%3 != 0 && s.Arch != "llama" { // all pairs would say little more
+			if (i+j)%3 != 0 && s.Arch != "llama" { // all pairs would add little
 				continue
 			}
 			t.Run(s.Arch+" "+mix, func(t *testing.T) {
@@ -98,9 +98,9 @@ func TestTokenizer(t *testing.T) {
 		require.NoError(t, err, s.Name)
 		const text = "the cat, the tree\n\x00 w270 ÿ"
 		ids := tokenizer.Encode(text, token.EncodeOptions{})
-		require.Less(t, len(ids), len(text), "%s: nothing was merged", s.Name)
+		require.Less(t, len(ids), len(text), "%s: no merge was applied", s.Name)
 		for _, id := range ids {
-			require.Less(t, int(id), 256+len(mergedTokens), "%s: a filler in a text", s.Name)
+			require.Less(t, int(id), 256+len(mergedTokens), "%s: the text contains a filler", s.Name)
 		}
 		back, err := tokenizer.Decode(ids)
 		require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestSameOptionsSameBytes(t *testing.T) {
 	require.NotEqual(t, bytesOf(1), bytesOf(2))
 }
 
-func TestContextReplacesTheShapes(t *testing.T) {
+func TestContextReplacesThatOfTheShape(t *testing.T) {
 	files, err := modelfile.Open(write(t, Options{Shape: shrunk(shapes[0]), Quant: "q4_0", Context: 777}), "m.gguf")
 	require.NoError(t, err)
 	defer files.Close()
@@ -186,10 +186,10 @@ func requireEmpty(t *testing.T, fsys vfs.FS) {
 	require.Empty(t, entries)
 }
 
-// TestRouterSkew counts which experts random vectors choose.
+// TestRouterSkew counts the experts that random vectors select.
 func TestRouterSkew(t *testing.T) {
 	const experts, used, cols, tokens = 64, 8, 128, 500
-	busiest := func(skew float64) float64 { // share of the busiest eighth
+	busiest := func(skew float64) float64 { // fraction of the busiest eighth of the experts
 		rows := router(newSource(1, "router"), experts, cols, skew)
 		counts := make([]int, experts)
 		src := newSource(2, "vectors")
@@ -215,7 +215,7 @@ func TestRouterSkew(t *testing.T) {
 	require.Greater(t, uneven, 0.4, "an eighth of the experts does nearly half of the work")
 }
 
-// highest returns the rows with the highest products with x.
+// highest returns the n rows with the highest products with x.
 func highest(rows, x []float32, n int) []int {
 	scores := make([]float32, len(rows)/len(x))
 	order := make([]int, len(scores))

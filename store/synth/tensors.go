@@ -2,46 +2,45 @@ package synth
 
 import "fmt"
 
-// tensor is one tensor of a model, before its type is chosen.
+// tensor is a tensor of a model before its type is chosen.
 type tensor struct {
 	name  string
 	shape []int // outermost dimension first
-	role  role  // of a matrix, for the mix
-	layer int   // -1 outside of layers
+	role  role  // of a matrix; the mix chooses the type by it
+	layer int   // -1 outside the layers
 	fill  fillKind
 }
 
-// role is what the quantizer distinguishes matrices by.
+// role classifies matrices as the quantizer does.
 type role uint8
 
 const (
 	roleNone   role = iota // never quantized
 	roleEmbed              // the embedding
-	roleOutput             // the output head, or an embedding that is it too
-	roleMatrix             // a matrix that gets the file's main type
-	roleQKV                // queries, keys and values in one
-	roleValue              // values
-	roleDown               // the MLP's second half
+	roleOutput             // the output head, or a tied embedding
+	roleMatrix             // a matrix of the mix's main type
+	roleQKV                // fused query, key and value projection
+	roleValue              // value projection
+	roleDown               // down projection of the MLP
 )
 
-// fillKind is what a tensor's elements are.
+// fillKind selects the distribution of a tensor's elements.
 type fillKind uint8
 
 const (
-	fillMatrix fillKind = iota // random, for outputs of variance 1
-	fillGain                   // around 1
-	fillBias                   // around 0
-	fillRouter                 // as a matrix, with rows of different lengths
+	fillMatrix fillKind = iota // random, for products of variance 1
+	fillGain                   // near 1
+	fillBias                   // near 0
+	fillRouter                 // a matrix with rows of different norms
 	fillRopeFactors
 )
 
-// family is what models of one architecture have besides, or in place of, what
-// a Llama has.
+// family describes how the tensors of an architecture differ from those of Llama.
 type family struct {
 	qkvBias  bool
-	fused    bool // attn_qkv in place of three; gate and up in one ffn_up
-	qkNorm   int  // norm of queries and keys: none, of each head, of all together
-	postNorm bool // norms behind attention and MLP too
+	fused    bool // attn_qkv instead of three projections; ffn_up holds gate and up
+	qkNorm   int  // norm of queries and keys: 0 (none), normHead or normFull
+	postNorm bool // additional norms behind attention and MLP
 	pre      string
 }
 
@@ -50,7 +49,7 @@ const (
 	normFull
 )
 
-// families are those that tensors can be listed for.
+// families holds the supported architectures.
 var families = map[string]family{
 	"llama":    {pre: "llama-bpe"},
 	"smollm3":  {pre: "llama-bpe"},
@@ -62,7 +61,7 @@ var families = map[string]family{
 	"phi3":     {pre: "gpt-2", fused: true},
 }
 
-// tensors lists all tensors in the order of the file.
+// tensors returns all tensors in file order.
 func (s Shape) tensors() []tensor {
 	var out []tensor
 	embed := roleEmbed
@@ -83,7 +82,7 @@ func (s Shape) tensors() []tensor {
 	return out
 }
 
-// layerTensors collects the tensors of one layer.
+// layerTensors collects the tensors of a layer.
 type layerTensors struct {
 	layer int
 	list  []tensor
@@ -93,7 +92,7 @@ func (l *layerTensors) add(name string, role role, fill fillKind, shape ...int) 
 	l.list = append(l.list, tensor{fmt.Sprintf("blk.%d.%s", l.layer, name), shape, role, l.layer, fill})
 }
 
-// layer lists the tensors of layer i.
+// layer returns the tensors of layer i.
 func (s Shape) layer(i int) []tensor {
 	f := families[s.Arch]
 	l := &layerTensors{layer: i}
@@ -123,7 +122,7 @@ func (s Shape) layer(i int) []tensor {
 	return l.list
 }
 
-// attention lists what stands between a layer's first norm and its residual.
+// attention adds the tensors of the attention block.
 func (s Shape) attention(l *layerTensors, f family) {
 	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
 	if f.fused {

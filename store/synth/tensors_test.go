@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// The tensors of one layer as files of published models have them, by
-// architecture: names less "blk.N." and, but for biases, ".weight".
+// The tensors of a layer in files of published models, by architecture: names without
+// "blk.N." and, except for biases, without ".weight".
 var published = map[string]string{
 	"llama":    "attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down",
 	"smollm3":  "attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down",
@@ -25,7 +25,7 @@ var published = map[string]string{
 	"phi3":     "attn_norm attn_qkv attn_output ffn_norm ffn_up ffn_down",
 }
 
-func TestTensorsAreThoseOfPublishedFiles(t *testing.T) {
+func TestTensorsMatchPublishedFiles(t *testing.T) {
 	for _, s := range Shapes() {
 		var want []string
 		if s.Rope.Factor != 0 {
@@ -51,8 +51,8 @@ func TestTensorsAreThoseOfPublishedFiles(t *testing.T) {
 	}
 }
 
-// TestParameters compares the number of weights with what the models' authors
-// say, in millions.
+// TestParameters compares the number of weights with the numbers of the authors, in
+// millions.
 func TestParameters(t *testing.T) {
 	for name, millions := range map[string]float64{
 		"qwen2.5-0.5b": 494, "qwen2.5-1.5b": 1544, "qwen2.5-3b": 3086, "qwen2.5-7b": 7616,
@@ -66,8 +66,8 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestBytesPerToken checks the mixes by what decoding one token reads of
-// published Q4_0 files, in 10^6 bytes.
+// TestBytesPerToken checks the mixes: it compares the bytes that decoding a token reads
+// with those of published Q4_0 files, in 10^6 bytes.
 func TestBytesPerToken(t *testing.T) {
 	for name, megabytes := range map[string]float64{
 		"qwen2.5-0.5b": 346, "llama-3.2-1b": 763, "qwen2.5-1.5b": 929, "llama-3.1-8b": 4358,
@@ -76,7 +76,7 @@ func TestBytesPerToken(t *testing.T) {
 		require.True(t, ok)
 		total, err := s.Bytes("q4_0")
 		require.NoError(t, err)
-		if !s.Tied { // one row of the embedding is read
+		if !s.Tied { // decoding reads a single row of the embedding
 			embedding, _, err := store.Bytes(quant.Q4_0, []int{s.Vocab, s.Dim})
 			require.NoError(t, err)
 			total -= embedding
@@ -104,7 +104,7 @@ func TestMixes(t *testing.T) {
 		{"llama-3.1-8b", "q6_k", "blk.0.attn_q", "Q6_K"},
 		{"phi-3-mini-4k", "q4_k_m", "blk.0.attn_qkv", "Q5_K"},
 		{"phi-3-mini-4k", "q5_k_m", "blk.0.attn_qkv", "Q6_K"},
-		{"qwen2.5-0.5b", "q4_0", "token_embd", "Q8_0"}, // 896 is no multiple of 256
+		{"qwen2.5-0.5b", "q4_0", "token_embd", "Q8_0"}, // 896 is not a multiple of 256
 		{"qwen2.5-0.5b", "q4_k_m", "blk.0.attn_q", "Q5_0"},
 		{"qwen2.5-0.5b", "q5_k_m", "blk.0.attn_q", "Q5_1"},
 		{"qwen2.5-0.5b", "q4_k_m", "blk.0.ffn_down", "Q6_K"},
@@ -126,13 +126,13 @@ func TestMixes(t *testing.T) {
 	}
 }
 
-// TestFillersHaveTheDeviationAskedFor decodes what they make.
-func TestFillersHaveTheDeviationAskedFor(t *testing.T) {
+// TestFillersHaveTheRequestedDeviation decodes random blocks and measures their deviation.
+func TestFillersHaveTheRequestedDeviation(t *testing.T) {
 	const elems = 1 << 18
 	for _, typ := range []quant.Type{
 		quant.Q4_0, quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.F16, quant.BF16,
 	} {
-		const want = 0x1p-6 * 1.5275 // one that 16-bit floats can have, too
+		const want = 0x1p-6 * 1.5275 // 16-bit floats can have this deviation too
 		fill, err := newFiller(typ, want)
 		require.NoError(t, err)
 		src := newSource(1, "x")
@@ -165,7 +165,7 @@ func TestSymmetricBytes(t *testing.T) {
 	require.NotContains(t, seen, byte(0x80))
 }
 
-// TestRopeFactors compares with published values of Llama 3.1.
+// TestRopeFactors compares with the published values of Llama 3.1.
 func TestRopeFactors(t *testing.T) {
 	s, _ := FindShape("llama-3.1-8b")
 	factors := s.ropeFactors()

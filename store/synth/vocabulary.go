@@ -2,30 +2,29 @@ package synth
 
 import "strconv"
 
-// Types of tokens, as the files number them.
+// Token types of GGUF.
 const (
 	tokenNormal  int32 = 1
 	tokenControl int32 = 3
 )
 
-// merges are the few that there are: a byte-pair encoding without any is a
-// borderline case that not every engine loads.
+// merges are the only merges: some engines do not load a byte-pair encoding without any.
 var merges = []string{"Ġ t", "h e", "Ġt he"}
 
-// mergedTokens are the tokens that they make.
+// mergedTokens are the tokens that the merges create.
 var mergedTokens = []string{"Ġt", "he", "Ġthe"}
 
-// The tokens that begin and end a text, last in the vocabulary.
+// The begin and end tokens, last in the vocabulary.
 const (
 	beginToken = "<|startoftext|>"
 	endToken   = "<|endoftext|>"
 )
 
-// minVocab leaves no room for fillers.
+// minVocab is the size of a vocabulary without fillers.
 var minVocab = 256 + len(mergedTokens) + 2
 
-// vocabulary puts a tokenizer for texts in bytes. Texts never encode to
-// fillers: no pre-tokenizer in use here keeps letters and digits together.
+// vocabulary adds the keys of a byte-level tokenizer. No text encodes to fillers, because
+// the pre-tokenizers never join letters and digits.
 func (s Shape) vocabulary(k *keys) {
 	tokens := make([]string, 0, s.Vocab)
 	for b := range 256 {
@@ -53,16 +52,16 @@ func (s Shape) vocabulary(k *keys) {
 	k.put("tokenizer.ggml.add_bos_token", false)
 }
 
-// byteRune returns the letter that byte-level vocabularies write for a byte:
-// the character of that code if it shows, or one from 256 on.
+// byteRune returns the character for a byte in byte-level vocabularies: the character with
+// this code if it is printable, otherwise one from 256.
 func byteRune(b byte) rune {
-	shows := func(b byte) bool { return b > ' ' && b < 0x7f || b > 0xa0 && b != 0xad }
-	if shows(b) {
+	printable := func(b byte) bool { return b > ' ' && b < 0x7f || b > 0xa0 && b != 0xad }
+	if printable(b) {
 		return rune(b)
 	}
 	letter := rune(256)
 	for other := range b {
-		if !shows(other) {
+		if !printable(other) {
 			letter++
 		}
 	}

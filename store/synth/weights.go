@@ -10,20 +10,20 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// bufferBytes is about how much is made at once: it stays in the cache until it
-// is written.
+// bufferBytes is about the amount generated at once. It stays in the cache until it is
+// written.
 const bufferBytes = 256 << 10
 
-// reader yields the bytes of one tensor, made as they are asked for.
+// reader generates the bytes of a tensor on demand.
 type reader struct {
 	ctx      context.Context
-	generate func(p []byte) // fills p, whole blocks
-	buf      []byte         // a chunk
-	unread   []byte         // what of it was not read yet
-	onRead   func(n int)    // told of bytes that were read
+	generate func(p []byte) // fills p with whole blocks
+	buf      []byte         // whole blocks
+	unread   []byte         // the part of buf that Read has not returned
+	onRead   func(n int)    // receives the number of bytes read
 }
 
-// Read implements io.Reader. It has no end: the writer knows how much it needs.
+// Read implements io.Reader. It never returns io.EOF: the writer knows how much it needs.
 func (r *reader) Read(p []byte) (int, error) {
 	if len(r.unread) == 0 {
 		if err := r.ctx.Err(); err != nil {
@@ -38,20 +38,19 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// matrixReader yields random blocks. A product with a vector of mean square 1
-// has about the variance 1. chunk is working memory, which readers may share
-// that are not read in turns.
-func matrixReader(ctx context.Context, t *tensor, typ quant.Type, src source, chunk []byte, done func(int)) (io.Reader, error) {
+// matrixReader returns a reader of random blocks. The product of the matrix with a vector
+// of mean square 1 has variance of about 1. Readers may share buffer if they are read one
+// after the other.
+func matrixReader(ctx context.Context, t *tensor, typ quant.Type, src source, buffer []byte, done func(int)) (io.Reader, error) {
 	fill, err := newFiller(typ, 1/math.Sqrt(float64(t.cols())))
 	if err != nil {
 		return nil, err
 	}
-	buf := chunk[:len(chunk)/typ.BlockBytes()*typ.BlockBytes()]
+	buf := buffer[:len(buffer)/typ.BlockBytes()*typ.BlockBytes()]
 	return &reader{ctx: ctx, generate: func(p []byte) { fill(&src, p) }, buf: buf, onRead: done}, nil
 }
 
-// vectorReader yields the elements of a tensor that is kept in full precision.
-// They are computed when the first is asked for.
+// vectorReader returns a reader of a float32 tensor. It calls compute on the first read.
 func vectorReader(compute func() []float32, done func(int)) io.Reader {
 	var data *bytes.Reader
 	return readFunc(func(p []byte) (int, error) {
@@ -72,7 +71,7 @@ type readFunc func(p []byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// gains are near 1.
+// gains returns values near 1.
 func gains(src source, n int) []float32 {
 	out := make([]float32, n)
 	for i := range out {
@@ -81,7 +80,7 @@ func gains(src source, n int) []float32 {
 	return out
 }
 
-// biases are small beside the products that they are added to.
+// biases returns values that are small compared with the products to which they are added.
 func biases(src source, n int) []float32 {
 	out := make([]float32, n)
 	for i := range out {
@@ -90,11 +89,10 @@ func biases(src source, n int) []float32 {
 	return out
 }
 
-// router returns the rows of a router, in which expert e of rank r (a random
-// order, another in each layer) is shorter by the factor (r+1)^-skew. The
-// scores of a short row stay near 0, so such an expert is seldom among the
-// highest, while those of the longest rows are used by nearly half of all
-// tokens. With the skew 0 all experts are alike.
+// router returns the rows of a router. The ranks of the experts are a random permutation,
+// different in each layer. The row of rank r is scaled by (r+1)^-skew. The scores of a
+// short row stay near 0, so the router seldom selects its expert, and nearly half of all
+// tokens use the experts with the longest rows. With skew 0 all experts are used equally.
 func router(src source, experts, cols int, skew float64) []float32 {
 	ranks := make([]int, experts)
 	for i := range ranks {
