@@ -61,7 +61,7 @@ type Channel struct {
 	Count   int64 `json:"count"`
 }
 
-// WriteColumns, as the value of Matrix.ColumnsAt, makes Write store the columns of the
+// WriteColumns is the value of Matrix.ColumnsAt that makes Write store the columns of the
 // matrix.
 const WriteColumns = -1
 
