@@ -28,8 +28,8 @@
 //
 // If the vocabulary has byte tokens, the model encodes a character that no piece covers
 // as its bytes. [Tokenizer.AppendBytes] then returns any input unchanged, except for
-// the changes of the normalizer. [Tokenizer.Decode] returns valid UTF-8. A [Decoder] decodes a
-// stream of tokens without splitting a character.
+// the changes of the normalizer. [Tokenizer.Decode] returns valid UTF-8. A [Decoder]
+// decodes a stream of tokens without splitting a character.
 //
 // # Errors
 //

@@ -202,7 +202,7 @@ func (s *hfSource) configure(t *Tokenizer) {
 
 // applyFlag applies add_bos_token or add_eos_token to the ids that the post-processor
 // adds. Classes that build their post-processor from the flags obey a flag. For other
-// classes a flag matters only if the file has no post-processor.
+// classes a flag matters only if the post-processor adds no token.
 func applyFlag(have []int32, add *bool, id int32, builds bool) []int32 {
 	switch {
 	case add == nil || !builds && len(have) > 0:
@@ -231,7 +231,8 @@ func (s *hfSource) idOf(name specialName) idList {
 	return nil
 }
 
-// firstID returns the first id of the first list that has one in the vocabulary, or -1.
+// firstID returns the first id of the first list whose first id is in the vocabulary,
+// or -1.
 func (s *hfSource) firstID(lists ...idList) int32 {
 	for _, list := range lists {
 		if len(list) > 0 && s.vocab.has(list[0]) {

@@ -180,7 +180,7 @@ func (s *hfSource) appendSplitters(field string, raw json.RawMessage, c chain) c
 		if p.AddPrefix != nil && *p.AddPrefix {
 			c = append(c, spacePrefix{})
 		}
-		// The reference applies GPT-2's expression unless use_regex is false.
+		// Hugging Face's tokenizers apply GPT-2's expression unless use_regex is false.
 		if p.UseRegex == nil || *p.UseRegex {
 			c = append(c, s.splitAt(field, exprGPT2, isolated))
 		}

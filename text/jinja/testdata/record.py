@@ -10,7 +10,7 @@ import jinja2.sandbox
 
 
 class Generation(jinja2.ext.Extension):
-    """Accepts {% generation %} blocks; their text is rendered as it stands."""
+    """Accepts {% generation %} blocks and renders their body unchanged."""
 
     tags = {"generation"}
 
@@ -38,9 +38,9 @@ def render(source, variables):
     env.filters["tojson"] = to_json
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = datetime.datetime(2026, 1, 31, 12).strftime
-    given = dict(messages=[], tools=None, documents=None, add_generation_prompt=False, bos_token="", eos_token="")
-    # A copy, since a filter of Jinja changes the lists it is given.
-    return env.from_string(source).render({**given, **json.loads(json.dumps(variables))})
+    defaults = dict(messages=[], tools=None, documents=None, add_generation_prompt=False, bos_token="", eos_token="")
+    # Some filters of Jinja modify their input lists, so render a copy.
+    return env.from_string(source).render({**defaults, **json.loads(json.dumps(variables))})
 
 
 def dump(value):
