@@ -1,7 +1,16 @@
-// Package weights holds the weights of a model: their types (Matrix, Linear, Weights), the
-// loader that lays them out in frames and reads them, the residency that keeps part of a
-// pack in memory and streams the rest, the expert cache, and the lookup of embedding rows.
-// It also writes packs, whose layout is what the loader wants to read.
+// Package weights loads the weights of a model, keeps a planned part of them in memory and
+// streams the rest from flash.
 //
-// The forward pass in package exec multiplies with these weights; nothing here computes.
+// Matrix, Linear, LayerWeights and Weights are the weights as the forward pass in package
+// exec uses them. Loader checks every tensor of a model against its arch.Spec, lays the
+// tensors out in memory frames (Layout, Placement) and reads them. Under a memory budget a
+// tiering.Plan decides the weight residency: Residency pins the first part of each section
+// of a pack, streams the rest through a ring, and follows a new plan while the model is in
+// use. ExpertCache holds the routed experts that fit into memory and reads the others when
+// a router selects them. EmbeddingLookup reads and caches embedding rows. RowSplit and
+// OffloadedRows describe the rows of a matmul that another device computes. Import writes a
+// pack, in the order in which the loader reads it.
+//
+// This package does no arithmetic of the forward pass. Begin with weights.go (the types),
+// then load.go (LoadWeights) and residency.go.
 package weights

@@ -2,8 +2,7 @@ package weights
 
 import "io"
 
-// embedding is where the rows of tokens are looked up: in memory, or in a section
-// of a pack.
+// embedding is the embedding matrix. Its rows lie in memory, or in a section of a pack.
 type embedding struct {
 	Matrix
 	section io.ReaderAt // nil: all rows are in memory
@@ -11,15 +10,15 @@ type embedding struct {
 	size    int64       // of the section
 }
 
-// leaveOnFlash makes the rows of an embedding stay on flash.
+// leaveOnFlash keeps the rows on flash: EmbeddingLookup reads them.
 func (e *embedding) leaveOnFlash(l *Layout) {
 	p := &l.Places[0]
 	e.Matrix = p.matrixOver(nil)
 	e.section, e.off, e.size = l.section, int64(p.off), int64(l.SectionSize)
 }
 
-// noteSection notes where the rows are of an embedding that is the output matrix
-// too, part of which may not be in memory.
+// noteSection records where the rows lie in the pack. It serves an embedding that is the
+// output matrix too, part of which may not be in memory.
 func (e *embedding) noteSection(l *Layout) {
 	for i := range l.Places {
 		if p := &l.Places[i]; p.Matrix == &e.Matrix {

@@ -13,54 +13,53 @@ import (
 )
 
 const (
-	// lookupReaders is how many rows of an embedding are read at once at most, where
-	// some of their memory is better used for rows that are kept.
+	// lookupReaders is the maximum number of concurrent row reads if part of the memory is
+	// used for the row cache.
 	lookupReaders = 4
-	// TiedLookupReaders is the same where none are kept: enough for a disk to be busy.
+	// TiedLookupReaders is the maximum without a row cache: enough to keep a disk busy.
 	TiedLookupReaders = 8
 )
 
-// EmbeddingLookup looks up the rows of tokens in an embedding. Those that are not in memory
-// are read, several at a time where a prompt needs many, and the ones that are
-// needed often are kept. A read that nobody waits for any more, because its pass
-// was cancelled, ends on its own: its buffer belongs to its reader until then.
-// Methods belong to the goroutine that holds the model's lock.
+// EmbeddingLookup returns the embedding rows of tokens. It reads rows that are not in
+// memory, several at a time for a prompt, and caches frequent ones. A read whose pass was
+// cancelled completes on its own; its buffer belongs to the reader until then. Methods
+// belong to the goroutine that holds the model's lock.
 type EmbeddingLookup struct {
 	e       *embedding
-	Cache   *rowCache // nil: none are kept
+	Cache   *rowCache // nil: no cache
 	scratch *tiering.Frame
-	Extra   *tiering.Frame // memory of all readers but the first, or nil
-	reads   int64          // that were asked for
-	order   []uint64       // the tokens of a lookup, see sortByRow
+	Extra   *tiering.Frame // buffers of all readers but the first, or nil
+	reads   int64          // number of submitted reads
+	order   []uint64       // sorted tokens of a lookup; see sortByRow
 
 	mu        sync.Mutex
 	buffers   []*lookupBuffer
-	completed chan struct{} // capacity 1: a read has ended
+	completed chan struct{} // capacity 1: a read has completed
 	exited    sync.WaitGroup
 }
 
-// lookupBuffer is memory for the blocks of the pack around a unit of rows, and the
+// lookupBuffer is the memory for the blocks of the pack around one unit of rows, and the
 // state of its reader.
 type lookupBuffer struct {
 	memory []byte
-	start  chan struct{} // capacity 1: begin to read
+	start  chan struct{} // capacity 1: starts a read
 
-	// Guarded by rowLookup.mu.
-	from, to int64 // blocks of the section that are here, or will be; equal: none
+	// Guarded by EmbeddingLookup.mu.
+	from, to int64 // blocks of the section in the buffer, or being read into it; equal: none
 	reading  bool
-	needed   bool // the lookup that is under way has yet to use it
-	stale    bool // an earlier lookup began to read: what went wrong is its matter
+	needed   bool // the current lookup has yet to use it
+	stale    bool // an earlier lookup submitted the read: its error does not count
 	err      error
 }
 
-// LookupMemory is how many bytes looking up rows may take besides those of the first
-// reader, which come from what activations may take.
+// LookupMemory is the memory of an EmbeddingLookup in bytes, without the first reader's
+// buffer, which is scratch memory.
 type LookupMemory struct {
-	Readers int // for more of them
-	cache   int // for rows that are used often
+	Readers int // for additional readers
+	cache   int // for the row cache
 }
 
-// LookupMemory returns what a plan has for looking up rows.
+// LookupMemory returns the memory that a plan grants to embedding lookups.
 func (w *Weights) LookupMemory(plan *tiering.Plan) LookupMemory {
 	switch {
 	case !w.Tied:
@@ -74,8 +73,8 @@ func (w *Weights) LookupMemory(plan *tiering.Plan) LookupMemory {
 	return LookupMemory{}
 }
 
-// NewEmbeddingLookup makes an embedding ready to be looked up in. Memory is taken only where
-// there is something to read.
+// NewEmbeddingLookup returns the lookup of an embedding. It allocates memory only if rows
+// have to be read.
 func NewEmbeddingLookup(e *embedding, budget *tiering.Budget, m LookupMemory) (*EmbeddingLookup, error) {
 	r := &EmbeddingLookup{e: e, completed: make(chan struct{}, 1)}
 	if e.section == nil {
@@ -89,7 +88,7 @@ func NewEmbeddingLookup(e *embedding, budget *tiering.Budget, m LookupMemory) (*
 		r.Close()
 		return nil, err
 	}
-	m.cache -= 2 * os.Getpagesize() // by which frames are rounded up
+	m.cache -= 2 * os.Getpagesize() // allowance for the page rounding of frames
 	if r.Cache, err = newRowCache(budget, e.RowBytes(), m.cache); err != nil {
 		r.Close()
 		return nil, err
@@ -97,15 +96,15 @@ func NewEmbeddingLookup(e *embedding, budget *tiering.Budget, m LookupMemory) (*
 	return r, nil
 }
 
-// bufferBytes returns the memory that reading a row needs: blocks of the pack that
-// hold the unit which the row is part of.
+// BufferBytes returns the memory that reading a row needs: the blocks of the pack that
+// contain the row's unit.
 func (e *embedding) BufferBytes() int {
 	_, unit := e.Unit()
 	return vfs.DirectAlign + unit + 2*pack.BlockBytes
 }
 
-// startReaders starts the first reader, and as many more as memory holds. On an error there
-// is the first.
+// startReaders starts the first reader, and as many more as memory suffices for. The first
+// runs even after an error.
 func (r *EmbeddingLookup) startReaders(budget *tiering.Budget, memory int) (err error) {
 	r.addReader(r.scratch.Bytes())
 	size := r.e.BufferBytes()
@@ -134,7 +133,7 @@ func (r *EmbeddingLookup) addReader(memory []byte) {
 			r.mu.Lock()
 			b.reading, b.err = false, err
 			if b.stale || !b.needed {
-				_ = b.takeErr() // nobody waits for it any more; who wants it now reads again
+				_ = b.takeErr() // no lookup waits for this read; the next one that needs the rows reads again
 			}
 			r.mu.Unlock()
 			select {
@@ -145,8 +144,8 @@ func (r *EmbeddingLookup) addReader(memory []byte) {
 	}()
 }
 
-// stopReaders ends the readers, waits for what they are at and frees the memory of all but
-// the first.
+// stopReaders stops the readers, waits for their reads and frees the memory of all but the
+// first.
 func (r *EmbeddingLookup) stopReaders() {
 	for _, b := range r.buffers {
 		close(b.start)
@@ -159,7 +158,7 @@ func (r *EmbeddingLookup) stopReaders() {
 	}
 }
 
-// Resize gives readers other memory, between two lookups.
+// Resize changes the memory of readers, between two lookups.
 func (r *EmbeddingLookup) Resize(budget *tiering.Budget, memory int) error {
 	if r.scratch == nil || len(r.buffers) == 1+memory/r.e.BufferBytes() {
 		return nil
@@ -168,7 +167,7 @@ func (r *EmbeddingLookup) Resize(budget *tiering.Budget, memory int) error {
 	return r.startReaders(budget, memory)
 }
 
-// Close ends the readers, waits for what they are at and frees the memory.
+// Close stops the readers, waits for their reads and frees the memory.
 func (r *EmbeddingLookup) Close() {
 	r.stopReaders()
 	r.Cache.free()
@@ -177,20 +176,20 @@ func (r *EmbeddingLookup) Close() {
 	}
 }
 
-// Lookup decodes the rows of some tokens into dst. raw is memory for a row.
+// Lookup decodes the rows of tokens into dst. raw is a buffer for one stored row.
 func (r *EmbeddingLookup) Lookup(ctx context.Context, dst []float32 /* [len(ids), Cols] */, ids []int32, raw []byte) error {
 	r.mu.Lock()
 	for _, b := range r.buffers {
-		b.needed, b.stale = false, true // by a lookup that failed
+		b.needed, b.stale = false, true // left by a failed lookup
 		if !b.reading {
-			_ = b.takeErr() // whom it concerned has another error, or is gone
+			_ = b.takeErr() // an earlier lookup's error does not count
 		}
 	}
 	r.mu.Unlock()
 	r.sortByRow(ids)
 	stored := raw[:r.e.RowBytes()]
 	var using *lookupBuffer
-	ahead := 0 // rows before this place in the order have been asked for
+	submitted := 0 // rows before this index were submitted
 	for at, key := range r.order {
 		id, i := int32(key>>32), int(uint32(key))
 		out := dst[i*r.e.Cols : (i+1)*r.e.Cols]
@@ -206,7 +205,7 @@ func (r *EmbeddingLookup) Lookup(ctx context.Context, dst []float32 /* [len(ids)
 		unit := int(id) / perUnit
 		if using == nil || !using.holds(r.e.blockRange(unit)) {
 			r.release(using)
-			ahead = r.submitAhead(max(ahead, at))
+			submitted = r.submitAhead(max(submitted, at))
 			var err error
 			if using, err = r.wait(ctx, unit); err != nil {
 				return err
@@ -219,8 +218,8 @@ func (r *EmbeddingLookup) Lookup(ctx context.Context, dst []float32 /* [len(ids)
 	return nil
 }
 
-// sortByRow puts the tokens of a lookup in the order of their rows: those that lie in one
-// block are read together, and a row that occurs again is there already.
+// sortByRow sorts the tokens of a lookup by row: rows of one block need one read, and a
+// repeated row is already there.
 func (r *EmbeddingLookup) sortByRow(ids []int32) {
 	r.order = r.order[:0]
 	for i, id := range ids {

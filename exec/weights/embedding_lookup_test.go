@@ -20,10 +20,10 @@ import (
 
 const rowTestCols = 96
 
-// flashEmbedding is an embedding on flash whose rows hold their number. before is
-// called before each read, and its error is the read's.
+// flashEmbedding returns an embedding on flash whose elements are their row's number. Each
+// read calls before first and returns its error.
 func flashEmbedding(count int, before func() error) *embedding {
-	const off = 3 * pack.BlockBytes / 2 // something else lies before it
+	const off = 3 * pack.BlockBytes / 2 // other data comes first
 	section := make([]byte, off)
 	for i := range count * rowTestCols {
 		section = binary.LittleEndian.AppendUint32(section, math.Float32bits(float32(i/rowTestCols)))
@@ -39,16 +39,16 @@ func flashEmbedding(count int, before func() error) *embedding {
 	return e
 }
 
-// lookupTest looks up rows and checks what comes.
+// lookupTest looks up rows and checks the result.
 type lookupTest struct {
 	*EmbeddingLookup
 	dst []float32
 	raw []byte
 }
 
-func newLookupTest(t *testing.T, e *embedding, keep int) *lookupTest {
+func newLookupTest(t *testing.T, e *embedding, memory int) *lookupTest {
 	budget := tiering.New(0)
-	r, err := NewEmbeddingLookup(e, budget, LookupMemory{keep * 2 / 3, keep / 3})
+	r, err := NewEmbeddingLookup(e, budget, LookupMemory{memory * 2 / 3, memory / 3})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		r.Close()
@@ -66,15 +66,15 @@ func (r *lookupTest) check(t *testing.T, ids []int32) {
 	}
 }
 
-func none() error { return nil }
+func noError() error { return nil }
 
-// TestRowsOnFlash looks up rows at random, many of them again and again, with
-// memory for none to all of what may be kept.
-func TestRowsOnFlash(t *testing.T) {
+// TestEmbeddingLookupOnFlash looks up rows at random, many of them repeatedly, with
+// different amounts of memory.
+func TestEmbeddingLookupOnFlash(t *testing.T) {
 	const count = 5000
-	for _, keep := range []int{0, 1000, 20 << 10, 300 << 10, tiering.EmbeddingRowCache} {
-		random := rand.New(rand.NewPCG(1, uint64(keep)))
-		r := newLookupTest(t, flashEmbedding(count, none), keep)
+	for _, memory := range []int{0, 1000, 20 << 10, 300 << 10, tiering.EmbeddingRowCache} {
+		random := rand.New(rand.NewPCG(1, uint64(memory)))
+		r := newLookupTest(t, flashEmbedding(count, noError), memory)
 		for range 200 {
 			ids := make([]int32, 1+random.IntN(64))
 			for i := range ids {
@@ -91,9 +91,9 @@ func TestRowsOnFlash(t *testing.T) {
 	}
 }
 
-// TestRowsOnFlashFail: an error of a read is the error of the lookup, and the next
-// one works.
-func TestRowsOnFlashFail(t *testing.T) {
+// TestEmbeddingLookupReadError checks that a lookup returns the error of a read, and that
+// the next lookup succeeds.
+func TestEmbeddingLookupReadError(t *testing.T) {
 	broken := errors.New("broken")
 	for k := range 30 {
 		left := make(chan struct{}, 100)
@@ -122,13 +122,13 @@ func TestRowsOnFlashFail(t *testing.T) {
 	}
 }
 
-// TestRowsOnFlashFailTogether: while a disk is away all reads fail, and when it is
-// back the next lookup knows nothing of that.
-func TestRowsOnFlashFailTogether(t *testing.T) {
+// TestEmbeddingLookupAllReadsFail makes all reads fail for a while. The lookup after that
+// succeeds.
+func TestEmbeddingLookupAllReadsFail(t *testing.T) {
 	broken := errors.New("broken")
-	var away atomic.Bool
+	var gone atomic.Bool
 	r := newLookupTest(t, flashEmbedding(100000, func() error {
-		if away.Load() {
+		if gone.Load() {
 			return broken
 		}
 		return nil
@@ -138,16 +138,16 @@ func TestRowsOnFlashFailTogether(t *testing.T) {
 		for i := range ids {
 			ids[i] = rand.Int32N(100000)
 		}
-		away.Store(true)
+		gone.Store(true)
 		require.ErrorIs(t, r.Lookup(context.Background(), r.dst, ids, r.raw), broken)
-		away.Store(false)
+		gone.Store(false)
 		r.check(t, ids)
 	}
 }
 
-// TestRowsWithOtherMemory gives readers more and less memory between lookups, also
-// while a read is under way that nobody waits for.
-func TestRowsWithOtherMemory(t *testing.T) {
+// TestEmbeddingLookupResize changes the readers' memory between lookups, also while the
+// read of a cancelled lookup is in flight.
+func TestEmbeddingLookupResize(t *testing.T) {
 	var gate atomic.Pointer[chan struct{}]
 	e := flashEmbedding(100000, func() error {
 		if g := gate.Load(); g != nil {
@@ -176,8 +176,8 @@ func TestRowsWithOtherMemory(t *testing.T) {
 	r.check(t, []int32{1, 2, 60000})
 }
 
-// TestRowsCancelledWhileTheyAreRead ends lookups whose reads do not.
-func TestRowsCancelledWhileTheyAreRead(t *testing.T) {
+// TestEmbeddingLookupCancelled cancels lookups whose reads are in flight.
+func TestEmbeddingLookupCancelled(t *testing.T) {
 	gate := make(chan struct{})
 	reading := make(chan struct{}, 100)
 	r := newLookupTest(t, flashEmbedding(100000, func() error {
@@ -186,7 +186,7 @@ func TestRowsCancelledWhileTheyAreRead(t *testing.T) {
 		return nil
 	}), tiering.EmbeddingRowCache)
 	ids := []int32{1, 9000, 20000, 30000, 40000, 50000}
-	for i := range 3 { // no read ends in between
+	for i := range 3 { // no read completes in between
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- r.Lookup(ctx, r.dst, ids, r.raw) }()
@@ -202,7 +202,7 @@ func TestRowsCancelledWhileTheyAreRead(t *testing.T) {
 }
 
 func TestEmbeddingLookupAllocatesNothing(t *testing.T) {
-	r := newLookupTest(t, flashEmbedding(5000, none), tiering.EmbeddingRowCache)
+	r := newLookupTest(t, flashEmbedding(5000, noError), tiering.EmbeddingRowCache)
 	ids := make([]int32, 1)
 	random := rand.New(rand.NewPCG(1, 1))
 	require.Zero(t, testing.AllocsPerRun(500, func() {
@@ -213,10 +213,9 @@ func TestEmbeddingLookupAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// TestRowCacheKeepsFrequentRows compares the cache with one that keeps the rows
-// used last, on ids that occur as words do, between stretches of others that do
-// not come again.
-func TestRowCacheKeepsFrequentRows(t *testing.T) {
+// TestRowCacheBeatsLRU compares the cache with LRU, on ids with the distribution of words,
+// interrupted by stretches of ids that occur once.
+func TestRowCacheBeatsLRU(t *testing.T) {
 	const row, slots = 8, 256
 	random := rand.New(rand.NewPCG(5, 6))
 	words := rand.NewZipf(random, 1.07, 2, 30000)
@@ -224,7 +223,7 @@ func TestRowCacheKeepsFrequentRows(t *testing.T) {
 	require.NoError(t, err)
 	defer c.free()
 	require.Len(t, c.ids, slots)
-	last := map[int32]int{} // when an id was used
+	last := map[int32]int{} // last use of an id
 	hits, recent, total := 0, 0, 0
 	for at := range 60000 {
 		id := int32(words.Uint64())
@@ -249,6 +248,6 @@ func TestRowCacheKeepsFrequentRows(t *testing.T) {
 		}
 		last[id] = at
 	}
-	t.Logf("of %d lookups %.1f %% hit; %.1f %% would if the rows used last were kept", total, 100*float64(hits)/float64(total), 100*float64(recent)/float64(total))
+	t.Logf("%d lookups: %.1f %% hits, %.1f %% with LRU", total, 100*float64(hits)/float64(total), 100*float64(recent)/float64(total))
 	require.Greater(t, hits, recent)
 }

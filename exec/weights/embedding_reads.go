@@ -7,8 +7,7 @@ import (
 	"github.com/llmrun/llmrun/store/pack"
 )
 
-// blockRange returns where the blocks of the pack around a unit begin and end in the
-// section.
+// blockRange returns the range of the section, in whole blocks, that contains a unit.
 func (e *embedding) blockRange(unit int) (from, to int64) {
 	_, size := e.Unit()
 	from = e.off + int64(unit)*int64(size)
@@ -16,17 +15,17 @@ func (e *embedding) blockRange(unit int) (from, to int64) {
 	return from / pack.BlockBytes * pack.BlockBytes, min(e.size, to)
 }
 
-// unitOf returns a unit out of a buffer that holds it.
+// unitOf returns a unit from a buffer that contains it.
 func (e *embedding) unitOf(b *lookupBuffer, unit int) []byte {
 	_, size := e.Unit()
 	return b.memory[e.off+int64(unit)*int64(size)-b.from:][:size]
 }
 
-// holds reports whether some blocks are here, or will be. The lock is held, or
-// nothing is being read into the buffer.
+// holds reports whether the buffer contains, or will contain, a range of blocks. The caller
+// holds the lock, or no read into the buffer is in flight.
 func (b *lookupBuffer) holds(from, to int64) bool { return b.from <= from && to <= b.to }
 
-// copyRow copies the bytes of a row out of a unit of rows.
+// copyRow copies the bytes of row i out of a unit of rows.
 func (m *Matrix) copyRow(dst, unit []byte, i int) {
 	if m.Tiled {
 		tiled.UnpackRow(dst, m.Type, unit, m.Cols, i)
@@ -35,7 +34,7 @@ func (m *Matrix) copyRow(dst, unit []byte, i int) {
 	copy(dst, unit[i*len(dst):])
 }
 
-// release lets a buffer be used for something else.
+// release lets a buffer be reused.
 func (r *EmbeddingLookup) release(b *lookupBuffer) {
 	if b != nil {
 		r.mu.Lock()
@@ -44,8 +43,8 @@ func (r *EmbeddingLookup) release(b *lookupBuffer) {
 	}
 }
 
-// submitAhead asks for rows from a place in the order on, as long as there are buffers,
-// and returns how far it came.
+// submitAhead submits reads of rows from an index of the order on, while buffers are idle.
+// It returns the first index that it did not submit.
 func (r *EmbeddingLookup) submitAhead(at int) int {
 	perUnit, _ := r.e.Unit()
 	r.mu.Lock()
@@ -56,7 +55,7 @@ func (r *EmbeddingLookup) submitAhead(at int) int {
 			continue
 		}
 		if b := r.findBuffer(int(id) / perUnit); b != nil {
-			b.needed = true // even if an earlier lookup left it here
+			b.needed = true // even if an earlier lookup submitted it
 			continue
 		}
 		b := r.idleBuffer()
@@ -68,7 +67,8 @@ func (r *EmbeddingLookup) submitAhead(at int) int {
 	return at
 }
 
-// findBuffer returns the buffer of a unit, or nil. The lock is held, as for all below.
+// findBuffer returns the buffer of a unit, or nil. The caller holds the lock, here and
+// below.
 func (r *EmbeddingLookup) findBuffer(unit int) *lookupBuffer {
 	from, to := r.e.blockRange(unit)
 	for _, b := range r.buffers {
@@ -79,7 +79,7 @@ func (r *EmbeddingLookup) findBuffer(unit int) *lookupBuffer {
 	return nil
 }
 
-// idleBuffer returns a buffer that holds nothing that is still to be used, or nil.
+// idleBuffer returns a buffer whose content is not needed, or nil.
 func (r *EmbeddingLookup) idleBuffer() *lookupBuffer {
 	for _, b := range r.buffers {
 		if !b.reading && !b.needed {
@@ -89,16 +89,16 @@ func (r *EmbeddingLookup) idleBuffer() *lookupBuffer {
 	return nil
 }
 
-// submit begins to read a unit.
+// submit submits the read of a unit.
 func (r *EmbeddingLookup) submit(b *lookupBuffer, unit int) {
 	b.from, b.to = r.e.blockRange(unit)
 	b.reading, b.needed, b.stale, b.err = true, true, false, nil
 	r.reads++
-	b.start <- struct{}{} // the reader waits for it
+	b.start <- struct{}{} // never blocks: the reader is idle
 }
 
-// wait returns the buffer of a unit as soon as it is there. It is valid until it is
-// left.
+// wait returns the buffer of a unit once it is read. The buffer is valid until it is
+// released.
 func (r *EmbeddingLookup) wait(ctx context.Context, unit int) (*lookupBuffer, error) {
 	for {
 		if b, done, err := r.tryTake(unit); done {
@@ -112,8 +112,8 @@ func (r *EmbeddingLookup) wait(ctx context.Context, unit int) (*lookupBuffer, er
 	}
 }
 
-// tryTake returns the buffer of a unit if it is there, and otherwise sees to it that it
-// will be.
+// tryTake returns the buffer of a unit if it is ready, and otherwise makes sure that a read
+// of it is submitted.
 func (r *EmbeddingLookup) tryTake(unit int) (_ *lookupBuffer, done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *EmbeddingLookup) tryTake(unit int) (_ *lookupBuffer, done bool, err err
 			b = r.replaceableBuffer()
 		}
 		if b == nil {
-			return nil, false, nil // one of the reads will end
+			return nil, false, nil // a read in flight will complete
 		}
 		if err := b.takeErr(); err != nil {
 			return nil, true, err
@@ -131,7 +131,7 @@ func (r *EmbeddingLookup) tryTake(unit int) (_ *lookupBuffer, done bool, err err
 		r.submit(b, unit)
 		return nil, false, nil
 	}
-	b.needed = true // it may have been asked for by a lookup that was cancelled
+	b.needed = true // a cancelled lookup may have submitted it
 	if b.reading {
 		return nil, false, nil
 	}
@@ -141,8 +141,8 @@ func (r *EmbeddingLookup) tryTake(unit int) (_ *lookupBuffer, done bool, err err
 	return b, true, nil
 }
 
-// replaceableBuffer returns a buffer that holds rows for later, which are read again then,
-// or nil.
+// replaceableBuffer returns a buffer whose rows are needed later, or nil. Those rows are
+// then read again.
 func (r *EmbeddingLookup) replaceableBuffer() *lookupBuffer {
 	for _, b := range r.buffers {
 		if !b.reading {
@@ -152,7 +152,7 @@ func (r *EmbeddingLookup) replaceableBuffer() *lookupBuffer {
 	return nil
 }
 
-// takeErr returns the error of the buffer's read and forgets it: the next read may
+// takeErr returns the error of the buffer's read and clears it, so that the next read may
 // succeed.
 func (b *lookupBuffer) takeErr() error {
 	err := b.err

@@ -2,25 +2,24 @@ package weights
 
 import "github.com/llmrun/llmrun/tiering"
 
-// rowCache keeps rows of an embedding that are used often. Few tokens make up most
-// of a text, but which ones depends on the text: each row that was not found is
-// offered, and takes the place of one that was used less of late, if there is one.
-// A nil rowCache keeps nothing.
+// rowCache keeps frequently used embedding rows in memory. Few tokens make up most of a
+// text, and which ones depends on the text. A row that missed replaces a row of its set
+// that was used less recently and often. A nil rowCache is empty.
 //
-// A row may lie in one of few slots, a set. Finding it means comparing the ids in
-// the set, nothing is allocated, and bookkeeping is a few bytes for each slot.
+// The cache is set-associative: a lookup compares the ids of one set. It allocates nothing,
+// and a slot costs a few bytes of bookkeeping.
 type rowCache struct {
 	Frame *tiering.Frame
-	row   int       // bytes
-	ids   []int32   // [sets*rowWays] -1: empty
-	uses  rowCounts // of rows in the cache and others
+	row   int       // bytes per row
+	ids   []int32   // [sets*rowWays]; -1: empty
+	uses  rowCounts // of cached and other rows
 }
 
-// rowWays is how many slots a set has.
+// rowWays is the number of slots in a set.
 const rowWays = 8
 
-// newRowCache takes memory for rows of so many bytes each. Where there is none
-// for a set, it returns nil.
+// newRowCache allocates a cache for rows of a number of bytes each. It returns nil if
+// memory is too small for one set.
 func newRowCache(budget *tiering.Budget, row, memory int) (*rowCache, error) {
 	sets := max(0, memory) / (rowWays * row)
 	if sets == 0 {
@@ -49,19 +48,19 @@ func (c *rowCache) free() {
 	}
 }
 
-// keep gives the memory back, or takes it again if the budget allows.
+// Enable releases the cache's memory, or allocates it again if the budget allows.
 func (c *rowCache) Enable(on bool) {
 	switch have := c != nil && len(c.Frame.Bytes()) > 0; {
 	case c == nil || on == have:
 	case on:
-		_ = c.Frame.Resize(len(c.ids) * c.row) // without it rows are read
+		_ = c.Frame.Resize(len(c.ids) * c.row) // if it fails, lookups read rows
 	default:
 		c.clear()
-		_ = c.Frame.Resize(0) // giving back is never refused
+		_ = c.Frame.Resize(0) // shrinking never fails
 	}
 }
 
-// set returns the slots that may hold a row, none while the cache has no memory.
+// set returns the slots that may hold a row; none while the cache is disabled.
 func (c *rowCache) set(id int32) (lo, hi int) {
 	if c == nil || len(c.Frame.Bytes()) == 0 {
 		return 0, 0
@@ -71,7 +70,7 @@ func (c *rowCache) set(id int32) (lo, hi int) {
 	return lo, lo + rowWays
 }
 
-// slot returns where a row is, -1 if it is not here.
+// slot returns the slot of a row; -1: the row is not cached.
 func (c *rowCache) slot(id int32) int {
 	for i, hi := c.set(id); i < hi; i++ {
 		if c.ids[i] == id {
@@ -83,7 +82,7 @@ func (c *rowCache) slot(id int32) int {
 
 func (c *rowCache) contains(id int32) bool { return c.slot(id) >= 0 }
 
-// get returns a row, or nil. It counts as a use.
+// get returns a cached row, or nil. It counts a use.
 func (c *rowCache) get(id int32) []byte {
 	if c == nil {
 		return nil
@@ -96,7 +95,7 @@ func (c *rowCache) get(id int32) []byte {
 	return c.Frame.Bytes()[i*c.row:][:c.row]
 }
 
-// admit hands a row over that find did not find.
+// admit offers a row that get did not find to the cache.
 func (c *rowCache) admit(id int32, row []byte) {
 	if c.contains(id) {
 		return
@@ -111,7 +110,7 @@ func (c *rowCache) admit(id int32, row []byte) {
 			worst, least = i, n
 		}
 	}
-	// Among equals the newer one stays.
+	// On a tie the new row wins.
 	if worst < 0 || least > c.uses.estimate(id) {
 		return
 	}
@@ -119,11 +118,10 @@ func (c *rowCache) admit(id int32, row []byte) {
 	copy(c.Frame.Bytes()[worst*c.row:][:c.row], row)
 }
 
-// rowCounts estimates how often rows were used of late, in much less memory than a
-// count for each: the smaller of two counts, either of which other rows may share
-// (a count-min sketch). After many uses all counts are halved.
+// rowCounts estimates how often rows were used recently (a count-min sketch): the smaller
+// of two counts, each of which several rows share. All counts are halved periodically.
 type rowCounts struct {
-	counts []uint8 // a power of two of them
+	counts []uint8 // the length is a power of two
 	added  int
 }
 
@@ -163,7 +161,7 @@ func (c *rowCounts) estimate(id int32) int {
 	return int(min(*a, *b))
 }
 
-// mix spreads the bits of a number (the finalizer of MurmurHash3).
+// mix is the finalizer of MurmurHash3.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53

@@ -9,34 +9,32 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// ExpertCache holds those experts in memory that memory has room for, and reads
-// the others when they are chosen. Its memory is one frame of equal slots, none of
-// which belongs to a layer. All methods belong to the goroutine of the pass;
-// readers only fill slots.
+// ExpertCache holds the experts that fit into memory, and reads the others when a router
+// selects them. Its memory is one frame of equal slots that all layers share. Only the
+// goroutine of the pass calls its methods; readers fill slots.
 //
-// What is evicted is up to a policy, but never an expert that the present step
-// works with.
+// A policy selects the expert to evict. The experts of the current step are never evicted.
 type ExpertCache struct {
 	experts      []expertSource // [layers*perLayer]
 	PerLayer     int
-	Count        int     // of experts in all layers
-	SlotOf       []int32 // [layers*perLayer] slot of each expert, -1: it has none
+	Count        int     // experts of all layers
+	SlotOf       []int32 // [layers*perLayer] slot of each expert; -1: none
 	Frame        *tiering.Frame
 	SlotBytes    int
-	plannedSlots int // slots to begin with
+	plannedSlots int // slots at the start
 	Policy       evictionPolicy
 	Reads        expertReads
 
-	layer   int     // of the step
-	step    uint64  // counts steps; slots of the present one are not evicted
-	pending []int32 // experts of the step that are still to be computed
+	layer   int     // of the current step
+	step    uint64  // number of the current step; its slots are not evicted
+	pending []int32 // experts of the step that the pass has not received yet
 
-	guesses []int32 // experts that were guessed for the next step and are not in memory
-	Trust   float64 // which part of such guesses was right of late
+	guesses []int32 // experts that were predicted for the next step and are not in memory
+	Trust   float64 // moving average of the fraction of right predictions
 	stats   ExpertStats
 }
 
-// expertSource is an expert whose weights lie in a section of a pack.
+// expertSource is where a pack holds the weights of one expert.
 type expertSource struct {
 	from     io.ReaderAt
 	size     int // of the section
@@ -49,21 +47,21 @@ type expertMatrix struct {
 	off, bytes int // in the section
 }
 
-// ExpertStats says what the cache of experts did since the model was loaded.
+// ExpertStats counts the work of an ExpertCache since the model was loaded.
 type ExpertStats struct {
-	Slots int // experts that memory holds; 0 where all of them are in memory
-	// Used counts experts that a step worked with, for one token or many; Hits are
-	// those of them that were in memory already.
+	Slots int // experts that memory holds; 0 if all experts are in memory for good
+	// Used counts the experts that steps used, for one token or more. Hits counts those
+	// that were in memory.
 	Used, Hits int64
-	// Guessed counts experts that were not in memory and that were expected to be
-	// chosen, Right those of them that were. Early counts reads that began before
-	// the choice and were of use; they are not among the hits.
+	// Guessed counts predicted experts that were not in memory, and Right those that the
+	// router then selected. Early counts reads that began on a right prediction; they are
+	// not hits.
 	Guessed, Right, Early int64
-	Bytes                 int64         // read
-	Stalled               time.Duration // that the arithmetic waited for reads
+	Bytes                 int64         // read from flash
+	Stalled               time.Duration // time that the pass waited for reads
 }
 
-// HitRate returns how much of what was used had been in memory.
+// HitRate returns the fraction of used experts that were in memory.
 func (s ExpertStats) HitRate() float64 {
 	if s.Used == 0 {
 		return 0
@@ -71,11 +69,11 @@ func (s ExpertStats) HitRate() float64 {
 	return float64(s.Hits) / float64(s.Used)
 }
 
-// Close stops the readers. The frame is the model's.
+// Close stops the readers. The model owns the frame.
 func (c *ExpertCache) Close() { c.Reads.close() }
 
-// Begin starts a pass of so many tokens. What a pass before did not wait for,
-// because it failed, is not read any more.
+// Begin starts a pass over a number of tokens. It cancels the reads that a failed pass left
+// behind.
 func (c *ExpertCache) Begin(tokens int) {
 	c.Policy.begin(tokens)
 	c.guesses = c.guesses[:0]
@@ -88,12 +86,12 @@ func (c *ExpertCache) Begin(tokens int) {
 // Slots returns how many experts memory holds.
 func (c *ExpertCache) Slots() int { return len(c.Reads.Slots) }
 
-// nextStep lets go of the experts of the step before.
+// nextStep begins a step. The experts of the step before may be evicted from now on.
 func (c *ExpertCache) nextStep() { c.step++ }
 
-// Submit begins a step: it makes a list of the layer's experts that have rows to
-// work on, and keeps those of them in memory that are there. first is as in
-// router.
+// Submit begins a step of one layer. It locks the selected experts that are in memory, and
+// submits reads of the others. The tokens of expert e are first[e] to first[e+1], as the
+// router orders them.
 func (c *ExpertCache) Submit(layer int, first []int32) {
 	c.nextStep()
 	c.layer, c.pending = layer, c.pending[:0]
@@ -115,7 +113,7 @@ func (c *ExpertCache) Submit(layer int, first []int32) {
 		}
 		s := &r.Slots[at]
 		switch {
-		case s.err != nil: // of a guess, perhaps long ago
+		case s.err != nil: // the read of an earlier prediction failed
 			c.evict(s)
 		case s.guess == c.step-1:
 			c.stats.Early++
@@ -127,12 +125,12 @@ func (c *ExpertCache) Submit(layer int, first []int32) {
 		}
 	}
 	c.scoreGuesses(layer, first)
-	c.cancelReads(&r.guessed) // the wrong ones
+	c.cancelReads(&r.guessed) // those that the router did not select
 	c.submitMissing()
 }
 
-// submitMissing begins to read experts of the step as far as there are slots for
-// them. The lock is held.
+// submitMissing submits reads of the step's experts while slots are available. The caller
+// holds the lock.
 func (c *ExpertCache) submitMissing() {
 	for _, id := range c.pending {
 		if c.SlotOf[id] >= 0 {
@@ -148,11 +146,11 @@ func (c *ExpertCache) submitMissing() {
 	c.Reads.work.Broadcast()
 }
 
-// takeSlot finds a slot among the first so many for an expert of some worth: an empty
-// one, or that of the expert which is worth least, if that is less. It returns -1
-// if there is none, or all are in use. The lock is held.
-func (c *ExpertCache) takeSlot(within int, worth float64) int32 {
-	best, least := int32(-1), worth
+// takeSlot frees one of the first within slots for an expert of a given value. It returns
+// an empty slot, or the slot of the expert with the least value if that is smaller. It
+// returns -1 if no slot qualifies. The caller holds the lock.
+func (c *ExpertCache) takeSlot(within int, value float64) int32 {
+	best, least := int32(-1), value
 	for at := range c.Reads.Slots[:within] {
 		s := &c.Reads.Slots[at]
 		switch {
@@ -172,8 +170,7 @@ func (c *ExpertCache) takeSlot(within int, worth float64) int32 {
 	return best
 }
 
-// evict takes a slot from its expert. The lock is held and the slot is not being
-// filled.
+// evict removes the expert from a slot that no read is filling. The caller holds the lock.
 func (c *ExpertCache) evict(s *expertSlot) {
 	if s.ID >= 0 {
 		c.SlotOf[s.ID] = -1
@@ -182,7 +179,8 @@ func (c *ExpertCache) evict(s *expertSlot) {
 	s.ID, s.err, s.guess = -1, nil, 0
 }
 
-// assign gives a slot to an expert. The lock is held.
+// assign gives a slot to an expert and points its matrices there. The caller holds the
+// lock.
 func (c *ExpertCache) assign(at, id int32) {
 	x := &c.experts[id]
 	memory := c.slotMemory(at)
@@ -200,12 +198,12 @@ func (c *ExpertCache) slotMemory(at int32) []byte {
 	return c.Frame.Bytes()[int(at)*c.SlotBytes:][:c.SlotBytes]
 }
 
-// cancelReads empties a list of reads: those of which a part is in memory, or on its
-// way, are of no use. The lock is held.
+// cancelReads cancels the reads of a list and evicts their experts, whose weights are
+// incomplete. Reads in flight end on their own. The caller holds the lock.
 func (c *ExpertCache) cancelReads(list *slotList) {
 	for _, at := range *list {
 		s := &c.Reads.Slots[at]
-		s.memory = s.memory[:s.next] // no more is handed out
+		s.memory = s.memory[:s.next] // readers take no more pieces of it
 		c.SlotOf[s.ID] = -1
 		c.Policy.evicted(int(s.ID))
 		s.ID, s.guess = -1, 0
@@ -213,9 +211,9 @@ func (c *ExpertCache) cancelReads(list *slotList) {
 	list.clear()
 }
 
-// WaitReady moves those experts of the step that are in memory from the list of
-// wanted ones to ready, and waits if there are none. It returns nothing when the
-// list is empty.
+// WaitReady appends the experts of the step that are in memory to ready and removes them
+// from the pending list. It waits if none is there. It appends nothing once all experts
+// were returned.
 func (c *ExpertCache) WaitReady(ctx context.Context, ready []int32) ([]int32, error) {
 	var began time.Time
 	for len(c.pending) > 0 {
@@ -236,7 +234,7 @@ func (c *ExpertCache) WaitReady(ctx context.Context, ready []int32) ([]int32, er
 	return ready, nil
 }
 
-// collectReady is landed without waiting.
+// collectReady is WaitReady without waiting.
 func (c *ExpertCache) collectReady(ready []int32) ([]int32, error) {
 	r := &c.Reads
 	r.Mu.Lock()
@@ -263,11 +261,11 @@ func (c *ExpertCache) collectReady(ready []int32) ([]int32, error) {
 	return ready, failed
 }
 
-// Release lets go of experts that the step needs no more, and begins to read
-// others into their slots.
+// Release allows the slots of computed experts to be reused within the step, and submits
+// reads into them.
 func (c *ExpertCache) Release(done []int32) {
 	if len(c.pending) == 0 {
-		return // the next step lets go of them
+		return // nextStep releases them
 	}
 	c.Reads.Mu.Lock()
 	defer c.Reads.Mu.Unlock()

@@ -2,9 +2,9 @@ package weights
 
 import "math"
 
-// Guess notes experts of a layer that its router is likely to choose, the most
-// likely first. It keeps those that are in memory until the choice, and begins to
-// read the others if guesses have been right often enough.
+// Guess predicts the experts of a layer's next step, the most likely first. It locks those
+// in memory until the router selects, and submits reads of the others while predictions
+// have been right often enough.
 func (c *ExpertCache) Guess(layer int, likely []int32) {
 	c.nextStep()
 	c.guesses = c.guesses[:0]
@@ -31,20 +31,18 @@ func (c *ExpertCache) Guess(layer int, likely []int32) {
 }
 
 const (
-	// SlotsPerGuess is which part of the memory for experts guesses may take at once:
-	// one in so many slots.
+	// SlotsPerGuess limits predictions: at most one per SlotsPerGuess slots.
 	SlotsPerGuess = 4
-	// minTrust is which part of the guesses has to be right for reads to begin on
-	// them. A read for nothing takes the disk from one that is waited for, and a
-	// slot from an expert, while one that begins early gains no more than the time of
-	// attention.
+	// minTrust is the fraction of right predictions from which reads are submitted. A wrong
+	// read delays a required one and evicts an expert, while a right one gains no more than
+	// the time of attention.
 	minTrust = 0.75
-	// trustWindow is over about how many guesses trust is an average.
+	// trustWindow is roughly the number of predictions that Trust averages.
 	trustWindow = 256
 )
 
-// scoreGuesses compares the guesses for a step with what was chosen. first is as in
-// router.
+// scoreGuesses compares the predictions for a step with the router's selection. first is as
+// for Submit.
 func (c *ExpertCache) scoreGuesses(layer int, first []int32) {
 	for _, id := range c.guesses {
 		e := int(id) - layer*c.PerLayer

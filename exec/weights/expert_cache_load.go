@@ -9,11 +9,11 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// expertReaders is how many reads of experts are in flight.
+// expertReaders is the number of concurrent expert reads.
 const expertReaders = 4
 
-// expertsInPack reports whether experts are read into the slots of a cache: those
-// of a pack always are, for another plan may leave some of them on flash later.
+// expertsInPack reports whether all experts lie in a pack. They are then read into the
+// slots of a cache, even if all of them fit: a later plan may have fewer slots.
 func expertsInPack(plans []Layout) bool {
 	for i := range plans {
 		if plans[i].Kind == expertLayout && plans[i].section == nil {
@@ -23,7 +23,8 @@ func expertsInPack(plans []Layout) bool {
 	return true
 }
 
-// NewExpertCache returns a cache for the experts that a plan leaves to it.
+// NewExpertCache returns a cache with a number of slots for the experts that the loader did
+// not load.
 func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, error) {
 	layers, perLayer := len(ld.Spec.Layers), ld.Spec.Experts
 	c := &ExpertCache{
@@ -34,10 +35,10 @@ func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, e
 	for i := range c.SlotOf {
 		c.SlotOf[i] = -1
 	}
-	for i := range ld.CachedExperts { // of each layer all, in their order
+	for i := range ld.CachedExperts { // all experts of a layer, in order
 		l := &ld.CachedExperts[i]
 		c.experts[l.Layer*perLayer+i%perLayer] = l.expert()
-		c.SlotBytes = max(c.SlotBytes, vfs.DirectSize(l.Size)) // direct reads fill it
+		c.SlotBytes = max(c.SlotBytes, vfs.DirectSize(l.Size)) // rounded up for direct reads
 	}
 	c.plannedSlots = min(slots, c.Count)
 	var err error
@@ -47,7 +48,7 @@ func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, e
 	return c, nil
 }
 
-// Open starts the readers. A cache that holds all experts reads them now.
+// Open starts the readers. If all experts fit, it reads them now.
 func (c *ExpertCache) Open(ctx context.Context, arrived func(int)) error {
 	threadpool.ReserveForReaders(expertReaders)
 	c.Reads.open(c.plannedSlots, c.Count, expertReaders)
@@ -57,14 +58,13 @@ func (c *ExpertCache) Open(ctx context.Context, arrived func(int)) error {
 	return c.readAll(ctx, arrived)
 }
 
-// expert gives the matrices of an expert, which is read when it is used, their
-// shape.
+// expert sets the shapes of an expert's matrices, and returns where a read finds them.
 func (l *Layout) expert() expertSource {
 	x := expertSource{from: l.section, size: l.SectionSize}
 	for i := range l.Places {
-		p := &l.Places[i] // planExperts plans matrices only
+		p := &l.Places[i] // planExperts places no vectors
 		*p.Matrix = p.matrixOver(nil)
-		p.Matrix.Streamed = streamedRows{} // all rows come at once
+		p.Matrix.Streamed = streamedRows{} // the slot holds all rows
 		x.matrices[i] = expertMatrix{m: p.Matrix, off: p.off, bytes: p.Bytes()}
 	}
 	return x
@@ -79,7 +79,7 @@ func (c *ExpertCache) readAll(ctx context.Context, arrived func(int)) error {
 	var ready []int32
 	for layer := range len(c.experts) / c.PerLayer {
 		if c.experts[layer*c.PerLayer].from == nil {
-			continue // a layer without experts
+			continue // a dense layer
 		}
 		c.Submit(layer, first)
 		for len(c.pending) > 0 {
@@ -96,7 +96,7 @@ func (c *ExpertCache) readAll(ctx context.Context, arrived func(int)) error {
 	return nil
 }
 
-// stopReads ends all reading. No pass is under way.
+// stopReads cancels all reads and waits for those in flight. No pass is running.
 func (c *ExpertCache) stopReads() {
 	r := &c.Reads
 	r.Mu.Lock()
@@ -110,7 +110,7 @@ func (c *ExpertCache) stopReads() {
 	}
 }
 
-// Resize changes how many experts memory holds. Nothing is being read.
+// Resize changes the number of slots. No read is in flight.
 func (c *ExpertCache) Resize(slots int) error {
 	r := &c.Reads
 	r.Mu.Lock()
@@ -130,38 +130,37 @@ func (c *ExpertCache) Resize(slots int) error {
 	return nil
 }
 
-// moveSlot empties a slot. If its expert is worth more than one of the first so many,
-// it takes the other one's slot. The lock is held and nothing is being read.
+// moveSlot empties a slot. If its expert has a greater value than one of the first `within`
+// slots, it moves there. The caller holds the lock and no read is in flight.
 func (c *ExpertCache) moveSlot(at int32, within int) {
 	from := &c.Reads.Slots[at]
 	id := from.ID
 	if id < 0 {
 		return
 	}
-	failed, worth := from.err != nil, c.Policy.Value(int(id))
+	failed, value := from.err != nil, c.Policy.Value(int(id))
 	c.evict(from)
 	if failed {
 		return
 	}
-	if to := c.takeSlot(within, worth); to >= 0 {
+	if to := c.takeSlot(within, value); to >= 0 {
 		c.assign(to, id)
 		s := &c.Reads.Slots[to]
 		copy(s.memory, c.slotMemory(at))
-		s.next, s.step = len(s.memory), 0 // a better one may come
+		s.next, s.step = len(s.memory), 0 // a more valuable expert may replace it
 	}
 }
 
-// ExpertPolicy says which experts stay in memory that does not hold all of them.
-// Results do not depend on it.
+// ExpertPolicy selects the experts that stay in memory. It does not change results.
 type ExpertPolicy int
 
 // The policies.
 const (
-	EvictLeastFrequent ExpertPolicy = iota // those that are used most, of late more than long ago
-	EvictLeastRecent                       // those that were used last
+	EvictLeastFrequent ExpertPolicy = iota // by frequency of use; recent uses weigh more
+	EvictLeastRecent                       // by time of the last use (LRU)
 )
 
-// Policy returns a policy that has seen nothing yet.
+// Policy returns a policy without history.
 func (p ExpertPolicy) Policy(layers, perLayer int) evictionPolicy {
 	if p == EvictLeastRecent {
 		return newRecentPolicy(layers, perLayer)

@@ -2,22 +2,19 @@ package weights
 
 import "math"
 
-// evictionPolicy says which experts are worth their memory. All calls come from one
-// goroutine.
+// evictionPolicy ranks experts. All calls come from one goroutine.
 type evictionPolicy interface {
-	begin(tokens int)     // a pass over so many tokens begins
-	used(id, rows int)    // so many rows of a step go to an expert, in memory or not
-	admitted(id int)      // the expert got a slot
+	begin(tokens int)     // a pass over tokens begins
+	used(id, rows int)    // a step routes rows to the expert, which may not be in memory
+	admitted(id int)      // the expert received a slot
 	evicted(id int)       // the expert lost its slot
-	Value(id int) float64 // of experts that have slots, the one of the least worth loses its own
+	Value(id int) float64 // the expert of the least value is evicted first
 }
 
-// frequentPolicy values an expert by how often it is likely to be used: by its
-// share of late, which a text that goes on suggests, and its share over a longer
-// time. It counts for every expert of the model, also those that are not in
-// memory: that is 16 bytes for megabytes of weights. So an expert that is seldom
-// used does not stay for having just been read, which is what an admission policy
-// is for: it is soon worth the least, and the next one gets its slot.
+// frequentPolicy ranks experts by their rate of use: a short-term average, which follows
+// the current text, plus a long-term one. It counts uses of all experts, including those
+// that are not in memory, in 16 bytes each. A rarely used expert therefore has the least
+// value soon after it was read, and needs no admission policy.
 type frequentPolicy struct {
 	short, long useCounts
 }
@@ -26,7 +23,7 @@ const (
 	// shortHalfLife and longHalfLife are the tokens after which a use counts half.
 	shortHalfLife = 1
 	longHalfLife  = 64
-	// countLimit is where counts are scaled down, far below the largest float64.
+	// countLimit is where counts are rescaled, far below the largest float64.
 	countLimit = 1e200
 )
 
@@ -48,13 +45,13 @@ func (k *frequentPolicy) admitted(int)         {}
 func (k *frequentPolicy) evicted(int)          {}
 func (k *frequentPolicy) Value(id int) float64 { return k.short.rate(id) + k.long.rate(id) }
 
-// useCounts counts uses, of which each counts half as much some tokens later.
+// useCounts counts uses with exponential decay.
 type useCounts struct {
 	perLayer int
 	halfLife float64   // tokens
-	weight   float64   // what a use counts now; it grows instead of all counts shrinking
+	weight   float64   // of a use now; it grows, so that the counts need not shrink
 	counts   []float64 // [layers*perLayer]
-	scale    []float64 // [layers] 1/use when the layer was last passed
+	scale    []float64 // [layers] 1/weight at the layer's last use
 }
 
 func newUseCounts(layers, perLayer int, halfLife float64) useCounts {
@@ -68,9 +65,9 @@ func newUseCounts(layers, perLayer int, halfLife float64) useCounts {
 	return u
 }
 
-// begin makes what was counted worth less by the time that so many tokens take.
+// begin ages the counts by a number of tokens.
 func (u *useCounts) begin(tokens int) {
-	// A chunk of a prompt may be many half-lives long.
+	// A prefill chunk may be many half-lives long.
 	u.weight *= math.Exp2(min(float64(tokens)/u.halfLife, 256))
 	if u.weight < countLimit {
 		return
@@ -89,15 +86,15 @@ func (u *useCounts) add(id, rows int) {
 	u.scale[id/u.perLayer] = 1 / u.weight
 }
 
-// rate returns about how many of the layer's tokens used an expert. It is the
-// count as it was when the layer was last passed: otherwise the layers that a pass
-// has yet to come to would look less used than those behind it.
+// rate returns roughly how many of the layer's tokens used an expert. It is as of the
+// layer's last use: otherwise the layers that the pass has yet to compute would seem less
+// used than those that it has computed.
 func (u *useCounts) rate(id int) float64 {
 	return u.counts[id] * u.scale[id/u.perLayer] / u.halfLife
 }
 
-// recentPolicy evicts what was not used for longest. It is what others are measured
-// against: a pass goes through the layers in a cycle, of which it keeps little.
+// recentPolicy evicts the least recently used expert. It is the baseline of comparisons: a
+// pass cycles through the layers, which is the worst case of LRU.
 type recentPolicy struct {
 	now  int64
 	last []int64 // [layers*perLayer]

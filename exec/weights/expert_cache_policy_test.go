@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// replay returns how many of the experts a cache of so many slots has when they
-// are used, after a warm-up. Nothing is read.
+// replay returns the hit rate of a cache with a number of slots on a routing trace, after a
+// warm-up. It reads nothing.
 func replay(p evictionPolicy, r testutil.Routing, trace [][][]int, slots int) float64 {
 	slotted := map[int]bool{}
 	var used, hits int
@@ -55,8 +55,7 @@ func replay(p evictionPolicy, r testutil.Routing, trace [][][]int, slots int) fl
 	return float64(hits) / float64(used)
 }
 
-// ristrettoPolicy keeps what ristretto would keep: those that it does not hold
-// are evicted first.
+// ristrettoPolicy evicts the experts first that ristretto does not hold.
 type ristrettoPolicy struct {
 	cache  *ristretto.Cache[uint64, struct{}]
 	recent *recentPolicy
@@ -90,7 +89,8 @@ func (p *ristrettoPolicy) Value(id int) float64 {
 	return p.recent.Value(id)
 }
 
-// TestFrequentBeatsRecent: whatever the routing, not evicting by age alone pays.
+// TestFrequentBeatsRecent checks that the frequency policy has more hits than LRU on every
+// routing.
 func TestFrequentBeatsRecent(t *testing.T) {
 	for _, r := range testutil.Routings {
 		trace := r.Choose(150, 2)
@@ -101,8 +101,8 @@ func TestFrequentBeatsRecent(t *testing.T) {
 	}
 }
 
-// TestUseCountsStayFinite counts over many more tokens than a float64 has powers
-// of two, and in chunks that are many half-lives long.
+// TestUseCountsStayFinite counts over more tokens than a float64 has powers of two, and in
+// chunks that are many half-lives long.
 func TestUseCountsStayFinite(t *testing.T) {
 	u := newUseCounts(2, 3, 1)
 	for range 5000 {
@@ -120,8 +120,7 @@ func TestUseCountsStayFinite(t *testing.T) {
 	require.InDelta(t, 1, u.rate(1), 1e-9)
 }
 
-// BenchmarkExpertPolicies replays traces without a model: how many of the experts
-// that are used each policy would have kept.
+// BenchmarkExpertPolicies reports the hit rate of each policy on traces, without a model.
 func BenchmarkExpertPolicies(b *testing.B) {
 	for _, r := range testutil.Routings {
 		trace := r.Choose(300, 1)

@@ -7,38 +7,38 @@ import (
 	"sync"
 )
 
-// expertReads fills slots, several reads at a time, those first that the
-// arithmetic waits for. Nothing is allocated on the way.
+// expertReads fills slots with several concurrent reads. Required reads go before predicted
+// ones. It allocates nothing while reading.
 type expertReads struct {
 	Mu        sync.Mutex
-	work      sync.Cond // signalled when a list has grown and when it closes
+	work      sync.Cond // signalled when a list grows and on close
 	Slots     []expertSlot
-	required  slotList      // of which there are pieces to read
-	guessed   slotList      // the same, for experts that may be chosen
-	completed chan struct{} // capacity 1: a slot is not busy any more
+	required  slotList      // slots with pieces left to read that the pass waits for
+	guessed   slotList      // slots of predicted experts
+	completed chan struct{} // capacity 1: a slot is no longer busy
 	bytes     int64
 	closed    bool
 	exited    sync.WaitGroup
 }
 
-// expertSlot is memory for one expert.
+// expertSlot is the memory of one expert.
 type expertSlot struct {
-	ID    int32  // whose weights these are, or will be; -1: nobody's
-	step  uint64 // of the cache that last worked with it
-	guess uint64 // step in which its read began as a guess
+	ID    int32  // the expert; -1: empty
+	step  uint64 // the last step that used it
+	guess uint64 // the step in which a predicted read began
 
-	// The read that fills it.
+	// The read that fills the slot.
 	from     io.ReaderAt
 	memory   []byte
-	next     int // memory up to here has been handed out to readers
+	next     int // readers have taken the bytes before this one
 	inFlight int
 	err      error
 }
 
-// busy reports whether a read is under way or waits for its turn.
+// busy reports whether reads of the slot are in flight or queued.
 func (s *expertSlot) busy() bool { return s.inFlight > 0 || s.next < len(s.memory) }
 
-// open starts readers for some slots, which may become more, up to room.
+// open starts readers for a number of slots, which may grow to room.
 func (r *expertReads) open(slots, room, readers int) {
 	r.work.L = &r.Mu
 	r.completed = make(chan struct{}, 1)
@@ -53,7 +53,7 @@ func (r *expertReads) open(slots, room, readers int) {
 	}
 }
 
-// busy reports whether any slot is. The lock is held.
+// busy reports whether any slot is busy. The caller holds the lock.
 func (r *expertReads) busy() bool {
 	return slices.ContainsFunc(r.Slots, func(s expertSlot) bool { return s.busy() })
 }
@@ -67,15 +67,14 @@ func (r *expertReads) close() {
 	r.exited.Wait()
 }
 
-// require makes a guess something that is waited for. The lock is held.
+// require turns a predicted read into a required one. The caller holds the lock.
 func (r *expertReads) require(at int32) {
 	if r.guessed.remove(at) {
 		r.required.push(at)
 	}
 }
 
-// wait returns when a read has ended since it was last called, or with the
-// context's error.
+// wait returns when a read has completed since the last call, or the context's error.
 func (r *expertReads) wait(ctx context.Context) error {
 	select {
 	case <-r.completed:
@@ -85,7 +84,7 @@ func (r *expertReads) wait(ctx context.Context) error {
 	}
 }
 
-// readLoop is the life of one reader.
+// readLoop is the goroutine of one reader.
 func (r *expertReads) readLoop() {
 	defer r.exited.Done()
 	r.Mu.Lock()
@@ -116,11 +115,11 @@ func (r *expertReads) readLoop() {
 	}
 }
 
-// complete enters that a piece has been read, or could not be. The lock is held.
-func (r *expertReads) complete(at int32, whole bool, err error) {
+// complete records the result of reading one piece. The caller holds the lock.
+func (r *expertReads) complete(at int32, full bool, err error) {
 	s := &r.Slots[at]
 	s.inFlight--
-	if !whole {
+	if !full {
 		if err == nil {
 			err = io.ErrUnexpectedEOF
 		}
@@ -139,14 +138,14 @@ func (r *expertReads) complete(at int32, whole bool, err error) {
 	}
 }
 
-// slotList is a list of slots, each at most once, in the order in which they came.
+// slotList is a list of distinct slots, in order of insertion.
 type slotList []int32
 
 func (l *slotList) push(at int32) { *l = append(*l, at) }
 
 func (l *slotList) clear() { *l = (*l)[:0] }
 
-// first returns the slot that came first, -1 if there is none.
+// first returns the oldest entry; -1: the list is empty.
 func (l slotList) first() int32 {
 	if len(l) == 0 {
 		return -1
@@ -154,7 +153,7 @@ func (l slotList) first() int32 {
 	return l[0]
 }
 
-// remove takes a slot off the list and reports whether it was on it.
+// remove deletes a slot and reports whether the list contained it.
 func (l *slotList) remove(at int32) bool {
 	i := slices.Index(*l, at)
 	if i < 0 {

@@ -14,15 +14,14 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// ImportOptions are what the owner of an import decides.
+// ImportOptions are the settings of an import.
 type ImportOptions struct {
-	Made     string // program and version, for the pack to say who made it
+	Made     string // program and version, stored in the pack
 	Progress func(done, total int64)
 }
 
-// Import writes a model as a pack: what Load puts in memory, in the order in
-// which it is used. No weight changes. The file is there completely or not at
-// all, also when ctx is cancelled.
+// Import writes a model as a pack, in the layout and order that LoadWeights uses. It
+// changes no weight. If it fails or ctx is cancelled, no file is left.
 func Import(ctx context.Context, f *modelfile.Files, fsys vfs.FS, path string, o ImportOptions) error {
 	im, err := newImporter(f, o)
 	if err != nil {
@@ -39,14 +38,14 @@ func Import(ctx context.Context, f *modelfile.Files, fsys vfs.FS, path string, o
 	return im.Write(ctx, fsys, path)
 }
 
-// importer is an import that has been planned.
+// importer is a planned import.
 type importer struct {
 	ld       *Loader
 	places   []*Placement // of all sections, in order
 	contents pack.Contents
 }
 
-// ImportWith returns what plans an import with options, for CacheOptions.
+// ImportWith returns a function that plans imports, for modelfile.CacheOptions.
 func ImportWith(o ImportOptions) func(*modelfile.Files) (modelfile.Importer, error) {
 	return func(f *modelfile.Files) (modelfile.Importer, error) { return newImporter(f, o) }
 }
@@ -91,7 +90,7 @@ func (p *Placement) packTensor() pack.Tensor {
 	return pack.Tensor{Name: p.name, Type: p.storedType(), Shape: shape, Layout: p.layout()}
 }
 
-// A chunk is a run of rows on its way from the source to the pack.
+// rowBlock is a block of rows that a worker prepares for the pack.
 type rowBlock struct {
 	p           *Placement
 	first, rows int
@@ -100,16 +99,15 @@ type rowBlock struct {
 	done        chan struct{} // closed when out, or err, is set
 }
 
-// Write writes the pack. Some goroutines read chunks of rows and arrange them,
-// ahead of the one that writes them in order; memory stays within a few chunks,
-// however large a tensor is.
+// Write writes the pack. Workers read and arrange blocks of rows ahead of the writer, which
+// writes them in order. Memory is limited to a few blocks, whatever the size of a tensor.
 func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	workers := max(loadReaders, runtime.GOMAXPROCS(0))
 	work := make(chan *rowBlock)
-	ordered := make(chan *rowBlock, 2*workers) // bounds how far reading is ahead
-	spare := make(chan []byte, 2*workers)      // memory of chunks that were written
+	ordered := make(chan *rowBlock, 2*workers) // bounds the read-ahead
+	spare := make(chan []byte, 2*workers)      // reused buffers of written blocks
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer close(ordered)
@@ -133,7 +131,7 @@ func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 		for c := range ordered {
 			select {
 			case <-c.done:
-			case <-ctx.Done(): // feed may have stopped before a worker got the chunk
+			case <-ctx.Done(): // submitBlocks may have stopped before a worker received the block
 				return ctx.Err()
 			}
 			if c.err != nil {
@@ -155,8 +153,8 @@ func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 	return err
 }
 
-// submitBlocks cuts all tensors into chunks and hands them to the workers and, in the
-// same order, to the writer.
+// submitBlocks cuts all tensors into blocks. It sends them to the workers and, in the same
+// order, to the writer.
 func (im *importer) submitBlocks(ctx context.Context, work, ordered chan<- *rowBlock) {
 	for _, p := range im.places {
 		step := p.Slice.Rows
@@ -176,12 +174,11 @@ func (im *importer) submitBlocks(ctx context.Context, work, ordered chan<- *rowB
 	}
 }
 
-// rowBytes returns the size of a row as the source has it.
+// rowBytes returns the size of a row in the source.
 func (p *Placement) rowBytes() int { return int(p.Slice.Bytes()) / p.Slice.Rows }
 
-// arrange reads a chunk's rows and puts them in the order of the pack. It uses
-// the memory of raw, which it returns, and of the chunk's out, and grows both as
-// is needed.
+// arrange reads a block's rows and arranges them as the pack stores them. It reuses the
+// buffer raw, which it returns, and the block's out buffer.
 func (ld *Loader) arrange(c *rowBlock, raw []byte) ([]byte, error) {
 	s := &c.p.Slice
 	n := c.rows * c.p.rowBytes()

@@ -17,7 +17,7 @@ func (l *Layout) AddTo(s *tiering.Shape) {
 		s.Embedding = bytes
 		return
 	case expertLayout:
-		if strings.HasSuffix(l.Name, ".0") { // the others of the layer have its sizes
+		if strings.HasSuffix(l.Name, ".0") { // the layer's other experts have the same size
 			s.ExpertLayers++
 			s.OpsPerToken += int64(s.ExpertsUsed) * l.ops()
 		}
@@ -32,8 +32,8 @@ func (l *Layout) AddTo(s *tiering.Shape) {
 	l.addUnits(s)
 }
 
-// addUnits adds what of a layout's tensors cannot be cut as one likes: vectors,
-// and the tiles or rows of matrices.
+// addUnits adds the units that the planner must not cut: vectors, and the tiles or rows of
+// matrices.
 func (l *Layout) addUnits(s *tiering.Shape) {
 	for i := range l.Places {
 		p := &l.Places[i]
@@ -48,7 +48,7 @@ func (l *Layout) addUnits(s *tiering.Shape) {
 	}
 }
 
-// Describe sets the sizes of the layout's matrices, but not their bytes.
+// Describe sets the shapes of the layout's matrices without their data.
 func (l *Layout) Describe() {
 	l.assignOffsets()
 	for i := range l.Places {
@@ -59,8 +59,7 @@ func (l *Layout) Describe() {
 	}
 }
 
-// ops returns how many products and sums the layout's matrices ask for, if all
-// of them are multiplied with one token.
+// ops returns the multiplications and additions of the layout's matmuls for one token.
 func (l *Layout) ops() (n int64) {
 	for i := range l.Places {
 		if m := l.Places[i].Matrix; m != nil {
@@ -70,6 +69,6 @@ func (l *Layout) ops() (n int64) {
 	return n
 }
 
-// PinGranule is what the part of a section that is streamed is a multiple of: whole
-// blocks of a pack, and as much as one read asks for.
+// PinGranule divides the size of a section's streamed part: whole blocks of a pack, and the
+// size of one read.
 const PinGranule = 16 * pack.BlockBytes

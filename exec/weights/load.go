@@ -15,82 +15,81 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// loadReaders is how many reads are in flight while weights are loaded. Disks
-// of phones and servers alike reach their bandwidth at four.
+// loadReaders is the number of concurrent reads while weights are loaded. Disks of phones
+// and servers reach their bandwidth at four.
 const loadReaders = 4
 
 // loadAlign is the alignment of every matrix in its frame: a cache line.
 const loadAlign = 64
 
-// AlignedSize returns what so many bytes take in a frame.
+// AlignedSize returns the space that n bytes take in a frame.
 func AlignedSize(n int) int { return (n + loadAlign - 1) &^ (loadAlign - 1) }
 
-// Loader lays weights out in frames, a layer's bytes together, and reads them.
-// A layer is first planned, which checks every tensor against the Spec, and
-// only then read, so that a malformed file costs no memory.
+// Loader reads weights into frames, the bytes of a layer together. It first plans a layer,
+// which checks every tensor against the Spec, and reads it afterwards, so that a malformed
+// file allocates no memory.
 type Loader struct {
 	Tensors       *modelfile.TensorSet
 	Spec          *arch.Spec
 	Budget        *tiering.Budget
 	pinFile       bool // see Options
-	Exact         bool // keep rows as they are, for products in float32
+	Exact         bool // keep rows untiled, for float32 matmuls
 	Frames        []*tiering.Frame
 	plan          []Placement    // of the layer that is being planned
 	experts       []Layout       // of the same layer
-	Orders        []*columnOrder // of the columns of all matrices that have one
-	Residency     *Residency     // of a pack of which a plan says what is kept; else nil
-	CachedExperts []Layout       // experts that the plan's memory for experts takes in turn
+	Orders        []*columnOrder // column orders of all matrices that have one
+	Residency     *Residency     // of a pack that follows a plan; otherwise nil
+	CachedExperts []Layout       // experts that an ExpertCache reads
 
 	Progress    func(done, total int64)
-	mu          sync.Mutex // guards done, which readers count up
+	mu          sync.Mutex // guards Done, which concurrent readers update
 	Done, Total int64
 }
 
-// Layout is what goes into one frame, and what a pack keeps as one section.
+// Layout is the content of one frame, and of one section of a pack.
 type Layout struct {
 	Name   string // "embedding", "ends", "blk.N" or "blk.N.expert.E"
 	Kind   layoutKind
-	Layer  int // of a layer or expert; the ends come behind the last layer
+	Layer  int // of a layer or expert; the number of layers for EndsLayout
 	Places []Placement
-	// section is set where a pack holds all of this as it is.
+	// section is set if a pack stores exactly this content.
 	section io.ReaderAt
-	// sectionSize is the length of the section, of which size bytes from its start
-	// are kept.
+	// SectionSize is the length of the section. Its first Size bytes are in memory.
 	SectionSize int
 	Size        int // of the frame
 	Frame       *tiering.Frame
-	// streamFrom is where the part of the section begins that is streamed.
+	// streamFrom is the offset in the section where its streamed part begins.
 	streamFrom int
-	// A mapped section is used where it lies in the file: index is its number in
-	// the pack, and whole all of its bytes.
+	// Mapped: the weights are used in the mapped file. index is the section's number in the
+	// pack, and mapping all of its bytes.
 	Mapped  bool
 	index   int
 	mapping []byte
 }
 
-// layoutKind says which part of a model a layout holds.
+// layoutKind is the part of a model that a layout contains.
 type layoutKind int
 
 // The parts of a model that are loaded separately.
 const (
 	LayerLayout     layoutKind = iota
-	EmbeddingLayout            // rows that are only looked up
+	EmbeddingLayout            // an embedding that is not the output matrix
 	EndsLayout                 // final norm and output matrix
 	expertLayout               // one expert of a layer
 )
 
-// Placement is one tensor's place in a frame.
+// Placement is the place of one tensor in a frame.
 type Placement struct {
-	name   string // as GGUF files name it, with fused tensors cut
+	name   string // GGUF name; fused tensors are split
 	Slice  modelfile.TensorSlice
 	off    int
-	tile   bool         // rows are put in tiles
-	Matrix *Matrix      // where to put it, or
-	rest   streamedRows // of the matrix, where the rows are that are not kept
-	Vector *[]float32   // where to put its elements as float32
+	tile   bool         // rows are stored in tiles
+	Matrix *Matrix      // receives the tensor; nil: Vector does
+	rest   streamedRows // the rows of the matrix that are streamed
+	Vector *[]float32   // receives the elements as float32
 }
 
-// LoadOptions are what of the model's Options loading depends on, see there.
+// LoadOptions are the model's options that loading depends on; see package exec.
 type LoadOptions struct {
 	Budget            *tiering.Budget
 	Plan              *tiering.Plan
@@ -99,8 +98,8 @@ type LoadOptions struct {
 	Progress          func(done, total int64)
 }
 
-// LoadWeights reads all weights of a model. progress, which may be nil, is
-// called with the bytes read so far.
+// LoadWeights reads all weights of a model, or as much of them as the plan pins. It calls
+// Progress, which may be nil, with the bytes read so far.
 func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, o LoadOptions) (*Weights, *Loader, error) {
 	ld := &Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: o.Exact, pinFile: o.PinFile, Progress: o.Progress}
 	w := &Weights{Layers: make([]LayerWeights, len(spec.Layers))}
@@ -122,7 +121,7 @@ func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, 
 	ld.Total += ReadBytes(plans)
 	queue := prefetch.New(loadReaders)
 	err = ld.readAll(ctx, queue, plans)
-	queue.Close() // nothing is written to frames from here on
+	queue.Close() // no read writes to a frame after this
 	if err != nil {
 		ld.Free()
 		return nil, nil, err
@@ -141,8 +140,8 @@ func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, 
 	return w, ld, nil
 }
 
-// PlanAll checks every tensor and returns what goes into each frame: one or two
-// for the ends of the network and one for each layer.
+// PlanAll checks every tensor and returns the content of each frame: one or two for the
+// ends of the network and one for each layer and expert.
 func (ld *Loader) PlanAll(w *Weights) (plans []Layout, err error) {
 	ends, err := ld.planEnds(w)
 	if err != nil {
@@ -152,7 +151,7 @@ func (ld *Loader) PlanAll(w *Weights) (plans []Layout, err error) {
 	return append(ends, layers...), err
 }
 
-// planLayers is planAll without the ends.
+// planLayers is PlanAll without the ends.
 func (ld *Loader) planLayers(w *Weights) (plans []Layout, err error) {
 	for l := range w.Layers {
 		ld.plan = nil
@@ -166,7 +165,7 @@ func (ld *Loader) planLayers(w *Weights) (plans []Layout, err error) {
 	return plans, nil
 }
 
-// AddRead counts bytes that were read; readers call it at the same time.
+// AddRead counts n bytes read. It may be called concurrently.
 func (ld *Loader) AddRead(n int) {
 	ld.mu.Lock()
 	defer ld.mu.Unlock()
@@ -184,8 +183,8 @@ func (ld *Loader) Free() {
 	ld.Frames = nil
 }
 
-// readAll fills a frame for each plan. Sections of packs are all asked for at
-// once, so that the disk never waits, and then taken in turn.
+// readAll reads each plan into a frame. It submits all sections of packs at once, so that
+// the disk stays busy, and then waits for one after the other.
 func (ld *Loader) readAll(ctx context.Context, queue *prefetch.Queue, plans []Layout) error {
 	tickets := make([]*prefetch.Ticket, len(plans))
 	for i := range plans {
@@ -225,7 +224,7 @@ func (ld *Loader) readAll(ctx context.Context, queue *prefetch.Queue, plans []La
 	return nil
 }
 
-// assignOffsets lays the placements out in a frame of their own.
+// assignOffsets places the tensors one behind the other in a frame.
 func (l *Layout) assignOffsets() {
 	l.Size = 0
 	for i := range l.Places {
@@ -235,7 +234,7 @@ func (l *Layout) assignOffsets() {
 	}
 }
 
-// readBytes returns how much is read to fill the frame.
+// readBytes returns the bytes that filling the frame reads.
 func (l *Layout) readBytes() (n int64) {
 	if l.section != nil {
 		return int64(l.Size)
@@ -246,7 +245,7 @@ func (l *Layout) readBytes() (n int64) {
 	return n
 }
 
-// ReadBytes returns how much is read to fill the frames of layouts.
+// ReadBytes returns the bytes that filling the frames of layouts reads.
 func ReadBytes(plans []Layout) (n int64) {
 	for i := range plans {
 		n += plans[i].readBytes()
@@ -266,8 +265,8 @@ func (p *Placement) Bytes() int {
 	return int(p.Slice.Bytes())
 }
 
-// matrixOver returns the placement's matrix, whose first rows, or all, are in
-// memory.
+// matrixOver returns the placement's matrix over data, which contains its first rows or all
+// rows.
 func (p *Placement) matrixOver(data []byte) Matrix {
 	m := Matrix{Type: p.Slice.Type, Rows: p.Slice.Rows, Cols: p.Slice.Cols, Data: data, Tiled: p.tile, Order: p.Matrix.Order}
 	rows, bytes := m.Unit()
@@ -275,6 +274,7 @@ func (p *Placement) matrixOver(data []byte) Matrix {
 	return m
 }
 
+// readPlacements reads the tensors of a plan that no section stores.
 func (ld *Loader) readPlacements(ctx context.Context, queue *prefetch.Queue, plan []Placement, mem []byte) error {
 	var tickets []*prefetch.Ticket
 	var failed error
@@ -309,7 +309,7 @@ func (ld *Loader) readPlacements(ctx context.Context, queue *prefetch.Queue, pla
 	return failed
 }
 
-// readVector reads and decodes a norm's gain or a bias; they are small.
+// readVector reads and decodes the gain of a norm or a bias.
 func (ld *Loader) readVector(p *Placement, mem []byte) error {
 	out, err := tiering.View[float32](mem, p.Slice.Rows*p.Slice.Cols)
 	if err != nil {

@@ -8,14 +8,13 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// ReadColumns puts count columns of a matrix, from first on, into dst.
+// ReadColumns reads count columns of a matrix, from column first on, into dst.
 func (ld *Loader) ReadColumns(ctx context.Context, s *modelfile.TensorSlice, first, count int, dst []float32 /* [count, rows] */) error {
 	rowBytes := int(s.Bytes()) / s.Rows
 	return ld.eachRows(ctx, s, columnReadBytes, func(at, n int, raw []byte) {
-		// Rows whose beginnings are a power of two apart would drive each other out of
-		// the cache.
+		// The padding avoids cache conflicts between rows a power of two apart.
 		const apart = 16
-		var rows [tiled.TileRows][]float32 // a tile of them fills a line of each column
+		var rows [tiled.TileRows][]float32 // a tile of rows fills a cache line of each column
 		floats := make([]float32, len(rows)*(s.Cols+apart))
 		for i := range rows {
 			rows[i] = floats[i*(s.Cols+apart):][:s.Cols]
@@ -35,6 +34,6 @@ func (ld *Loader) ReadColumns(ctx context.Context, s *modelfile.TensorSlice, fir
 	})
 }
 
-// columnReadBytes is about how many bytes of rows are read before they are turned into
-// columns; as floats they take up to eight times as much.
+// columnReadBytes is roughly how many bytes of rows are read before they are transposed. As
+// floats they take up to eight times as much memory.
 const columnReadBytes = 256 << 10

@@ -7,7 +7,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 )
 
-// planMatrix plans a matrix that must be there.
+// planMatrix plans a required matrix. err is the error of finding s.
 func (ld *Loader) planMatrix(m *Matrix, role string, layer int, s modelfile.TensorSlice, err error) error {
 	if err != nil {
 		return err
@@ -18,7 +18,7 @@ func (ld *Loader) planMatrix(m *Matrix, role string, layer int, s modelfile.Tens
 	return ld.planOrder(m, role, layer, &s)
 }
 
-// planVector plans elements that may be there.
+// planVector plans an optional vector of n elements.
 func (ld *Loader) planVector(v *[]float32, role string, layer int, suffix string, n int) error {
 	s, ok, err := ld.Tensors.Vector(role, layer, suffix, n)
 	if ok && err == nil {
@@ -27,7 +27,7 @@ func (ld *Loader) planVector(v *[]float32, role string, layer int, suffix string
 	return err
 }
 
-// planGain plans a norm that must be there.
+// planGain plans a required norm.
 func (ld *Loader) planGain(g *Gain, role string, layer, n int) error {
 	if _, ok := ld.Tensors.Find(role, layer, ".weight"); !ok {
 		return ld.Tensors.Missing(role, layer)
@@ -41,7 +41,7 @@ func (ld *Loader) planGain(g *Gain, role string, layer, n int) error {
 	return ld.planVector(&g.Bias, role, layer, ".bias", n)
 }
 
-// planLinear plans a matrix that must be there and the bias that may be.
+// planLinear plans a required matrix and its optional bias.
 func (ld *Loader) planLinear(m *Linear, role string, layer, rows, cols int) error {
 	s, err := ld.Tensors.Matrix(role, layer, rows, cols)
 	if err := ld.planMatrix(&m.Matrix, role, layer, s, err); err != nil {
@@ -50,8 +50,8 @@ func (ld *Loader) planLinear(m *Linear, role string, layer, rows, cols int) erro
 	return ld.planVector(&m.Bias, role, layer, ".bias", s.Rows)
 }
 
-// planEnds plans what stands before and after the layers: the embedding apart,
-// if its rows are only looked up and never multiplied.
+// planEnds plans the embedding, the final norm and the output matrix. An embedding that is
+// not the output matrix has a layout of its own.
 func (ld *Loader) planEnds(w *Weights) (plans []Layout, err error) {
 	s := ld.Spec
 	ld.plan = nil
@@ -69,7 +69,7 @@ func (ld *Loader) planEnds(w *Weights) (plans []Layout, err error) {
 	normRole := "output_norm"
 	if _, ok := ld.Tensors.Find(normRole, -1, ".weight"); !ok && ld.Tensors.Hyper.GGUF {
 		if _, ok := ld.Tensors.Find("token_embd_norm", -1, ".weight"); ok {
-			normRole = "token_embd_norm" // what the first lfm2 files called it
+			normRole = "token_embd_norm" // the name in the first lfm2 files
 		}
 	}
 	if err := ld.planGain(&w.Norm, normRole, -1, s.Dim); err != nil {
@@ -192,7 +192,7 @@ func (ld *Loader) planMLP(l int, w *LayerWeights) error {
 	return ld.planLinear(&w.MLP.Down, "ffn_down", l, s.Dim, inner)
 }
 
-// plannedRows returns the rows of a matrix that was planned but not yet read.
+// plannedRows returns the rows of a planned matrix that is not read yet.
 func (ld *Loader) plannedRows(m *Matrix) int {
 	for _, p := range ld.plan {
 		if p.Matrix == m {
@@ -208,7 +208,7 @@ func (ld *Loader) planExperts(l int, w *LayerWeights) error {
 		return err
 	}
 	w.Experts = make([]MLP, s.Experts)
-	inner := 0 // the first expert's size; the others must have it too
+	inner := 0 // the first expert determines the size of all
 	layer := ld.plan
 	for i := range w.Experts {
 		ld.plan = nil
@@ -234,7 +234,7 @@ func (ld *Loader) planExperts(l int, w *LayerWeights) error {
 	return ld.planShared(l, w)
 }
 
-// planShared plans the expert that every token uses, where there is one.
+// planShared plans the shared expert, if the layer has one.
 func (ld *Loader) planShared(l int, w *LayerWeights) error {
 	up, ok := ld.Tensors.Find("ffn_up_shexp", l, ".weight")
 	if !ok {

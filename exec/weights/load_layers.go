@@ -8,13 +8,13 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Before reports whether the layout belongs to a layer before one.
+// Before reports whether the layout belongs to a layer with a smaller index.
 func (l *Layout) Before(layer int) bool {
 	return (l.Kind == LayerLayout || l.Kind == expertLayout) && l.Layer < layer
 }
 
-// LoadLayers reads the layers of a model, without its ends. The caller has to free the
-// frames after an error too.
+// LoadLayers reads the layers of a model without its ends. The caller frees the frames,
+// even after an error.
 func (ld *Loader) LoadLayers(ctx context.Context, w *Weights) error {
 	plans, err := ld.planLayers(w)
 	if err != nil {
@@ -26,7 +26,7 @@ func (ld *Loader) LoadLayers(ctx context.Context, w *Weights) error {
 	ld.Total += ReadBytes(plans)
 	queue := prefetch.New(loadReaders)
 	err = ld.readAll(ctx, queue, plans)
-	queue.Close() // nothing is written to frames from here on
+	queue.Close() // no read writes to a frame after this
 	if err != nil {
 		return err
 	}
@@ -34,8 +34,9 @@ func (ld *Loader) LoadLayers(ctx context.Context, w *Weights) error {
 	return ld.applyOrders()
 }
 
-// LoadSequentially reads a model so that no more than one part of it need be in memory as
-// the file has it: take is called with each, whose frame is the loader's last.
+// LoadSequentially reads the layouts one after the other and calls take with each, whose
+// frame is the loader's last. So take can copy a layout elsewhere and free its frame before
+// the next one is read.
 func (ld *Loader) LoadSequentially(ctx context.Context, plans []Layout, take func(*Layout) error) error {
 	ld.Total += ReadBytes(plans)
 	queue := prefetch.New(loadReaders)

@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// frameFor returns memory for a layout: a copy of its own, or a mapping of the
-// file where that is wanted and possible.
+// frameFor returns memory for a layout: a mapping of the file if pinFile asks for it,
+// otherwise memory of its own.
 func (ld *Loader) frameFor(l *Layout) (*tiering.Frame, error) {
 	if ld.pinFile && ld.Residency != nil && l.section != nil && l.Kind != expertLayout {
 		m, err := ld.Residency.File.MapSection(l.index)
@@ -28,12 +28,11 @@ func (ld *Loader) frameFor(l *Layout) (*tiering.Frame, error) {
 		l.mapping = m.Bytes()
 		return frame, nil
 	}
-	// What a plan cuts short may grow again later.
+	// A later plan may pin more of the section.
 	return tiering.AllocRoom(ld.Budget, tiering.Pinned, l.Size, l.SectionSize)
 }
 
-// useMapping points the weights into a mapping, once its bytes have been read and
-// compared with their sums.
+// useMapping points the weights into a mapping, after it has verified the block checksums.
 func (ld *Loader) useMapping(ctx context.Context, l *Layout) error {
 	if err := l.verifyMapping(ctx, ld.Residency.File, 0, l.Size, ld.AddRead); err != nil {
 		return err
@@ -41,11 +40,11 @@ func (ld *Loader) useMapping(ctx context.Context, l *Layout) error {
 	return l.attach(l.Frame.Bytes())
 }
 
-// verifyPiece is how much of a mapping one goroutine reads at a time.
+// verifyPiece is how many bytes of a mapping one goroutine verifies at a time.
 const verifyPiece = 16 * pack.BlockBytes
 
-// verifyMapping reads the bytes of a mapped section from one offset to another, which
-// brings them into memory, and compares them with their sums.
+// verifyMapping reads a range of a mapped section, which brings it into memory, and
+// verifies its block checksums.
 func (l *Layout) verifyMapping(ctx context.Context, file *pack.File, from, to int, arrived func(n int)) error {
 	var wg sync.WaitGroup
 	errs := make([]error, loadReaders)
@@ -71,9 +70,8 @@ func (l *Layout) verifyMapping(ctx context.Context, file *pack.File, from, to in
 	return errors.Join(errs...)
 }
 
-// FaultOf returns the error that a panic stands for which touching a mapping
-// caused whose file has become shorter, nil if there was no panic. It panics
-// again if the reason was another.
+// FaultOf returns the error for a recovered page fault in a mapping, whose file has become
+// shorter. It returns nil if there was no panic, and panics again for any other reason.
 func FaultOf(reason any) error {
 	if reason == nil {
 		return nil

@@ -2,8 +2,8 @@ package weights
 
 import "github.com/llmrun/llmrun/exec/modelfile"
 
-// LayerMatrices returns the matrices of all layers by name, as far as a mix may
-// quantize them, without loading them.
+// LayerMatrices returns the matrices of all layers that a Mix may quantize, by name,
+// without loading them.
 func LayerMatrices(f *modelfile.Files) (*Loader, map[string]*modelfile.TensorSlice, error) {
 	spec, err := f.Spec()
 	if err != nil {

@@ -14,7 +14,7 @@ type columnOrder struct {
 	order  []float32 // [Cols]
 }
 
-// planOrder plans the order of a matrix that was planned as s, if it has one.
+// planOrder plans the column order of a matrix that was planned as s, if the file has one.
 func (ld *Loader) planOrder(m *Matrix, role string, layer int, s *modelfile.TensorSlice) error {
 	name := modelfile.OrderName(s.Ranges[0].Tensor.Name)
 	t, ok := ld.Tensors.Source.Tensor(name)
@@ -32,8 +32,9 @@ func (ld *Loader) planOrder(m *Matrix, role string, layer int, s *modelfile.Tens
 	return nil
 }
 
-// applyOrders checks the orders that were read and gives them to their matrices.
-// Neighbours with the same one share it, so that their inputs are rounded once.
+// applyOrders checks the column orders and assigns them to their matrices. Consecutive
+// matrices with equal orders share one slice, so that the forward pass quantizes their
+// input once.
 func (ld *Loader) applyOrders() error {
 	for i, o := range ld.Orders {
 		if err := modelfile.CheckOrder(o.name, o.order); err != nil {

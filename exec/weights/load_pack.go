@@ -9,13 +9,13 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// sectionPiece is how much of a section one read asks for: whole blocks of the
-// pack, which need no copy, and enough for a disk to reach its bandwidth.
+// sectionPiece is the size of one read of a section: whole blocks of the pack, which need
+// no copy, and enough for the bandwidth of a disk.
 const sectionPiece = 16 * pack.BlockBytes
 
-// findSection looks for the section of a pack that holds all tensors of a plan
-// as they will lie in memory. There is none where rows are wanted and the pack
-// has tiles, or where the source is no pack.
+// findSection looks up the section of a pack that stores all tensors of a plan in the
+// layout that they have in memory. It finds none if the source is not a pack, or if the
+// pack stores tiles and the plan wants rows.
 func (ld *Loader) findSection(plan *Layout) {
 	file, ok := ld.Tensors.Source.(*pack.File)
 	if !ok || len(plan.Places) == 0 {
@@ -37,7 +37,7 @@ func (ld *Loader) findSection(plan *Layout) {
 	plan.SectionSize, plan.index = plan.Size, section
 }
 
-// layout returns how a pack keeps the placement's rows.
+// layout returns how a pack stores the placement's rows.
 func (p *Placement) layout() pack.Layout {
 	if p.tile {
 		return pack.Tiles
@@ -45,7 +45,7 @@ func (p *Placement) layout() pack.Layout {
 	return pack.Rows
 }
 
-// storedType returns the type that the placement has in memory.
+// storedType returns the type of the placement in memory.
 func (p *Placement) storedType() quant.Type {
 	if p.Vector != nil {
 		return quant.F32
@@ -53,7 +53,7 @@ func (p *Placement) storedType() quant.Type {
 	return p.Slice.Type
 }
 
-// submitSection begins to read a section into its frame.
+// submitSection submits the read of a section into its frame.
 func (ld *Loader) submitSection(ctx context.Context, queue *prefetch.Queue, plan *Layout, mem []byte) *prefetch.Ticket {
 	return queue.Submit(ctx, prefetch.Request{From: plan.section, Dst: mem, Piece: sectionPiece, Progress: ld.AddRead})
 }
@@ -72,7 +72,7 @@ func (l *Layout) attach(mem []byte) error {
 		if err != nil {
 			return err
 		}
-		// In place: changes nothing unless the machine is big-endian.
+		// In place: this changes bytes on big-endian machines only.
 		quant.DequantRow(quant.F32, out, at)
 		*p.Vector = out
 	}

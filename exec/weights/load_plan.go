@@ -7,17 +7,16 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// applyPlan changes what is loaded so that it follows a plan: of each section its
-// first part stays in memory, and the rest will pass through it. Norms and biases
-// lie apart and always stay. An embedding whose rows are only looked up is not
-// loaded.
+// applyPlan changes the layouts so that they follow a plan: the first part of each section
+// stays in memory and the rest is streamed. Norms and biases move to a layout of their own,
+// which always stays in memory. An embedding that is not the output matrix is not loaded.
 func (ld *Loader) applyPlan(w *Weights, plans []Layout, plan *tiering.Plan) ([]Layout, error) {
 	file, ok := ld.Tensors.Source.(*pack.File)
 	if !ok {
 		if plan.Resident() {
 			return plans, nil
 		}
-		return nil, fmt.Errorf("%w: %s does not fit into the budget as it is: only a pack can be read piece by piece; import it first", tiering.ErrBudget, ld.Tensors.Path)
+		return nil, fmt.Errorf("%w: %s does not fit into the budget: only a pack can be streamed; import it first", tiering.ErrBudget, ld.Tensors.Path)
 	}
 	if !plan.Resident() {
 		if err := file.BypassCache(); err != nil {
@@ -30,12 +29,12 @@ func (ld *Loader) applyPlan(w *Weights, plans []Layout, plan *tiering.Plan) ([]L
 	}
 	cacheExperts := expertsInPack(plans)
 	vectors := Layout{Name: "norms and biases"}
-	kept := plans[:0]
+	loaded := plans[:0]
 	for _, l := range plans {
 		switch {
 		case l.section == nil:
 			if !plan.Resident() {
-				return nil, fmt.Errorf("%w: %s: %s does not lie in the pack as it is used; import the model again", tiering.ErrBudget, ld.Tensors.Path, l.Name)
+				return nil, fmt.Errorf("%w: %s: the pack stores %s in another layout; import the model again", tiering.ErrBudget, ld.Tensors.Path, l.Name)
 			}
 		case l.Kind == expertLayout:
 			if cacheExperts {
@@ -53,13 +52,13 @@ func (ld *Loader) applyPlan(w *Weights, plans []Layout, plan *tiering.Plan) ([]L
 			l.moveVectors(&vectors)
 			l.pinPrefix(plan.Pinned[l.Layer])
 		}
-		kept = append(kept, l)
+		loaded = append(loaded, l)
 	}
-	return append(kept, vectors), nil
+	return append(loaded, vectors), nil
 }
 
-// moveVectors moves the layout's vectors to another one: they stay in memory
-// whatever becomes of the matrices between them.
+// moveVectors moves the layout's vectors to another layout, which stays in memory whatever
+// happens to the matrices.
 func (l *Layout) moveVectors(vectors *Layout) {
 	places := l.Places[:0:0]
 	for _, p := range l.Places {
@@ -72,9 +71,8 @@ func (l *Layout) moveVectors(vectors *Layout) {
 	l.Places = places
 }
 
-// pinPrefix makes the layout keep so many bytes of its section, a whole number of
-// blocks; and a little more where that would end within a unit of a matrix. It
-// says of each matrix which rows are not kept.
+// pinPrefix limits the layout to the first pinned bytes of its section, in whole blocks,
+// plus the rest of the unit in which they end. It records the streamed rows of each matrix.
 func (l *Layout) pinPrefix(pinned int64) {
 	l.streamFrom = l.pinnedBytes(pinned)
 	l.Size = l.streamFrom
@@ -93,8 +91,8 @@ func (l *Layout) pinPrefix(pinned int64) {
 	}
 }
 
-// pinnedBytes returns how much of its section the layout keeps of so many bytes: whole
-// blocks, or all.
+// pinnedBytes rounds the pinned bytes of a section down to whole blocks, unless they cover
+// it.
 func (l *Layout) pinnedBytes(pinned int64) int {
 	if pinned >= int64(l.SectionSize) {
 		return l.SectionSize
@@ -102,7 +100,7 @@ func (l *Layout) pinnedBytes(pinned int64) int {
 	return int(pinned / pack.BlockBytes * pack.BlockBytes)
 }
 
-// unit returns what the placement's matrix can be cut into.
+// unit returns the smallest divisible unit of the placement's matrix.
 func (p *Placement) unit() (rows, bytes int) {
 	m := Matrix{Type: p.Slice.Type, Rows: p.Slice.Rows, Cols: p.Slice.Cols, Tiled: p.tile}
 	return m.Unit()

@@ -9,16 +9,16 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// tileReadBytes is about how many bytes of rows are read before they are put in
+// tileReadBytes is roughly how many bytes of rows are read before they are packed into
 // tiles.
 const tileReadBytes = 1 << 20
 
-// isTiled reports whether a slot's rows are put in tiles as they are read.
+// isTiled reports whether the rows of a tensor are packed into tiles.
 func (ld *Loader) isTiled(s *modelfile.TensorSlice) bool {
 	return !ld.Exact && tiled.Fits(s.Type, s.Cols)
 }
 
-// readTiled reads a matrix and puts its rows in tiles.
+// readTiled reads a matrix and packs its rows into tiles.
 func (ld *Loader) readTiled(ctx context.Context, s *modelfile.TensorSlice, dst []byte) error {
 	rowBytes := int(s.Bytes()) / s.Rows
 	return ld.eachRows(ctx, s, tileReadBytes, func(first, n int, raw []byte) {
@@ -28,27 +28,27 @@ func (ld *Loader) readTiled(ctx context.Context, s *modelfile.TensorSlice, dst [
 	})
 }
 
-// eachRows reads a matrix, about chunk bytes at a time and in whole tiles. Several
-// goroutines each read some rows and call do with them, so that the disk and the cores
-// work at the same time; raw is theirs until do returns.
-func (ld *Loader) eachRows(ctx context.Context, s *modelfile.TensorSlice, chunk int, do func(first, n int, raw []byte)) error {
+// eachRows reads a matrix in blocks of whole tiles, each of roughly blockBytes. Several
+// goroutines read and call do concurrently, so that the disk and the cores work at the same
+// time. do must not retain raw.
+func (ld *Loader) eachRows(ctx context.Context, s *modelfile.TensorSlice, blockBytes int, do func(first, n int, raw []byte)) error {
 	rowBytes := int(s.Bytes()) / s.Rows
-	rows := max(1, chunk/rowBytes/tiled.TileRows) * tiled.TileRows
-	chunks := (s.Rows + rows - 1) / rows
+	rows := max(1, blockBytes/rowBytes/tiled.TileRows) * tiled.TileRows
+	blocks := (s.Rows + rows - 1) / rows
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	errs := make([]error, loadReaders)
 	for i := range errs {
 		wg.Go(func() {
 			raw := make([]byte, min(rows, s.Rows)*rowBytes)
-			for c := int(next.Add(1)) - 1; c < chunks && errs[i] == nil; c = int(next.Add(1)) - 1 {
+			for c := int(next.Add(1)) - 1; c < blocks && errs[i] == nil; c = int(next.Add(1)) - 1 {
 				if errs[i] = ctx.Err(); errs[i] != nil {
 					return
 				}
 				first := c * rows
 				n := min(rows, s.Rows-first)
 				if errs[i] = ld.ReadRows(s, first, raw[:n*rowBytes]); errs[i] != nil {
-					next.Store(int64(chunks)) // the others need not go on
+					next.Store(int64(blocks)) // stops the other goroutines
 					return
 				}
 				do(first, n, raw[:n*rowBytes])
@@ -64,8 +64,7 @@ func (ld *Loader) eachRows(ctx context.Context, s *modelfile.TensorSlice, chunk 
 	return nil
 }
 
-// ReadRows reads rows of a slot, which may lie in several runs, from row first
-// on.
+// ReadRows reads rows of a tensor, from row first on, which may lie in several byte ranges.
 func (ld *Loader) ReadRows(s *modelfile.TensorSlice, first int, dst []byte) error {
 	skip := int64(first) * (s.Bytes() / int64(s.Rows))
 	for _, g := range s.Ranges {

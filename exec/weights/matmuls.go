@@ -7,19 +7,18 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Matmul is a matrix that a pass multiplies with, and those of other layers that
-// are of the same kind, type and size.
+// Matmul stands for all matrices of a model with the same role, type and size.
 type Matmul struct {
-	Name       string // of its role, such as "attn_q"
+	Name       string // role, such as "attn_q"
 	Type       quant.Type
 	Rows, Cols int
 	Count      int // in the model
-	// LastTokenOnly says that only the last token of a prompt is multiplied with it.
+	// LastTokenOnly: a prompt multiplies its last token only.
 	LastTokenOnly bool
 }
 
-// Matmuls lists the matrices of the model, in the order in which a pass uses
-// them. Of the experts of a layer those count that a token uses. No weights are read.
+// Matmuls lists the matmuls of a model in the order of a pass. Of a layer's experts it
+// counts those that one token uses. It reads no weights.
 func Matmuls(f *modelfile.Files) ([]Matmul, error) {
 	spec, err := f.Spec()
 	if err != nil {
@@ -54,16 +53,16 @@ func Matmuls(f *modelfile.Files) ([]Matmul, error) {
 	return list, nil
 }
 
-// Names of products that are told apart from others.
+// Names of matmuls that are not split.
 const (
 	routerMatmul = "ffn_router"
-	expertMatmul = "ffn_expert" // and of which matrix
+	expertMatmul = "ffn_expert" // followed by the matrix
 )
 
-// matmulList gathers products.
+// matmulList collects matmuls.
 type matmulList []Matmul
 
-// add counts a matrix, if it is there.
+// add counts a matrix if the model has it.
 func (p *matmulList) add(name string, m *Matrix, times int) {
 	if !m.Present() {
 		return
@@ -83,8 +82,8 @@ func (p *matmulList) addMLP(name string, m *MLP, times int) {
 	p.add(name+"_down", &m.Down.Matrix, times)
 }
 
-// Splittable reports whether a product can be divided. Experts, which few tokens use
-// at a time, and their routers, which are small, are not.
+// Splittable reports whether a matmul can be split over devices. Routers are too small, and
+// few tokens use the same expert.
 func (p Matmul) Splittable() bool {
 	return p.Name != routerMatmul && !strings.HasPrefix(p.Name, expertMatmul)
 }

@@ -7,26 +7,27 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// PerTensorInput describes how the input of a matrix is quantized with one scale.
+// PerTensorInput describes the W8A8 quantization of a matmul's input, with one scale for
+// all of its elements.
 type PerTensorInput struct {
 	Scale float32
-	Limit uint32 // bits of the largest magnitude that is no outlier
-	// columns of the matrix as floats; nil: it has no shadow
+	Limit uint32 // bits of the largest magnitude that is not an outlier
+	// Outliers are the columns for the outlier path; nil: the matmul has none.
 	Outliers *OutlierColumns
 	Spans    SpanNames
 }
 
-// SpanNames are what the halves of a product are called in a trace.
+// SpanNames are the trace spans of a matmul's integer path and outlier path.
 type SpanNames struct{ Integers, Outliers string }
 
-// OutlierColumns are those of one matrix as floats.
+// OutlierColumns are the columns of a matrix that the outlier path multiplies in float32.
 type OutlierColumns struct {
 	Matrix *w8a8.Matrix
-	Slots  []int32   // [cols] where a hot channel's column is, or -1
+	Slots  []int32   // [cols] index of the column in Hot; -1: it is not in memory
 	Hot    []float32 // [hot channels, rows]
 }
 
-// Carve takes a matrix's hot columns and their slots from an arena.
+// Carve allocates Hot and Slots in an arena.
 func (c *OutlierColumns) Carve(a *tiering.Arena, in *w8a8.Input) {
 	c.Hot, c.Slots = a.Floats(in.Hot*c.Matrix.Rows), a.Int32s(in.Cols)
 }
@@ -37,7 +38,7 @@ func (w *Linear) HasOutlierPath() bool { return w.PerTensor != nil && w.PerTenso
 // SpanNames returns the names of the matmul's spans in a trace.
 func (w *Linear) SpanNames() *SpanNames {
 	if w.PerTensor == nil {
-		return &SpanNames{Integers: "another product"}
+		return &SpanNames{Integers: "other matmul"}
 	}
 	return &w.PerTensor.Spans
 }
@@ -45,5 +46,5 @@ func (w *Linear) SpanNames() *SpanNames {
 // OutlierLimit returns the largest magnitude that a scale can express.
 func OutlierLimit(scale float32) float32 { return 127.5 * scale }
 
-// MagnitudeBits returns the bits of |v|, which order as the magnitudes do.
+// MagnitudeBits returns the bits of |v|. Their integer order is that of the magnitudes.
 func MagnitudeBits(v float32) uint32 { return math.Float32bits(v) &^ (1 << 31) }

@@ -9,43 +9,43 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Residency is what of a pack is in memory, and how the rest passes through it. A
-// plan decides, and another plan may take its place while the model is in use.
+// Residency holds the pinned part of a pack in memory and streams the rest. It follows a
+// plan, which can be replaced while the model is in use.
 type Residency struct {
 	w       *Weights
 	File    *pack.File
 	budget  *tiering.Budget
-	Threads prefetch.Threads // the model
+	Threads prefetch.Threads // of the model
 	layers  int
-	Mapped  bool // some weights are used where they lie in the file
-	// canMapFirst: those move to memory of their own once a pass has used them, and
-	// settling: that goes on.
+	Mapped  bool // some weights are used in the mapped file
+	// MapFirst: mapped weights move to anonymous memory after the first pass. Promoting:
+	// that is not finished. Used: a pass has used the weights.
 	MapFirst, Promoting, Used bool
-	Plan                      *tiering.Plan // that is followed
+	Plan                      *tiering.Plan // the current plan
 
-	Sections []Layout     // the layers in order, and the ends
-	MaxUnit  int          // the largest that a matrix can be cut into
+	Sections []Layout     // the layers in order, then the ends
+	MaxUnit  int          // bytes of the largest unit that a matrix can be cut into
 	Experts  *ExpertCache // nil: the model has none
 	ring     *tiering.Frame
 	Stream   *prefetch.Stream // nil until something is streamed
-	NoRing   bool             // the stream has no ring: there was no memory for one
+	NoRing   bool             // the stream needs a ring, and its allocation failed
 	interleaved
 }
 
-// Check refuses a plan that was made for another model.
+// Check returns an error if the plan was made for another model.
 func (r *Residency) Check(plan *tiering.Plan) error {
 	if len(plan.Pinned) != r.layers {
-		return fmt.Errorf("exec: a plan for %d layers does not suit a model of %d", len(plan.Pinned), r.layers)
+		return fmt.Errorf("weights: the plan is for %d layers, the model has %d", len(plan.Pinned), r.layers)
 	}
 	for i := range r.w.Layers {
 		if len(r.w.Layers[i].Experts) > 0 && plan.ExpertSlots < 1 {
-			return fmt.Errorf("%w: the plan has no memory for any expert", tiering.ErrBudget)
+			return fmt.Errorf("%w: the plan has no expert slots", tiering.ErrBudget)
 		}
 	}
 	return nil
 }
 
-// adopt takes over the sections that were loaded.
+// adopt takes over the loaded sections.
 func (r *Residency) adopt(loaded []Layout) {
 	r.Sections = make([]Layout, r.layers+1)
 	for _, l := range loaded {
@@ -61,7 +61,7 @@ func (r *Residency) adopt(loaded []Layout) {
 	}
 }
 
-// Sequence returns what has to be streamed; ok is false if nothing has.
+// Sequence returns the byte ranges to stream; ok is false if there are none.
 func (r *Residency) Sequence() (seq prefetch.Sequence, ok bool) {
 	for i := range r.Sections {
 		l := &r.Sections[i]
@@ -76,8 +76,8 @@ func (r *Residency) Sequence() (seq prefetch.Sequence, ok bool) {
 	return seq, ok
 }
 
-// matrixEnd returns where the last matrix of the section ends, with the block of the
-// pack that it ends in. Vectors that lie behind it are in memory for good.
+// matrixEnd returns where the last matrix of the section ends, rounded up to a block of the
+// pack. The vectors behind it are always in memory.
 func (l *Layout) matrixEnd() int {
 	end := 0
 	for i := range l.Places {
@@ -86,22 +86,22 @@ func (l *Layout) matrixEnd() int {
 	return min((end+pack.BlockBytes-1)/pack.BlockBytes*pack.BlockBytes, l.SectionSize)
 }
 
-// Start begins to read what is not in memory, through a ring as the plan says.
+// Start allocates the ring of a plan and begins to stream.
 func (r *Residency) Start(plan *tiering.Plan) error {
 	r.Plan = plan
 	seq, ok := r.Sequence()
-	r.NoRing = ok // until there is a ring
+	r.NoRing = ok // until the ring is allocated
 	if !ok {
 		return nil
 	}
 	piece, size := int(plan.Piece), int(plan.Ring)
-	if size == 0 { // all will be in memory, but is not yet
+	if size == 0 { // the plan pins everything, but not everything is read yet
 		piece = tiering.DefaultPiece
 		size = 4*piece + r.MaxUnit
 	}
 	slots := size / max(1, piece)
 	if piece <= 0 || (slots-1)*piece < r.MaxUnit {
-		return fmt.Errorf("exec: a ring of %d bytes in pieces of %d is too small for units of %d", plan.Ring, piece, r.MaxUnit)
+		return fmt.Errorf("weights: a ring of %d bytes in pieces of %d bytes is too small for units of %d bytes", plan.Ring, piece, r.MaxUnit)
 	}
 	frame, err := tiering.AllocForReads(r.budget, tiering.Ring, slots*piece+max(r.MaxUnit, r.MaxPage))
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *Residency) Start(plan *tiering.Plan) error {
 	return nil
 }
 
-// Stop ends all reading and frees the ring.
+// Stop stops all reads and frees the ring.
 func (r *Residency) Stop() {
 	if r.Experts != nil {
 		r.Experts.stopReads()
@@ -133,7 +133,7 @@ func (r *Residency) Stop() {
 	}
 }
 
-// Close ends all reading and gives the ring back.
+// Close stops the stream and frees the ring.
 func (r *Residency) Close() {
 	if r.Stream != nil {
 		r.Stream.Close()
@@ -143,7 +143,7 @@ func (r *Residency) Close() {
 	}
 }
 
-// Shrink gives back what a plan does not keep of any section, and of the experts.
+// Shrink frees pinned weights and expert slots that a plan does not include.
 func (r *Residency) Shrink(plan *tiering.Plan) error {
 	if r.Experts != nil && plan.ExpertSlots < r.Experts.Slots() {
 		if err := r.Experts.Resize(plan.ExpertSlots); err != nil {
@@ -161,7 +161,7 @@ func (r *Residency) Shrink(plan *tiering.Plan) error {
 	return nil
 }
 
-// pinned returns how much a plan keeps of a section.
+// pinned returns how many bytes of a section a plan pins.
 func (r *Residency) pinned(plan *tiering.Plan, l *Layout) int64 {
 	if l.Kind == EndsLayout {
 		return plan.HeadPinned
@@ -169,7 +169,8 @@ func (r *Residency) pinned(plan *tiering.Plan, l *Layout) int64 {
 	return plan.Pinned[l.Layer]
 }
 
-// resizeSection keeps more or less of a section. What is added is not read yet.
+// resizeSection changes how many bytes of a section are in memory. Added bytes are not read
+// yet.
 func (r *Residency) resizeSection(l *Layout, pinned int64) error {
 	l.pinPrefix(pinned)
 	if err := l.Frame.Resize(l.Size); err != nil {
@@ -178,14 +179,15 @@ func (r *Residency) resizeSection(l *Layout, pinned int64) error {
 	return r.attach(l)
 }
 
-// growSection reads what a plan keeps more of a section, or checks it where it lies.
+// growSection reads the bytes of a section that a plan pins in addition. It verifies them
+// in place if the section is mapped.
 func (r *Residency) growSection(ctx context.Context, l *Layout, pinned int64) error {
 	before := l.streamFrom
 	if l.pinnedBytes(pinned) <= before {
 		return nil
 	}
 	if err := r.resizeSection(l, pinned); err != nil {
-		_ = r.resizeSection(l, int64(before)) // as it was: giving back is never refused
+		_ = r.resizeSection(l, int64(before)) // restore; shrinking never fails
 		return err
 	}
 	var err error

@@ -6,8 +6,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// GrowPartly reads about a step of what a plan keeps more. A rest that would be
-// smaller than a step is read as well.
+// GrowPartly reads about GrowBytes of the weights that a plan pins in addition. It also
+// reads a smaller remainder.
 func (r *Residency) GrowPartly(ctx context.Context, plan *tiering.Plan) error {
 	left := r.BytesToGrow(plan)
 	for i, began := 0, left; i < len(r.Sections) && (began-left < GrowBytes || left < GrowBytes); i++ {
@@ -20,7 +20,7 @@ func (r *Residency) GrowPartly(ctx context.Context, plan *tiering.Plan) error {
 	return nil
 }
 
-// BytesToGrow returns how many bytes a plan keeps that are not in memory yet.
+// BytesToGrow returns how many pinned bytes of a plan are not in memory yet.
 func (r *Residency) BytesToGrow(plan *tiering.Plan) (n int64) {
 	for i := range r.Sections {
 		l := &r.Sections[i]
@@ -29,7 +29,6 @@ func (r *Residency) BytesToGrow(plan *tiering.Plan) (n int64) {
 	return n
 }
 
-// GrowBytes is about how much is read at once when more is kept in memory. In
-// between passes may run, through a ring for which what is not read yet leaves
-// room.
+// GrowBytes is roughly how many bytes one call of GrowPartly reads. Passes may run between
+// calls, with a ring in the memory that is not filled yet.
 const GrowBytes = 16 << 20

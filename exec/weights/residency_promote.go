@@ -7,9 +7,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// canMapFirst decides whether weights are used where they lie in the file until the
-// first pass is over: if all of them stay in memory, the system has them in its
-// page cache, and the budget leaves room for what moving them takes.
+// canMapFirst reports whether weights are used in the mapped file until the first pass is
+// over. It requires that the plan pins all of them, that they are in the page cache, and
+// that the budget has memory for the promotion.
 func (ld *Loader) canMapFirst(plans []Layout, plan *tiering.Plan) bool {
 	if ld.Residency == nil || !plan.Resident() {
 		return false
@@ -22,7 +22,7 @@ func (ld *Loader) canMapFirst(plans []Layout, plan *tiering.Plan) bool {
 	})
 }
 
-// Promote moves a section.
+// Promote copies a mapped section to anonymous memory and closes the mapping.
 func (r *Residency) Promote(l *Layout, workers *threadpool.Pool) (err error) {
 	defer func() {
 		if fault := FaultOf(recover()); fault != nil {
@@ -46,7 +46,7 @@ func (r *Residency) Promote(l *Layout, workers *threadpool.Pool) (err error) {
 	return err
 }
 
-// attach points the weights to where their section is now.
+// attach points the weights into the current frame of their section.
 func (r *Residency) attach(l *Layout) error {
 	if err := l.attach(l.Frame.Bytes()); err != nil {
 		return err
@@ -57,5 +57,5 @@ func (r *Residency) attach(l *Layout) error {
 	return nil
 }
 
-// promotePiece is how much of them one thread copies at a time.
+// promotePiece is how many bytes one thread copies at a time.
 const promotePiece = 2 << 20

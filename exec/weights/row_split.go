@@ -7,33 +7,33 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// RowSplit says which rows of a matrix another device multiplies: from a row on, which
-// is rounded up to whole tiles.
+// RowSplit is the row split of a matmul between the CPU and another device: the device
+// computes the rows from a first row on, which is rounded up to whole tiles.
 type RowSplit struct {
-	// Single is the first row of the device where one token is multiplied, and Many where
-	// many are: with all rows of the matrix before it the device has none. Rows that
-	// it has in one case only are in both memories.
+	// Single is the device's first row for one token, and Batch for a batch; the number of
+	// rows means that the device computes none. Rows that the device computes in one case
+	// only are in both memories.
 	Single, Batch int
-	// MinBatch is how few tokens are many; fewer are multiplied like one. A device that
-	// is static computes a whole chunk each time, and must have nothing of one.
+	// MinBatch is the smallest number of tokens that counts as a batch. A static device
+	// computes whole chunks only and must have no rows for single tokens.
 	MinBatch int
-	// SingleTime and BatchTime are what the product of one token and of a whole chunk is
-	// predicted to take, of the two devices together.
+	// SingleTime and BatchTime are the predicted times of the matmul, both devices
+	// together, for one token and a whole chunk.
 	SingleTime, BatchTime time.Duration
 }
 
-// RowRanges returns which rows of so many the device has, from and to: those of both
-// cases, and before them those of one.
+// RowRanges returns the device's rows of a matmul, as from and to: the rows for one case
+// only, then those for both.
 func (s RowSplit) RowRanges(rows int) [2][2]int {
 	s = s.AlignTiles(rows)
 	both := max(s.Single, s.Batch)
 	return [2][2]int{{min(s.Single, s.Batch), both}, {both, rows}}
 }
 
-// Batched reports whether so many tokens are many.
+// Batched reports whether a number of tokens is a batch.
 func (s *RowSplit) Batched(tokens int) bool { return tokens > 1 && tokens >= s.MinBatch }
 
-// FirstRow returns the first row of the device where so many tokens are multiplied.
+// FirstRow returns the device's first row for a number of tokens.
 func (s *RowSplit) FirstRow(tokens int) int {
 	if s.Batched(tokens) {
 		return s.Batch
@@ -41,7 +41,7 @@ func (s *RowSplit) FirstRow(tokens int) int {
 	return s.Single
 }
 
-// AlignTiles returns the share in whole tiles of the matrix.
+// AlignTiles returns the split in whole tiles of the matrix.
 func (s RowSplit) AlignTiles(rows int) RowSplit {
 	for _, first := range []*int{&s.Single, &s.Batch} {
 		*first = min(rows, (max(0, *first)+tiled.TileRows-1)/tiled.TileRows*tiled.TileRows)
@@ -49,40 +49,39 @@ func (s RowSplit) AlignTiles(rows int) RowSplit {
 	return s
 }
 
-// OffloadedRows are the rows of a matrix that a device has: those that it multiplies in
-// both cases, and before them those for one case only.
+// OffloadedRows are the rows of a matrix that a device computes, in the ranges of
+// RowRanges.
 type OffloadedRows struct {
 	RowSplit
 	Matmul *SplitMatmul
 	Ranges [2]OffloadedRange
 }
 
-// OffloadedRange is rows that follow each other; no rows have no kernel.
+// OffloadedRange is a range of rows; an empty range has no kernel.
 type OffloadedRange struct {
 	First, Rows int
 	Kernel      hetero.Kernel
 }
 
-// SplitMatmul says how matrices of one kind are divided, and how long steps took
-// whose first product they are: one matrix, or several that multiply the same
-// vectors, such as queries, keys and values.
+// SplitMatmul is the split of one kind of matmul, and the time of the steps that began with
+// it. A step is one matmul, or several of the same input, such as queries, keys and values.
 type SplitMatmul struct {
 	Matmul
 	Split RowSplit
-	// Of one token, and of at least Share.Least. What fewer take has nobody predicted:
-	// they are left out.
+	// Single counts steps of one token, and Batch those of at least Split.MinBatch tokens.
+	// Steps in between have no prediction and are not counted.
 	Single, Batch SplitSteps
 }
 
-// Fractions returns which part of the rows the device has, of one token and of many.
+// Fractions returns the device's fraction of the rows for one token and for a batch.
 func (d *SplitMatmul) Fractions() (one, many float64) {
 	part := func(first int) float64 { return 1 - float64(first)/float64(d.Rows) }
 	return part(d.Split.Single), part(d.Split.Batch)
 }
 
-// SplitSteps counts steps. Predicted and Took are sums over all of them; Waited is
-// how much of that was waiting for the device after the own rows were done. Nothing is
-// predicted of single tokens where the device is static.
+// SplitSteps sums steps. Predicted and Took are totals; Waited is the part of Took that the
+// CPU waited for the device after its own rows. Static devices have no prediction for
+// single tokens.
 type SplitSteps struct {
 	Steps, Tokens           int
 	Predicted, Took, Waited time.Duration

@@ -7,25 +7,24 @@ import (
 	"github.com/llmrun/llmrun/store/pack"
 )
 
-// Where both weights and keys and values are on flash, one stream brings them in
-// the order in which a pass needs them: of each layer the weights before
-// attention, its keys and values, and the other weights. So the keys and values of
-// the next layer are on their way while the MLP of this one is computed, and
-// neither kind takes bandwidth that the other needs first.
+// If weights and keys and values (KV) are on flash, one stream reads both in the order of a
+// pass: of each layer the weights before attention, then its KV, then the other weights. So
+// the KV of the next layer is read while the MLP of this layer computes, and neither kind
+// takes bandwidth that the other needs first.
 
-// interleaved is how a stream of weights brings keys and values as well.
+// interleaved is the state of a weight stream that also carries KV.
 type interleaved struct {
-	MaxPage    int           // the largest page of keys and values, 0 if none is on flash
-	WeightRing prefetch.Ring // of the stream of weights
-	Restarts   int           // counts how often that was started or stopped
+	MaxPage    int           // bytes of the largest KV page; 0: no KV is on flash
+	WeightRing prefetch.Ring // of the stream without KV
+	Restarts   int           // how often the stream was started or stopped
 	runs       []layerRuns   // [layer] in the stream; nil: run l is layer l
 	tail       int           // the first run behind the layers
 }
 
-// layerRuns is where a layer's weights are in the stream.
+// layerRuns is where the weights of a layer lie in the stream.
 type layerRuns struct {
 	before, after int   // runs
-	end           int64 // of the matrices before attention, in the section's streamed part
+	end           int64 // of the matrices before attention, in the streamed part of the section
 	afterFrom     int64 // where the run after attention begins there
 }
 
@@ -35,8 +34,8 @@ func (j *interleaved) reset(ring prefetch.Ring) {
 	j.Restarts++
 }
 
-// place returns the run of a section, and the place in it, for an offset in what
-// is streamed of the section.
+// Locate returns the run of a section, and the offset in it, of an offset in the streamed
+// part of the section.
 func (j *interleaved) Locate(section int, off int64) (int, int64) {
 	switch {
 	case j.runs == nil:
@@ -51,7 +50,7 @@ func (j *interleaved) Locate(section int, off int64) (int, int64) {
 	return p.after, off - p.afterFrom
 }
 
-// CanInterleave reports whether the stream of weights can bring keys and values too.
+// CanInterleave reports whether the weight stream can carry KV.
 func (r *Residency) CanInterleave() bool {
 	if r == nil || r.Stream == nil || r.ring == nil || r.MaxPage == 0 || r.MaxPage > (r.WeightRing.Slots-1)*r.WeightRing.Piece {
 		return false
@@ -64,8 +63,8 @@ func (r *Residency) CanInterleave() bool {
 	return true
 }
 
-// attentionEnd returns where in a layer's section the matrices end that are used
-// before keys and values are. ok is false if others lie before that.
+// attentionEnd returns where in a layer's section the matrices of queries, keys and values
+// end. ok is false if other matrices lie before that.
 func (r *Residency) attentionEnd(l int) (end int, ok bool) {
 	w, places := &r.w.Layers[l], r.Sections[l].Places
 	before := []*Matrix{&w.Q.Matrix, &w.K.Matrix, &w.V.Matrix}
@@ -82,9 +81,9 @@ func (r *Residency) attentionEnd(l int) (end int, ok bool) {
 	return end, true
 }
 
-// Interleave puts runs of keys and values where layers need them; of layer l they are
-// kv[first[l]:first[l+1]]. It returns the number of each in the stream. Blocks of
-// the pack that hold weights from before and after attention are read twice.
+// Interleave inserts runs of KV where the layers need them; those of layer l are
+// kv[first[l]:first[l+1]]. It returns the index of each in the stream. A block of the pack
+// that contains weights from before and after attention is read twice.
 func (r *Residency) Interleave(kv []prefetch.Run, first []int) (at []int) {
 	seq, _ := r.Sequence()
 	weights := seq.Body
@@ -127,7 +126,7 @@ func (r *Residency) Separate() {
 	}
 }
 
-// Generation counts how often the stream of weights was started or stopped.
+// Generation counts how often the weight stream was started or stopped.
 func (r *Residency) Generation() int {
 	if r == nil {
 		return 0
@@ -135,7 +134,7 @@ func (r *Residency) Generation() int {
 	return r.Restarts
 }
 
-// WeightStream returns the stream of weights, nil while nothing is streamed.
+// WeightStream returns the weight stream; nil while nothing is streamed.
 func (r *Residency) WeightStream() *prefetch.Stream {
 	if r == nil {
 		return nil

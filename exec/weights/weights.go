@@ -6,34 +6,33 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// Matrix is a weight matrix: rows of Cols elements in a storage format. The zero
-// Matrix stands for one that the model does not have.
+// Matrix is a weight matrix: rows of Cols elements in a storage format. The zero Matrix
+// means that the model has no such matrix.
 type Matrix struct {
 	Type       quant.Type
 	Rows, Cols int
-	Data       []byte // [held, RowBytes], or the same in tiles
-	// Tiled matrices are multiplied in integers, with rounded activations; the
-	// others in float32.
+	Data       []byte // [ResidentRows, RowBytes], or the same rows in tiles
+	// Tiled matrices are multiplied in integers, with quantized activations; others in
+	// float32.
 	Tiled bool
-	// Order has the input of each column, in matrices whose columns are not in the
-	// order of the inputs; nil = they are.
+	// Order is the input of each column, if columns are permuted; nil = they are not.
 	Order []float32 // [Cols]
-	// rest is where the rows come from that are not in memory.
+	// Streamed locates the rows that are not in memory.
 	Streamed streamedRows
 }
 
-// streamedRows are the last rows of a matrix, which pass through memory when they
-// are used. The zero value stands for none.
+// streamedRows are the last rows of a matrix, which are streamed for each use. The zero
+// value means none.
 type streamedRows struct {
 	Count  int
 	Run    int   // of the model's stream
-	Offset int64 // of the first of them in the run
+	Offset int64 // of the first streamed row in the run
 }
 
-// ResidentRows returns how many rows are in memory: the first ones.
+// ResidentRows returns how many rows, the first ones, are in memory.
 func (m *Matrix) ResidentRows() int { return m.Rows - m.Streamed.Count }
 
-// Unit returns what a matrix can be cut into: tiles, or single rows.
+// Unit returns the smallest divisible unit of a matrix: a tile, or a row.
 func (m *Matrix) Unit() (rows, bytes int) {
 	rows = 1
 	if m.Tiled {
@@ -45,8 +44,7 @@ func (m *Matrix) Unit() (rows, bytes int) {
 // Present reports whether the model has this matrix.
 func (m *Matrix) Present() bool { return m.Rows > 0 }
 
-// decodeRow decodes one row into dst, row i of those that data holds. raw is working
-// memory for the bytes of a row.
+// decodeRow decodes row i of data into dst. raw is a buffer for one stored row.
 func (m *Matrix) decodeRow(dst []float32 /* [Cols] */, data []byte, i int, raw []byte) {
 	n := m.RowBytes()
 	stored := raw[:n]
@@ -58,26 +56,24 @@ func (m *Matrix) decodeRow(dst []float32 /* [Cols] */, data []byte, i int, raw [
 	quant.DequantRow(m.Type, dst[:m.Cols], stored)
 }
 
-// RowBytes returns the bytes of a row as the model file has it.
+// RowBytes returns the size of a row in the model file.
 func (m *Matrix) RowBytes() int { return m.Cols / m.Type.BlockElems() * m.Type.BlockBytes() }
 
-// Linear is a matrix with the bias that is added to its product; bias is nil
-// where there is none.
+// Linear is a matrix with an optional bias.
 type Linear struct {
 	Matrix
 	Bias      []float32       // [Rows]
-	PerTensor *PerTensorInput // how its input is rounded with one scale; nil: it is not
-	Offload   *OffloadedRows  // the rows that another device has; nil: none, ever
+	PerTensor *PerTensorInput // per-tensor quantization of the input; nil: none
+	Offload   *OffloadedRows  // rows that another device computes; nil: never any
 }
 
-// Gain is the learned part of a norm; the zero gain stands for a norm that the
-// layer does not have.
+// Gain is the learned part of a norm; the zero Gain means that the layer has no such norm.
 type Gain struct {
 	Weight []float32 // [n]
 	Bias   []float32 // [n], of LayerNorm
 }
 
-// MLP is gate and up (or up alone) and down.
+// MLP is gate, up and down; an ungated one has no gate.
 type MLP struct {
 	Gate, Up, Down Linear
 }
@@ -98,15 +94,15 @@ type LayerWeights struct {
 	Router  Linear // [Experts, Dim]
 	Experts []MLP
 	Shared  MLP
-	// sharedGate weighs the shared expert: sigmoid of its one output.
+	// SharedGate weighs the shared expert by the sigmoid of its one output.
 	SharedGate Linear // [1, Dim]
 }
 
-// Weights are those of a whole model.
+// Weights are the weights of a model.
 type Weights struct {
 	Embed  embedding // [Vocab, Dim]
 	Norm   Gain
-	Head   Linear // [Vocab, Dim]; shares embed's bytes in a tied model
+	Head   Linear // [Vocab, Dim]; uses the embedding's bytes in a tied model
 	Tied   bool
 	Layers []LayerWeights
 }
@@ -117,9 +113,8 @@ type NamedLinear struct {
 	Matrix *Linear
 }
 
-// Dense returns the matrices of a layer that all tokens are multiplied with and that
-// are not small, in the order of their use. Those that the layer does not have are
-// not present.
+// Dense returns the large matrices of a layer that every token uses, in order of use. Some
+// may not be Present.
 func (w *LayerWeights) Dense() []NamedLinear {
 	return []NamedLinear{
 		{"attn_q", &w.Q},
@@ -137,7 +132,7 @@ func (w *LayerWeights) Dense() []NamedLinear {
 	}
 }
 
-// Each calls do with every matrix of a layer that a mix may quantize.
+// Each calls do with every matrix of a layer that a Mix may quantize.
 func (w *LayerWeights) Each(do func(role string, w *Linear)) {
 	for role, l := range map[string]*Linear{
 		"attn_q": &w.Q, "attn_k": &w.K, "attn_v": &w.V, "attn_output": &w.O,
@@ -155,5 +150,5 @@ func (w *LayerWeights) Each(do func(role string, w *Linear)) {
 	}
 }
 
-// IndexesRows reports whether an expert's products find their rows by index.
+// IndexesRows reports whether an expert's matmuls gather their input rows by index.
 func (e *MLP) IndexesRows() bool { return e.Gate.Tiled && e.Up.Tiled }
