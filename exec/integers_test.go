@@ -200,7 +200,7 @@ func TestPackedWeightsThatAreMalformed(t *testing.T) {
 			groups[31] = 1<<32 - 1
 			m["a.g_idx"] = words([]int{32}, groups)
 		}, "puts input 31 into group -1 of 2"},
-		{"both packed and not", false, func(m map[string]rawTensor) { m["a.weight"] = rawTensor{"F32", []int{1}, make([]byte, 4)} }, "tensor a.weight is there beside a.qweight"},
+		{"both packed and not", false, func(m map[string]rawTensor) { m["a.weight"] = rawTensor{"F32", []int{1}, make([]byte, 4)} }, "tensor a.weight is stored twice: also as a.qweight"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tensors, p := map[string]rawTensor{}, packedAs{bits: 4, group: 16, awq: c.awq}

@@ -9,15 +9,15 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// OrderSuffix ends the names of tensors that list, for a matrix of that name,
-// which input each of its columns belongs to. GPTQ may spread the inputs of a
-// group over a row; with their columns side by side, blocks have one scale.
+// OrderSuffix ends the name of a tensor that lists the input of each column of a matrix.
+// GPTQ may scatter the inputs of a group over a row. Sorted columns give each block one
+// scale.
 const OrderSuffix = ".order"
 
-// OrderName returns the name of the tensor that has the order of a matrix.
+// OrderName returns the name of the tensor with the column order of a matrix.
 func OrderName(weight string) string { return strings.TrimSuffix(weight, ".weight") + OrderSuffix }
 
-// IsOrder reports whether a tensor has the order of another one's columns.
+// IsOrder reports whether a tensor is the column order of another one.
 func IsOrder(src store.Source, name string) bool {
 	module, ok := strings.CutSuffix(name, OrderSuffix)
 	if ok {
@@ -26,7 +26,7 @@ func IsOrder(src store.Source, name string) bool {
 	return ok
 }
 
-// CheckOrder refuses a list that is no order of its own length.
+// CheckOrder returns an error if order is not a permutation of its indices.
 func CheckOrder(name string, order []float32) error {
 	seen := make([]bool, len(order))
 	for i, v := range order {
@@ -38,15 +38,14 @@ func CheckOrder(name string, order []float32) error {
 	return nil
 }
 
-// inputOrder is a model whose matrices have a column for each input, in the order
-// of the inputs; those that are stored otherwise become F32.
+// inputOrder is a model whose matrices have their columns in input order. Matrices that are
+// stored in another order appear as F32.
 type inputOrder struct {
 	Overlay
 	orders map[string][]float32 // [cols] by the name of the matrix
 }
 
-// InInputOrder returns the model's tensors with their columns in the order of the
-// inputs.
+// InInputOrder returns the model's tensors with all columns in input order.
 func (f *Files) InInputOrder() (store.Source, error) { return newInputOrder(f.Source, f.Path) }
 
 func newInputOrder(src store.Source, path string) (store.Source, error) {
@@ -68,7 +67,7 @@ func newInputOrder(src store.Source, path string) (store.Source, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if len(order) != t.Cols() {
-			return nil, fmt.Errorf("%w: %s: tensor %s has %d elements, not the %d of a row", arch.ErrModel, path, o.Name, len(order), t.Cols())
+			return nil, fmt.Errorf("%w: %s: tensor %s has %d elements, but a row has %d", arch.ErrModel, path, o.Name, len(order), t.Cols())
 		}
 		v.orders[t.Name] = order
 		t.Type, t.Size = quant.F32, int64(t.Rows())*int64(t.Cols())*4
@@ -80,8 +79,8 @@ func newInputOrder(src store.Source, path string) (store.Source, error) {
 	return v, nil
 }
 
-// TensorsFor returns the tensors for a model that is computed exactly, or not:
-// only products in integers can take columns in any order.
+// TensorsFor returns the tensors for exact or integer computation: only integer matmuls
+// support permuted columns.
 func (f *Files) TensorsFor(exact bool) (*TensorSet, error) {
 	ts := f.TensorSet()
 	if !exact {
@@ -92,7 +91,7 @@ func (f *Files) TensorsFor(exact bool) (*TensorSet, error) {
 	return ts, err
 }
 
-// ReadAt reads a tensor; columns are put in order.
+// ReadAt reads a tensor and sorts its columns.
 func (v *inputOrder) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	order := v.orders[t.Name]
 	if order == nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// Overlay is a Source some of whose tensors have another type than on flash;
-// who embeds it computes their rows in ReadAt.
+// Overlay is a Source in which some tensors appear with another type than on flash. The
+// type that embeds it computes their rows in ReadAt.
 type Overlay struct {
 	store.Source
-	Visible []store.Tensor // as they appear
+	Visible []store.Tensor // the tensors as they appear
 	Index   map[string]int
 }
 
-// NewOverlay returns an overlay that shows the tensors of src unchanged.
+// NewOverlay returns an overlay with the tensors of src unchanged.
 func NewOverlay(src store.Source) Overlay {
 	o := emptyOverlay(src)
 	for _, t := range src.Tensors() {
@@ -27,10 +27,10 @@ func NewOverlay(src store.Source) Overlay {
 	return o
 }
 
-// emptyOverlay returns one in which no tensor appears yet.
+// emptyOverlay returns an overlay without tensors.
 func emptyOverlay(src store.Source) Overlay { return Overlay{Source: src, Index: map[string]int{}} }
 
-// add makes a tensor appear.
+// add adds a tensor.
 func (o *Overlay) add(t store.Tensor) {
 	o.Index[t.Name] = len(o.Visible)
 	o.Visible = append(o.Visible, t)
@@ -39,7 +39,7 @@ func (o *Overlay) add(t store.Tensor) {
 // Tensors lists the tensors as they appear.
 func (o *Overlay) Tensors() []store.Tensor { return o.Visible }
 
-// Tensor finds a tensor, as it appears, by name.
+// Tensor returns the tensor with a name, as it appears.
 func (o *Overlay) Tensor(name string) (store.Tensor, bool) {
 	i, ok := o.Index[name]
 	if !ok {
@@ -48,11 +48,11 @@ func (o *Overlay) Tensor(name string) (store.Tensor, bool) {
 	return o.Visible[i], true
 }
 
-// ReadComputed reads bytes of a tensor whose rows are computed: row returns one
-// as bytes, which are used before the next call.
+// ReadComputed reads bytes of a tensor with computed rows. row returns the bytes of one
+// row, which are valid until the next call.
 func ReadComputed(t store.Tensor, p []byte, off int64, row func(i int) ([]byte, error)) (int, error) {
 	if off < 0 || off+int64(len(p)) > t.Size {
-		return 0, fmt.Errorf("%w: tensor %s: bytes %d to %d of %d", arch.ErrModel, t.Name, off, off+int64(len(p)), t.Size)
+		return 0, fmt.Errorf("%w: tensor %s: bytes %d to %d lie outside its %d bytes", arch.ErrModel, t.Name, off, off+int64(len(p)), t.Size)
 	}
 	rowBytes := t.Size / int64(max(t.Rows(), 1))
 	for n := 0; n < len(p); {
@@ -76,7 +76,7 @@ func ReadRow(src store.Source, t store.Tensor, row []float32 /* [cols] */, i int
 	return nil
 }
 
-// AppendFloats appends the bytes of floats as files hold them.
+// AppendFloats appends floats in the byte order of files.
 func AppendFloats(dst []byte, x []float32) []byte {
 	for _, v := range x {
 		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))

@@ -16,29 +16,29 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// maxJSON bounds the configuration files of a model; the largest in use, a
+// maxJSON limits the size of a model's configuration files. The largest known file, a
 // tokenizer, has about 30 MB.
 const maxJSON = 256 << 20
 
-// Files is a model on flash: where its tensors are and what it says about
-// itself. Nothing of the weights is in memory.
+// Files is an open model: the location of its tensors and its metadata. It holds no weights
+// in memory.
 type Files struct {
 	Path   string
 	Source store.Source
 	Hyper  *arch.Hyper
 
 	FS     vfs.FS
-	dir    string         // of the files beside the weights; not of GGUF
-	meta   *gguf.Metadata // GGUF only, or a pack of one
-	packed *pack.File     // packs only
-	cached *cacheUse      // packs that a cache holds of the model at Path
+	dir    string         // of the configuration files; not for GGUF
+	meta   *gguf.Metadata // of a GGUF file, or of a pack made from one
+	packed *pack.File     // only of packs
+	cached *cacheUse      // only of packs in a cache
 	family *arch.Family
 
 	warnings []string
 }
 
-// Open finds a model: a GGUF file (any part of a split one), a safetensors
-// file, a directory that holds either, or a pack.
+// Open opens a model: a GGUF file (any part of a split one), a safetensors file, a
+// directory that contains either, or a pack.
 func Open(fsys vfs.FS, path string) (*Files, error) {
 	f := &Files{Path: path, FS: fsys}
 	file, kind, err := f.locate()
@@ -59,7 +59,7 @@ func Open(fsys vfs.FS, path string) (*Files, error) {
 	return f, nil
 }
 
-// fileKind is which reader a model needs.
+// fileKind selects the reader of a model.
 type fileKind int
 
 const (
@@ -68,7 +68,7 @@ const (
 	kindPack
 )
 
-// locate returns the path to open and what is there.
+// locate returns the path to open and its kind.
 func (f *Files) locate() (path string, kind fileKind, err error) {
 	info, err := f.FS.Stat(f.Path)
 	if err != nil {
@@ -82,7 +82,7 @@ func (f *Files) locate() (path string, kind fileKind, err error) {
 		case IsPack(f.FS, f.Path):
 			return f.Path, kindPack, nil
 		}
-		return f.Path, kindGGUF, nil // its reader says what else a file is
+		return f.Path, kindGGUF, nil // the GGUF reader reports a file of another kind
 	}
 	f.dir = f.Path
 	if _, err := f.FS.Stat(vfs.Join(f.Path, "config.json")); err == nil {
@@ -92,12 +92,12 @@ func (f *Files) locate() (path string, kind fileKind, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	for _, e := range entries { // sorted, so that the first part of a split model comes first
+	for _, e := range entries { // sorted: the first part of a split model comes first
 		if !e.IsDir && strings.HasSuffix(e.Name, ".gguf") {
 			return vfs.Join(f.Path, e.Name), kindGGUF, nil
 		}
 	}
-	return "", 0, fmt.Errorf("%w: %s holds neither config.json nor a .gguf file", arch.ErrModel, f.Path)
+	return "", 0, fmt.Errorf("%w: %s contains neither config.json nor a .gguf file", arch.ErrModel, f.Path)
 }
 
 func (f *Files) openGGUF(path string) error {
@@ -107,13 +107,13 @@ func (f *Files) openGGUF(path string) error {
 	}
 	f.Source, f.meta = g, g.Meta()
 	if len(g.Tensors()) == 0 {
-		return nil // a vocabulary
+		return nil // a vocabulary without weights
 	}
 	f.Hyper, f.family, err = arch.HyperFromGGUF(g, g, path)
 	return err
 }
 
-// readConfig reads config.json, which says everything about the network.
+// readConfig reads config.json, which describes the network.
 func (f *Files) readConfig() error {
 	data, err := f.read("config.json")
 	if err != nil {
@@ -138,16 +138,15 @@ func (f *Files) openSafetensors(path string) error {
 	return err
 }
 
-// Warnings returns what the owner of the model should know: sentences, in the
-// order in which they came up.
+// Warnings returns sentences for the user about the model, in order of discovery.
 func (f *Files) Warnings() []string { return f.warnings }
 
-// read returns a file beside the weights.
+// read returns a configuration file.
 func (f *Files) read(name string) ([]byte, error) {
 	return vfs.ReadFile(f.FS, vfs.Join(f.dir, name), maxJSON)
 }
 
-// readOptional is read for a file that a model may lack; it then returns nil.
+// readOptional is read for an optional file. It returns nil if the file does not exist.
 func (f *Files) readOptional(name string) ([]byte, error) {
 	data, err := f.read(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -156,7 +155,7 @@ func (f *Files) readOptional(name string) ([]byte, error) {
 	return data, err
 }
 
-// TensorBytes returns the size of all tensors as they are in the files.
+// TensorBytes returns the size of all tensors in the files.
 func (f *Files) TensorBytes() (n int64) {
 	for _, t := range f.Source.Tensors() {
 		n += t.Size
@@ -164,7 +163,7 @@ func (f *Files) TensorBytes() (n int64) {
 	return n
 }
 
-// Format names the kind of file.
+// Format returns the name of the file format.
 func (f *Files) Format() string {
 	if f.packed != nil && f.cached == nil {
 		return "pack"
@@ -175,7 +174,7 @@ func (f *Files) Format() string {
 	return "safetensors"
 }
 
-// Name returns the model's own name for itself, or "".
+// Name returns the model's name from its metadata, or "".
 func (f *Files) Name() string {
 	if f.meta == nil {
 		return ""
@@ -187,7 +186,7 @@ func (f *Files) Name() string {
 // Spec returns the description of the network.
 func (f *Files) Spec() (*arch.Spec, error) {
 	if f.family == nil {
-		return nil, fmt.Errorf("%w: %s holds a vocabulary and no weights", arch.ErrModel, f.Path)
+		return nil, fmt.Errorf("%w: %s contains a vocabulary but no weights", arch.ErrModel, f.Path)
 	}
 	ts := f.TensorSet()
 	if f.Hyper.Vocab == 0 {
@@ -196,17 +195,17 @@ func (f *Files) Spec() (*arch.Spec, error) {
 		}
 	}
 	if have := len(f.Source.Tensors()); f.Hyper.Layers > have {
-		return nil, f.Hyper.FieldError(arch.KeyLayers, "%d layers, and no more than %d tensors", f.Hyper.Layers, have)
+		return nil, f.Hyper.FieldError(arch.KeyLayers, "%d layers, but no more than %d tensors", f.Hyper.Layers, have)
 	}
 	return f.family.Spec(f.Hyper)
 }
 
-// TensorSet returns the tensors of the files under the names of the model's family.
+// TensorSet returns the tensors of the files by role.
 func (f *Files) TensorSet() *TensorSet {
 	return newTensorSet(f.Source, f.family, f.Hyper, f.packed != nil)
 }
 
-// Quantized reports whether any of the weights can be multiplied in integers.
+// Quantized reports whether a tensor has a type with integer kernels.
 func (f *Files) Quantized() bool {
 	return slices.ContainsFunc(f.Source.Tensors(), func(t store.Tensor) bool { return tiled.Supported(t.Type) })
 }

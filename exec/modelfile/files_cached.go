@@ -9,32 +9,31 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// CacheOptions say where models are imported to when they are first used.
+// CacheOptions configure the cache of imported models.
 type CacheOptions struct {
 	FS    vfs.FS // of the cache
 	Dir   string
 	Limit int64 // bytes of packs in the cache; 0 = the default of package pack
-	// Import plans the pack of a model that the cache does not hold yet.
+	// Import plans the pack of a model that is not in the cache.
 	Import func(*Files) (Importer, error)
-	// ImportAll imports models that load no faster from a pack, too: only a pack can
-	// be read piece by piece.
+	// ImportAll also imports models that load no faster from a pack, because only packs can
+	// be streamed.
 	ImportAll bool
-	// Notify, which may be nil, is told why a model is used as it is.
+	// Notify, which may be nil, receives the reason why a model is used without a pack.
 	Notify func(error)
 }
 
-// Importer is a pack that has been planned and is not written yet.
+// Importer is a planned pack.
 type Importer interface {
 	// Bytes returns the size of the pack.
 	Bytes() (int64, error)
-	// Write writes the pack, completely or not at all.
+	// Write writes the pack. If it fails, no file is left.
 	Write(ctx context.Context, fsys vfs.FS, path string) error
 }
 
-// OpenCached opens the pack that a cache holds of a model. If there is none, the
-// model is imported. Where that is of no use, because no weight has tiles, or
-// not possible, the model itself is opened: only what is wrong with the model,
-// and the end of ctx, is an error.
+// OpenCached opens the pack of a model from a cache. If the cache has none, it imports the
+// model. It opens the model itself if a pack is of no use, because no tensor has tiles, or
+// if the import fails. It returns an error only if the model is malformed or ctx ends.
 func OpenCached(ctx context.Context, fsys vfs.FS, path string, o CacheOptions) (*Files, error) {
 	if IsPack(fsys, path) {
 		return Open(fsys, path)
@@ -73,9 +72,9 @@ type cacheUse struct {
 	fsys vfs.FS
 	path string
 
-	cache  *pack.Cache // nil: there is none to use
-	failed error       // why not
-	pack   string      // where the model's pack belongs
+	cache  *pack.Cache // nil: no cache is usable
+	failed error       // the reason
+	pack   string      // path of the model's pack
 }
 
 func (c *cacheUse) notify(err error) {
@@ -84,8 +83,8 @@ func (c *cacheUse) notify(err error) {
 	}
 }
 
-// open opens the model's pack in the cache. A pack that cannot be opened there
-// is removed: it will be made again.
+// open opens the model's pack in the cache. It removes a pack that is malformed, so that
+// the next import replaces it.
 func (c *cacheUse) open() (*Files, error) {
 	if c.pack == "" {
 		if err := c.find(); err != nil {
@@ -107,7 +106,7 @@ func (c *cacheUse) open() (*Files, error) {
 	return f, nil
 }
 
-// find opens the cache and finds out where the model's pack belongs.
+// find opens the cache and determines the path of the model's pack.
 func (c *cacheUse) find() error {
 	source := &Files{Path: c.path, FS: c.fsys}
 	about, err := source.About("")
@@ -122,7 +121,7 @@ func (c *cacheUse) find() error {
 	return nil
 }
 
-// importModel puts a pack of f into the cache.
+// importModel imports f into the cache.
 func (c *cacheUse) importModel(ctx context.Context, f *Files) error {
 	im, err := c.Import(f)
 	if err != nil {
@@ -144,8 +143,8 @@ func (c *cacheUse) discard() error {
 	return c.cache.Remove(name)
 }
 
-// DiscardCached removes the pack in a cache that f was opened from: it turned
-// out to be damaged. ok is false if f was not opened from one.
+// DiscardCached removes the damaged pack that f was opened from. ok is false if f was not
+// opened from a cache.
 func (f *Files) DiscardCached() (ok bool, err error) {
 	if f.cached == nil {
 		return false, nil

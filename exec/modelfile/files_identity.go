@@ -7,8 +7,9 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Identity tells models apart whose tokens, keys or values differ. Of a pack it
-// covers every byte, of other files what pack.FingerprintOf reads.
+// Identity identifies a model in persisted KV: models with different tokens, keys or values
+// have different identities. For a pack it covers every byte, for other files what
+// pack.FingerprintOf reads.
 func (f *Files) Identity() (id [sha256.Size]byte, err error) {
 	if f.packed != nil {
 		return f.packed.Identity(), nil
@@ -17,14 +18,14 @@ func (f *Files) Identity() (id [sha256.Size]byte, err error) {
 	return about.Fingerprint, err
 }
 
-// Origin tells models apart whose tokens differ: it is the same for a model's files
-// and for all packs that are made from them.
+// Origin identifies a model in persisted tokens. It is the same for a model's files and all
+// packs made from them.
 func (f *Files) Origin() (id [sha256.Size]byte, err error) {
 	about, err := f.About("")
 	return about.Fingerprint, err
 }
 
-// AdapterIdentity is Identity for an adapter's directory.
+// AdapterIdentity is Identity for the directory of an adapter.
 func AdapterIdentity(fsys vfs.FS, dir string) (id [sha256.Size]byte, err error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {

@@ -15,19 +15,18 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// ggufAttachment is the attachment of a pack that was made from a GGUF file: a
-// GGUF file with all the metadata and without the weights.
+// ggufAttachment is the attachment of a pack made from a GGUF file: a GGUF file with all
+// metadata and no weights.
 const ggufAttachment = "model.gguf"
 
-// hubAttachments are the attachments of a pack that was made from a Hugging Face
-// directory: what the engine reads there besides the weights.
+// hubAttachments are the attachments of a pack made from a Hugging Face directory: the
+// configuration files that the engine reads.
 var hubAttachments = []string{
 	"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
 	"chat_template.jinja", "chat_template.json",
 }
 
-// openPack opens a pack. What its source said about itself is in attachments,
-// which are read the way the source was.
+// openPack opens a pack. Its attachments describe the model in the format of its source.
 func (f *Files) openPack(path string) error {
 	p, err := pack.Open(f.FS, path)
 	if err != nil {
@@ -47,7 +46,7 @@ func (f *Files) openPack(path string) error {
 	return errors.Join(err, g.Close())
 }
 
-// IsPack reports whether path is a pack, or called one.
+// IsPack reports whether path is a pack by its name or content.
 func IsPack(fsys vfs.FS, path string) bool {
 	return strings.HasSuffix(path, pack.Suffix) || pack.Is(fsys, path)
 }
@@ -55,9 +54,8 @@ func IsPack(fsys vfs.FS, path string) bool {
 // Packed returns the pack that f was opened from, or nil.
 func (f *Files) Packed() *pack.File { return f.packed }
 
-// CanStream reports whether weights can be read piece by piece while the model is in
-// use: those of a pack, if nothing changes them while they are loaded. exact is that
-// of Options.
+// CanStream reports whether weights can be streamed while the model is in use: the model is
+// a pack and no overlay changes its tensors. exact is that of Options.
 func (f *Files) CanStream(exact bool) (bool, error) {
 	ts, err := f.TensorsFor(exact)
 	if err != nil {
@@ -67,7 +65,7 @@ func (f *Files) CanStream(exact bool) (bool, error) {
 	return ok, nil
 }
 
-// Attachments returns the files that make a pack of f complete.
+// Attachments returns the attachments of a pack made from f.
 func (f *Files) Attachments() (list []pack.Attachment, err error) {
 	if f.meta != nil {
 		tables, err := f.ropeTables()
@@ -92,7 +90,7 @@ func (f *Files) Attachments() (list []pack.Attachment, err error) {
 	return list, nil
 }
 
-// ropeTables returns the tensors of a GGUF file that are read with the metadata.
+// ropeTables returns the rotary tables of a GGUF file, which belong to the metadata.
 func (f *Files) ropeTables() (tables []gguf.TensorData, err error) {
 	for _, t := range f.Source.Tensors() {
 		if !strings.HasPrefix(t.Name, arch.RopePrefix) {
@@ -101,7 +99,7 @@ func (f *Files) ropeTables() (tables []gguf.TensorData, err error) {
 		if t.Size > arch.MaxTableBytes {
 			return nil, &store.FormatError{
 				Path: f.Path, Off: t.Offset, Field: fmt.Sprintf("tensor %q", t.Name),
-				Reason: fmt.Sprintf("has %d bytes, a rotary table has at most %d", t.Size, arch.MaxTableBytes), Kind: store.ErrFormat,
+				Reason: fmt.Sprintf("has %d bytes, but a rotary table has at most %d", t.Size, arch.MaxTableBytes), Kind: store.ErrFormat,
 			}
 		}
 		data := make([]byte, t.Size)
@@ -113,12 +111,12 @@ func (f *Files) ropeTables() (tables []gguf.TensorData, err error) {
 	return tables, nil
 }
 
-// partName is how the parts of a split GGUF file are called: the name of the
-// whole, the part's number and how many there are.
+// partName matches the name of a part of a split GGUF file: the common name, the part's
+// number and the number of parts.
 var partName = regexp.MustCompile(`^(.*)-\d{5}-of-(\d{5})\.gguf$`)
 
-// SourceFiles lists the files of the model at f.Path without opening it: what a
-// fingerprint is taken of.
+// SourceFiles lists the files of the model at f.Path without opening it, for its
+// fingerprint.
 func (f *Files) SourceFiles() ([]string, error) {
 	path, kind, err := f.locate()
 	if err != nil {
@@ -150,7 +148,7 @@ func (f *Files) SourceFiles() ([]string, error) {
 	return files, nil
 }
 
-// About says what a pack of f is made from.
+// About returns the origin of a pack made from f.
 func (f *Files) About(made string) (a pack.About, err error) {
 	_, a.Source = vfs.Split(f.Path)
 	a.CreatedBy = made

@@ -9,14 +9,14 @@ import (
 	"github.com/llmrun/llmrun/text/sample"
 )
 
-// ChatTemplate returns the template that turns messages into a prompt, or ""
-// where the model has none.
+// ChatTemplate returns the template that renders messages as a prompt, or "" if the model
+// has none.
 func (f *Files) ChatTemplate() (string, error) {
 	if f.meta != nil {
 		text, _, err := f.meta.String("tokenizer.chat_template")
 		return text, err
 	}
-	// A file of its own is the newer place and wins.
+	// The template file is newer than the JSON field and takes precedence.
 	if data, err := f.readOptional("chat_template.jinja"); data != nil || err != nil {
 		return string(data), err
 	}
@@ -36,8 +36,8 @@ func (f *Files) ChatTemplate() (string, error) {
 	return "", nil
 }
 
-// templateField returns the chat_template field of a JSON file: a text, or a list
-// of named ones of which "default" is meant.
+// templateField returns the chat_template field of a JSON file: a string, or the entry
+// "default" of a list of named templates.
 func templateField(data []byte) (string, error) {
 	if data == nil {
 		return "", nil
@@ -64,8 +64,7 @@ func templateField(data []byte) (string, error) {
 	return "", nil
 }
 
-// generationConfig is the part of generation_config.json that says how a model
-// wants its tokens chosen.
+// generationConfig is the sampling part of generation_config.json.
 type generationConfig struct {
 	DoSample          *bool    `json:"do_sample"`
 	Temperature       *float32 `json:"temperature"`
@@ -76,8 +75,7 @@ type generationConfig struct {
 	RepetitionPenalty *float32 `json:"repetition_penalty"`
 }
 
-// Sampling returns how the model asks for its tokens to be chosen. ok is false
-// where it does not say.
+// Sampling returns the model's sampling defaults. ok is false if the files contain none.
 func (f *Files) Sampling() (p sample.Params, ok bool, err error) {
 	if f.meta != nil {
 		return f.samplingGGUF()
@@ -95,9 +93,9 @@ func (f *Files) Sampling() (p sample.Params, ok bool, err error) {
 		return p, false, nil
 	}
 	if c.DoSample != nil && !*c.DoSample {
-		return p, true, nil // greedy, says the model
+		return p, true, nil // the model requests greedy sampling
 	}
-	p.Temperature = 1 // what an absent temperature means there
+	p.Temperature = 1 // the default of generation_config.json
 	set(&p.Temperature, c.Temperature)
 	set(&p.TopK, c.TopK)
 	set(&p.TopP, c.TopP)
@@ -110,8 +108,7 @@ func (f *Files) Sampling() (p sample.Params, ok bool, err error) {
 	return p, true, nil
 }
 
-// samplingGGUF reads the keys that newer converters copy from
-// generation_config.json.
+// samplingGGUF reads the keys that newer converters copy from generation_config.json.
 func (f *Files) samplingGGUF() (p sample.Params, ok bool, err error) {
 	c := &arch.GGUFConfig{Meta: f.meta, Arch: "general.sampling", Path: f.Path}
 	for _, key := range []string{"temp", "top_k", "top_p", "min_p"} {

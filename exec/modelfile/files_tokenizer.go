@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// ErrNoTokenizer says that a model takes and gives token ids only.
+// ErrNoTokenizer reports that a model works with token ids only.
 var ErrNoTokenizer = errors.New("the model has no tokenizer")
 
 // Tokenizer returns the model's tokenizer.
@@ -22,7 +22,7 @@ func (f *Files) Tokenizer() (*token.Tokenizer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.Contains([]string{"", "none", "no_vocab"}, model) { // some files say so
+		if slices.Contains([]string{"", "none", "no_vocab"}, model) { // values of files without a vocabulary
 			return nil, fmt.Errorf("%w: %s", ErrNoTokenizer, f.Path)
 		}
 		return token.FromGGUF(f.meta)
@@ -30,8 +30,8 @@ func (f *Files) Tokenizer() (*token.Tokenizer, error) {
 	return tokenizerIn(f.FS, f.dir, "tokenizer.json")
 }
 
-// tokenizerIn reads a tokenizer.json and what the files beside it say of
-// special tokens.
+// tokenizerIn reads a tokenizer.json, and the special tokens from the other configuration
+// files of its directory.
 func tokenizerIn(fsys vfs.FS, dir, name string) (*token.Tokenizer, error) {
 	f := &Files{FS: fsys, dir: dir}
 	data, err := f.readOptional(name)
@@ -59,8 +59,8 @@ func tokenizerIn(fsys vfs.FS, dir, name string) (*token.Tokenizer, error) {
 	return t, nil
 }
 
-// OpenTokenizer opens a tokenizer without a model: from a GGUF file, which may
-// hold a vocabulary alone, a directory, or a tokenizer.json.
+// OpenTokenizer opens a tokenizer without a model: from a GGUF file with or without
+// weights, a directory, or a tokenizer.json.
 func OpenTokenizer(fsys vfs.FS, path string) (*token.Tokenizer, error) {
 	f := &Files{Path: path, FS: fsys}
 	if strings.HasSuffix(path, ".json") && !strings.HasSuffix(path, ".safetensors.index.json") {
@@ -86,7 +86,7 @@ func OpenTokenizer(fsys vfs.FS, path string) (*token.Tokenizer, error) {
 		t, err := opened.Tokenizer()
 		return t, errors.Join(err, opened.Close())
 	}
-	// Opened as a tokenizer, the file's network may be of any family.
+	// The tokenizer of an unsupported model family can be opened.
 	g, err := gguf.Open(fsys, file)
 	if err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func OpenTokenizer(fsys vfs.FS, path string) (*token.Tokenizer, error) {
 	return t, errors.Join(err, g.Close())
 }
 
-// EndIDs returns the token ids that end a text. t may be nil; then the
-// configuration files alone are asked.
+// EndIDs returns the token ids that end a generated text. If t is nil, they come from the
+// configuration files.
 func (f *Files) EndIDs(t *token.Tokenizer) ([]int32, error) {
 	if t != nil {
 		return t.EOS(), nil

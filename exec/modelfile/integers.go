@@ -13,7 +13,7 @@ import (
 	"github.com/llmrun/llmrun/store/safetensors"
 )
 
-// Suffixes of the tensors that make one weight of such a checkpoint.
+// Suffixes of the tensors that form one packed weight.
 const (
 	codesSuffix  = ".qweight"
 	zerosSuffix  = ".qzeros"
@@ -21,33 +21,32 @@ const (
 	groupsSuffix = ".g_idx"
 )
 
-// intBlock is how many elements of a row share a scale in the types that
-// integers become.
+// intBlock is the number of consecutive elements with one scale in the types that packed
+// weights are converted to.
 const intBlock = 32
 
-// intMatrix is one weight of such a checkpoint: where its parts are and what it
-// becomes.
+// intMatrix is one packed weight: its tensors and the type it is converted to.
 type intMatrix struct {
 	*arch.IntPacking
 	codes, zeros, scales store.Tensor
 	rows, cols, groups   int
 	groupOf              []int32 // [cols] the group of each input
-	order                []int32 // [cols] the input of each column; nil = that of the inputs
-	// typ is Q4_0 or Q8_0 where all zeros are in the middle, I4Z where each
-	// block of columns lies in one group, otherwise F32. All hold the same values.
+	order                []int32 // [cols] the input of each column; nil = input order
+	// typ is Q4_0 or Q8_0 if all zeros are centered, I4Z if each block of columns lies in
+	// one group, otherwise F32. Each of them represents the weight exactly.
 	typ quant.Type
 }
 
-// unpacked is a checkpoint whose packed integers appear as weights: rows are
-// put together as they are read.
+// unpacked is a checkpoint whose packed integers appear as weights. It converts rows as
+// they are read.
 type unpacked struct {
 	Overlay
 	matrices map[string]*intMatrix // by the name of the weight
 	orders   map[string][]int32    // [cols] by the name of the tensor
 }
 
-// UnpackIntegers makes the packed weights of a checkpoint appear like others.
-// The notices say what the owner may not expect.
+// UnpackIntegers returns the checkpoint with its packed weights as tensors of quantized
+// types, and warnings for the user.
 func UnpackIntegers(src *safetensors.Dir, p *arch.IntPacking, path string) (store.Source, []string, error) {
 	u := &unpacked{emptyOverlay(src), map[string]*intMatrix{}, map[string][]int32{}}
 	used := map[string]bool{}
@@ -79,7 +78,7 @@ func UnpackIntegers(src *safetensors.Dir, p *arch.IntPacking, path string) (stor
 	}
 	for _, t := range src.Tensors() {
 		if _, twice := u.Index[t.Name]; twice {
-			return src, nil, fmt.Errorf("%w: %s: tensor %s is there beside %s%s", arch.ErrModel, path, t.Name, strings.TrimSuffix(t.Name, ".weight"), codesSuffix)
+			return src, nil, fmt.Errorf("%w: %s: tensor %s is stored twice: also as %s%s", arch.ErrModel, path, t.Name, strings.TrimSuffix(t.Name, ".weight"), codesSuffix)
 		}
 		if !used[t.Name] {
 			u.add(t)
@@ -88,7 +87,7 @@ func UnpackIntegers(src *safetensors.Dir, p *arch.IntPacking, path string) (stor
 	return u, wide.warnings(), nil
 }
 
-// widenedWeights counts the weights that have to become F32.
+// widenedWeights counts the weights that are converted to F32.
 type widenedWeights struct {
 	count         int
 	packed, wider int64
@@ -106,11 +105,11 @@ func (w *widenedWeights) warnings() []string {
 	if w.count == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d weights take %d MiB as 32-bit floats instead of %d MiB as packed integers: no smaller type holds exactly what they are",
+	return []string{fmt.Sprintf("%d weights take %d MiB as 32-bit floats instead of %d MiB as packed integers: no smaller type represents them exactly",
 		w.count, w.wider>>20, w.packed>>20)}
 }
 
-// intReader looks up the parts of one weight.
+// intReader finds the tensors of one weight.
 type intReader struct {
 	src    *safetensors.Dir
 	path   string
@@ -126,14 +125,14 @@ func (r *intReader) words(suffix string) (store.Tensor, error) {
 	a, ok := r.src.Auxiliary(r.module + suffix)
 	switch {
 	case !ok:
-		return store.Tensor{}, r.malformed(suffix, "is missing, or not of integers")
+		return store.Tensor{}, r.malformed(suffix, "is missing or does not contain integers")
 	case a.Dtype != "I32" && a.Dtype != "U32":
-		return store.Tensor{}, r.malformed(suffix, "is of %s, not I32", a.Dtype)
+		return store.Tensor{}, r.malformed(suffix, "has type %s, not I32", a.Dtype)
 	}
 	return a.Tensor, nil
 }
 
-// checkShape compares a tensor's shape.
+// checkShape checks a tensor's shape.
 func (r *intReader) checkShape(suffix string, t store.Tensor, shape ...int) error {
 	if !slices.Equal(t.Shape, shape) {
 		return r.malformed(suffix, "has the shape %v, not %v", t.Shape, shape)
@@ -141,7 +140,7 @@ func (r *intReader) checkShape(suffix string, t store.Tensor, shape ...int) erro
 	return nil
 }
 
-// newIntMatrix finds and checks all parts of one weight.
+// newIntMatrix finds and checks all tensors of one weight.
 func newIntMatrix(src *safetensors.Dir, p *arch.IntPacking, path, module string) (*intMatrix, error) {
 	r := &intReader{src, path, module}
 	m := &intMatrix{IntPacking: p}
@@ -150,7 +149,7 @@ func newIntMatrix(src *safetensors.Dir, p *arch.IntPacking, path, module string)
 		return nil, err
 	}
 	if len(m.codes.Shape) != 2 || m.codes.Size == 0 {
-		return nil, r.malformed(codesSuffix, "has the shape %v, not that of a matrix", m.codes.Shape)
+		return nil, r.malformed(codesSuffix, "has the shape %v, which is not a matrix", m.codes.Shape)
 	}
 	perWord := 32 / p.Bits
 	m.cols, m.rows = m.codes.Shape[0]*perWord, m.codes.Shape[1]
@@ -181,14 +180,14 @@ func newIntMatrix(src *safetensors.Dir, p *arch.IntPacking, path, module string)
 		return nil, err
 	}
 	if m.typ, err = m.chooseType(src); m.typ == quant.F32 {
-		m.order = nil // each element has its own scale
+		m.order = nil // F32 needs no sorting
 	}
 	return m, err
 }
 
-// readGroups finds the group of each input: in their order, unless a tensor
-// says otherwise. One of nothing but zeros was left by writers that do not
-// order inputs.
+// readGroups determines the group of each input: consecutive groups, unless a g_idx tensor
+// assigns them. Writers that do not permute inputs leave a g_idx of zeros, which is
+// ignored.
 func (m *intMatrix) readGroups(r *intReader) error {
 	m.groupOf = make([]int32, m.cols)
 	if m.Group > 0 {
@@ -223,7 +222,7 @@ func (m *intMatrix) readGroups(r *intReader) error {
 	return nil
 }
 
-// chooseType returns the smallest type that holds the weight exactly.
+// chooseType returns the smallest type that represents the weight exactly.
 func (m *intMatrix) chooseType(src store.Source) (quant.Type, error) {
 	if !m.blocksInGroups() && !m.sortByGroup() {
 		return quant.F32, nil
@@ -266,9 +265,9 @@ func (m *intMatrix) input(column int) int {
 	return int(m.order[column])
 }
 
-// sortByGroup brings the inputs of each group together, and reports whether
-// blocks then lie in one group each. Matrices of experts stay as they are: they
-// come and go without what stands beside them.
+// sortByGroup sorts the columns by group, and reports whether each block then lies in one
+// group. Matrices of experts stay unsorted: an expert's slot has no place for the order
+// tensor.
 func (m *intMatrix) sortByGroup() bool {
 	if strings.Contains(m.codes.Name, ".experts.") {
 		return false
@@ -281,8 +280,8 @@ func (m *intMatrix) sortByGroup() bool {
 	return m.blocksInGroups()
 }
 
-// scalesAreF16 reports whether all scales are binary16 numbers, whatever the
-// format they are stored in.
+// scalesAreF16 reports whether binary16 represents all scales exactly, whatever type they
+// are stored in.
 func (m *intMatrix) scalesAreF16(src store.Source) (bool, error) {
 	if m.scales.Type == quant.F16 {
 		return true, nil
@@ -301,8 +300,8 @@ func (m *intMatrix) scalesAreF16(src store.Source) (bool, error) {
 	return true, nil
 }
 
-// zerosCentered reports whether every zero is half of the codes' range. It
-// reads on only as long as they are.
+// zerosCentered reports whether every zero is half of the code range. It stops reading at
+// the first other zero.
 func (m *intMatrix) zerosCentered(src store.Source) (bool, error) {
 	mask := uint32(1)<<m.Bits - 1
 	var word uint32

@@ -10,10 +10,10 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// maxPanelCodes bounds how many codes are unpacked at a time.
+// maxPanelCodes limits how many codes are unpacked at a time.
 const maxPanelCodes = 1 << 22
 
-// ReadAt reads a tensor; rows of unpacked weights are put together.
+// ReadAt reads a tensor and converts the rows of packed weights.
 func (u *unpacked) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	if order := u.orders[t.Name]; order != nil {
 		return readOrder(t, order, p, off)
@@ -23,7 +23,7 @@ func (u *unpacked) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 		return u.Source.ReadAt(t, p, off)
 	}
 	if off < 0 || off > t.Size || int64(len(p)) > t.Size-off {
-		return 0, fmt.Errorf("%w: tensor %s: bytes %d to %d of %d", arch.ErrModel, t.Name, off, off+int64(len(p)), t.Size)
+		return 0, fmt.Errorf("%w: tensor %s: bytes %d to %d lie outside its %d bytes", arch.ErrModel, t.Name, off, off+int64(len(p)), t.Size)
 	}
 	rowBytes := t.Size / int64(m.rows)
 	panel := &intPanel{intMatrix: m, src: u.Source}
@@ -45,7 +45,7 @@ func (u *unpacked) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// readOrder reads bytes of an order as floats, which is what vectors are in packs.
+// readOrder reads bytes of a column order as floats, the type of vectors in packs.
 func readOrder(t store.Tensor, order []int32, p []byte, off int64) (int, error) {
 	return ReadComputed(t, p, off, func(int) ([]byte, error) {
 		values := make([]float32, len(order))
@@ -56,7 +56,7 @@ func readOrder(t store.Tensor, order []int32, p []byte, off int64) (int, error) 
 	})
 }
 
-// intPanel is some rows of a weight, unpacked.
+// intPanel is a panel of unpacked rows of a weight.
 type intPanel struct {
 	*intMatrix
 	src store.Source
@@ -69,7 +69,7 @@ type intPanel struct {
 	scratch []byte
 }
 
-// read unpacks n rows from row first on.
+// read unpacks n rows, from row first on.
 func (p *intPanel) read(first, n int) error {
 	p.n = n
 	p.codes = resized(p.codes, n*p.cols)
@@ -87,7 +87,7 @@ func (p *intPanel) read(first, n int) error {
 	return p.readScales(first)
 }
 
-// resized returns a slice of n elements, whose values do not matter.
+// resized returns a slice of n elements with undefined values.
 func resized[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
@@ -95,14 +95,14 @@ func resized[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// readRange reads the bytes lo to hi of row i of a matrix whose rows are that long.
+// readRange reads the bytes lo to hi of row i of a matrix with rows of rowBytes.
 func (p *intPanel) readRange(t store.Tensor, rowBytes, i, lo, hi int) ([]byte, error) {
 	p.scratch = resized(p.scratch, hi-lo)
 	_, err := p.src.ReadAt(t, p.scratch, int64(i)*int64(rowBytes)+int64(lo))
 	return p.scratch, err
 }
 
-// unpackByInput unpacks codes, of which a word holds some of one row.
+// unpackByInput unpacks GPTQ codes: a word contains consecutive inputs of one output.
 func (p *intPanel) unpackByInput(first int) error {
 	perWord, mask := 32/p.Bits, uint32(1)<<p.Bits-1
 	for w := range p.cols / perWord {
@@ -122,15 +122,15 @@ func (p *intPanel) unpackByInput(first int) error {
 	return nil
 }
 
-// awqOrder is where in a word AWQ has the code of each of eight outputs.
+// awqOrder is the position of each of eight outputs in an AWQ word.
 var awqOrder = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
-// inputsPerBatch is how many words of an output are unpacked at a time: those of a
-// panel's rows stay in a cache, and results are written side by side.
+// inputsPerBatch is how many words of an output are unpacked at a time. The words of a
+// panel's rows then stay in the cache, and results are written consecutively.
 const inputsPerBatch = 64
 
-// unpackByOutput unpacks numbers, of which a word holds some of one input or group,
-// of which there are count, and adds add to each.
+// unpackByOutput unpacks words that contain consecutive outputs of one input or group, and
+// adds add to each number. count is the number of inputs or groups.
 func (p *intPanel) unpackByOutput(dst []uint8 /* [n, count] */, t store.Tensor, count, first int, add uint32) error {
 	perWord, mask := 32/p.Bits, uint32(1)<<p.Bits-1
 	lo, hi := first/perWord, (first+p.n+perWord-1)/perWord
@@ -178,7 +178,7 @@ func (p *intPanel) readScales(first int) error {
 	return nil
 }
 
-// appendRow appends a row in the type that the weight has.
+// appendRow appends a row in the weight's type.
 func (p *intPanel) appendRow(dst []byte, row int) []byte {
 	codes := p.codes[row*p.cols : (row+1)*p.cols]
 	zeros, scales := p.zeros[row*p.groups:], p.scales[row*p.groups:]

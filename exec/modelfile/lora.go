@@ -14,10 +14,10 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// maxRank bounds the rank of an adapter; those in use have up to a few hundred.
+// maxRank limits the rank of an adapter; known adapters have up to a few hundred.
 const maxRank = 4096
 
-// LoraConfig is the part of a peft adapter_config.json that matters here.
+// LoraConfig contains the fields of a peft adapter_config.json that the engine reads.
 type LoraConfig struct {
 	PeftType      string             `json:"peft_type"`
 	Rank          int                `json:"r"`
@@ -31,7 +31,7 @@ type LoraConfig struct {
 	ModulesToSave []string           `json:"modules_to_save"`
 }
 
-// delta is what an adapter adds to one tensor: scale·B·A.
+// delta is the change of one tensor by an adapter: scale·B·A.
 type delta struct {
 	rank  int
 	scale float32
@@ -39,18 +39,18 @@ type delta struct {
 	b     []float32 // [rows, rank]
 }
 
-// merged is a model whose tensors have adapters added to them as they are
-// read. A changed tensor has the type F32, whatever it is on flash.
+// merged is a model whose tensors include adapters. A changed tensor appears as F32,
+// whatever its type on flash.
 type merged struct {
 	Overlay
 	deltas map[string][]delta // by tensor
 }
 
-// Merge adds a LoRA adapter, a directory as peft writes it, to the weights as
-// they will be loaded. It may be called several times.
+// Merge adds a LoRA adapter, a directory in peft's format, to the weights. It may be called
+// several times.
 func (f *Files) Merge(fsys vfs.FS, dir string) error {
 	if f.meta != nil || f.packed != nil {
-		return fmt.Errorf("%w: %s: an adapter in peft's format goes with a safetensors model, not with GGUF or a pack", arch.ErrUnsupported, dir)
+		return fmt.Errorf("%w: %s: an adapter in peft's format needs a safetensors model, not GGUF or a pack", arch.ErrUnsupported, dir)
 	}
 	path := vfs.Join(dir, "adapter_config.json")
 	data, err := vfs.ReadFile(fsys, path, maxJSON)
@@ -84,7 +84,7 @@ func (f *Files) Merge(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// Check refuses what would have to be computed in another way.
+// Check returns an error for adapters that need another computation.
 func (c *LoraConfig) Check(path string) error {
 	refuse := ""
 	switch {
@@ -108,7 +108,7 @@ func (c *LoraConfig) Check(path string) error {
 	return nil
 }
 
-// Scale returns the factor of a module's product.
+// Scale returns the scale of a module's delta.
 func (c *LoraConfig) Scale(module string, rank int) float32 {
 	alpha := c.Alpha
 	for pattern, v := range c.AlphaPattern {
@@ -122,10 +122,10 @@ func (c *LoraConfig) Scale(module string, rank int) float32 {
 	return float32(alpha / float64(rank))
 }
 
-// moduleMatches reports whether a pattern, which may be a regular expression
-// for the end of a name, means a module.
+// moduleMatches reports whether a pattern, which may be a regular expression for the end of
+// a name, matches a module.
 func moduleMatches(pattern, module string) bool {
-	re, err := regexp.Compile(`(^|\.)(?:` + pattern + `)$`) // linear in the length of the name
+	re, err := regexp.Compile(`(^|\.)(?:` + pattern + `)$`) // Go's matcher takes time linear in the name's length
 	return err == nil && re.MatchString(module)
 }
 
@@ -133,8 +133,8 @@ func newMerged(src store.Source) *merged {
 	return &merged{Overlay: NewOverlay(src), deltas: map[string][]delta{}}
 }
 
-// add reads an adapter's matrices and assigns them to tensors. prefix stands
-// before the names of the model's tensors.
+// add reads an adapter's matrices and assigns them to tensors. prefix precedes the names of
+// the model's tensors.
 func (m *merged) add(src store.Source, c *LoraConfig, dir, prefix string) error {
 	const aSuffix, bSuffix = ".lora_A.weight", ".lora_B.weight"
 	used := 0
@@ -142,7 +142,7 @@ func (m *merged) add(src store.Source, c *LoraConfig, dir, prefix string) error 
 		module, ok := strings.CutSuffix(ta.Name, aSuffix)
 		if !ok {
 			if !strings.HasSuffix(ta.Name, bSuffix) {
-				return fmt.Errorf("%w: %s: tensor %s of the adapter", arch.ErrUnsupported, dir, ta.Name)
+				return fmt.Errorf("%w: %s: the adapter contains tensor %s, which is not a LoRA factor", arch.ErrUnsupported, dir, ta.Name)
 			}
 			continue
 		}
@@ -174,12 +174,12 @@ func (m *merged) add(src store.Source, c *LoraConfig, dir, prefix string) error 
 	return nil
 }
 
-// readFactors loads the two factors for a tensor.
+// readFactors reads the two factors for a tensor.
 func (m *merged) readFactors(src store.Source, ta, tb, t store.Tensor, dir string) (d delta, err error) {
 	d.rank = ta.Rows()
 	if len(t.Shape) != 2 || len(ta.Shape) != 2 || len(tb.Shape) != 2 || d.rank < 1 || d.rank > maxRank ||
 		ta.Cols() != t.Cols() || tb.Rows() != t.Rows() || tb.Cols() != d.rank {
-		return d, fmt.Errorf("%w: %s: tensors %s %v and %s %v do not fit %s %v",
+		return d, fmt.Errorf("%w: %s: the shapes of tensors %s %v and %s %v do not fit %s %v",
 			arch.ErrModel, dir, ta.Name, ta.Shape, tb.Name, tb.Shape, t.Name, t.Shape)
 	}
 	if d.a, err = ReadFloats(src, ta); err != nil {
@@ -200,7 +200,7 @@ func ReadFloats(src store.Source, t store.Tensor) ([]float32, error) {
 	return out, nil
 }
 
-// ReadAt reads a tensor; the rows of a changed one are computed.
+// ReadAt reads a tensor and computes the rows of a changed one.
 func (m *merged) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	deltas := m.deltas[t.Name]
 	if deltas == nil {
@@ -221,7 +221,7 @@ func (m *merged) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	})
 }
 
-// addTo adds the product's row i to a row of weights.
+// addTo adds row i of the delta to a row of weights.
 func (d *delta) addTo(row []float32 /* [cols] */, i int) {
 	for r := range d.rank {
 		quant.AddScaled(row, d.a[r*len(row):(r+1)*len(row)], float32(d.scale*d.b[i*d.rank+r]))

@@ -9,18 +9,18 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// Mix is a named way to quantize a model whose weights are floats. Norms, biases
-// and routers stay as they are in all of them, and an embedding that is only
-// looked up is kept in 16 bits.
+// Mix is a named choice of types for quantizing a model with float weights. Norms, biases
+// and routers stay unchanged in all of them. An embedding that is not the output matrix
+// becomes BF16.
 type Mix struct {
 	Name  string
-	About string // for people
-	// What becomes of the output head, of the matrices that lead out of an MLP,
-	// and of all others. The first two suffer most from few bits.
+	About string // description for users
+	// The types of the output head, the down projections, and all other matrices. The first
+	// two are the most sensitive to quantization.
 	head, down, other quant.Type
 }
 
-// mixes are the ways to quantize, the most exact first.
+// mixes are the choices, the most accurate first.
 var mixes = []Mix{
 	{"q8", "8 bits, a scale for 32 weights", quant.Q8_0, quant.Q8_0, quant.Q8_0},
 	{"q4", "4 bits, a scale and an offset for 32 weights; 8 bits for the output head and the way out of each MLP", quant.Q8_0, quant.Q8_0, quant.Q4_1},
@@ -29,14 +29,13 @@ var mixes = []Mix{
 	{"q4all", "like q4, with 4 bits for the way out of each MLP too", quant.Q8_0, quant.Q4_1, quant.Q4_1},
 }
 
-// Mixes returns the ways to quantize, the most exact first.
+// Mixes returns the choices, the most accurate first.
 func Mixes() []Mix { return mixes }
 
-// FourBits reports whether the mix has weights of 4 bits, whose scales a
-// calibration improves.
+// FourBits reports whether the mix has 4-bit weights, whose scales a calibration improves.
 func (m *Mix) FourBits() bool { return m.other != quant.Q8_0 }
 
-// MixNamed returns the mix with that name.
+// MixNamed returns the mix with a name.
 func MixNamed(name string) (*Mix, error) {
 	var names []string
 	for i := range mixes {
@@ -48,8 +47,8 @@ func MixNamed(name string) (*Mix, error) {
 	return nil, fmt.Errorf("%w: quantization %q (known: %s)", arch.ErrUnsupported, name, strings.Join(names, ", "))
 }
 
-// Roles of the matrices that a mix quantizes, and those of single matrices with
-// the same inputs, which importance is measured for.
+// The roles of the matrices that a mix quantizes, mapped to the roles under which
+// calibration measures their importance.
 var (
 	otherRoles = map[string]string{
 		"attn_q": "attn_q", "attn_k": "attn_k", "attn_v": "attn_v", "attn_qkv": "attn_q", "attn_output": "attn_output",
@@ -60,9 +59,9 @@ var (
 	downRoles = map[string]string{"ffn_down": "ffn_down", "ffn_down_exps": "ffn_down", "ffn_down_shexp": "ffn_down_shexp"}
 )
 
-// Quantize makes the model's weights appear in a mix: they are rounded as they
-// are read. Weights that are quantized already stay as they are. importance,
-// which may be nil, is what Calibrate measured.
+// Quantize makes float weights appear in the types of a mix; they are quantized as they are
+// read. Quantized weights stay unchanged. importance, which may be nil, is the result of a
+// calibration.
 func (f *Files) Quantize(mix string, importance Importance) error {
 	m, err := MixNamed(mix)
 	if err != nil {
@@ -94,14 +93,14 @@ func (f *Files) Quantize(mix string, importance Importance) error {
 	return nil
 }
 
-// Quantized is a model whose float matrices are rounded as they are read.
+// Quantized is a model whose float matrices are quantized as they are read.
 type Quantized struct {
 	Overlay
-	Importance map[string][]float32 // [cols] by tensor, of those that have any
+	Importance map[string][]float32 // [cols] by tensor, if measured
 }
 
-// setRoleType changes a layer's tensor, or that of each expert. like is the role
-// that importance has.
+// setRoleType changes a layer's tensor, or that of each expert. like is the role of its
+// importance.
 func (q *Quantized) setRoleType(name string, layer int, like string, experts int, typ quant.Type, importance Importance) {
 	if !strings.Contains(name, "%d") {
 		q.setType(name+".weight", typ, importance[TensorName(like, layer, ".weight")])
@@ -112,8 +111,8 @@ func (q *Quantized) setRoleType(name string, layer int, like string, experts int
 	}
 }
 
-// setType gives a tensor another type, if the model has it, its rows can be had in
-// that type, and it takes less.
+// setType changes the type of a tensor, if the model has it, the type supports its row
+// length, and the tensor becomes smaller.
 func (q *Quantized) setType(name string, typ quant.Type, importance []float32 /* [cols] or nil */) {
 	i, ok := q.Index[name]
 	if !ok {
@@ -131,7 +130,7 @@ func (q *Quantized) setType(name string, typ quant.Type, importance []float32 /*
 	}
 }
 
-// ReadAt reads a tensor; the rows of a changed one are computed.
+// ReadAt reads a tensor and computes the rows of a changed one.
 func (q *Quantized) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	base, ok := q.Source.Tensor(t.Name)
 	if !ok || base.Type == t.Type {
@@ -147,7 +146,7 @@ func (q *Quantized) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	})
 }
 
-// Importance says, for each matrix by its name in GGUF files, the mean square of
-// each of its inputs while a text was read: what an error in a weight of that
-// input does to the results.
+// Importance maps the GGUF name of each matrix to the mean square of each of its inputs
+// over a calibration text (llama.cpp's imatrix). It weighs the error of the weights of that
+// input.
 type Importance map[string][]float32 // [cols]

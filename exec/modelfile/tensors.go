@@ -10,21 +10,20 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// TensorSet finds a model's tensors by role, whichever way the file names
-// them, and checks their shapes.
+// TensorSet finds a model's tensors by role, whatever the file calls them, and checks their
+// shapes.
 type TensorSet struct {
 	Source store.Source
 	family *arch.Family
 	Hyper  *arch.Hyper
-	prefix string // before every safetensors name, for models with several parts
+	prefix string // of every safetensors name, in multimodal models
 	Path   string
-	// packed: the source is a pack, whose names are those of GGUF files and in
-	// which nothing is fused or stacked.
+	// packed: the source is a pack, with GGUF names and no fused or stacked tensors.
 	packed bool
 }
 
-// prefixes that models with several parts put before the language model's
-// tensors, the usual one (none) first.
+// namePrefixes are the prefixes of the language model's tensors; multimodal models have
+// one.
 var namePrefixes = []string{"", "language_model.", "model.language_model."}
 
 func newTensorSet(src store.Source, fam *arch.Family, h *arch.Hyper, packed bool) *TensorSet {
@@ -48,27 +47,27 @@ func (ts *TensorSet) name(role string, layer int) string {
 		return TensorName(role, layer, "")
 	}
 	name := ts.family.HFName(role, layer)
-	if ts.prefix == "model.language_model." { // this one takes the place of "model."
+	if ts.prefix == "model.language_model." { // this prefix replaces "model."
 		return ts.prefix + strings.TrimPrefix(name, "model.")
 	}
 	return ts.prefix + name
 }
 
-// ByteRange is a run of bytes of a tensor.
+// ByteRange is a range of bytes of a tensor.
 type ByteRange struct {
 	Tensor       store.Tensor
 	Offset, Size int64 // within the tensor
 }
 
-// TensorSlice is where a tensor's rows will go: what to read, in order, and the
-// matrix that it makes.
+// TensorSlice is a matrix made of rows of a tensor: the byte ranges to read, in order, and
+// the shape.
 type TensorSlice struct {
 	Type       quant.Type
 	Rows, Cols int
 	Ranges     []ByteRange
 }
 
-// Bytes returns the size of the slot in the file.
+// Bytes returns the size of the slice in the file.
 func (s *TensorSlice) Bytes() int64 {
 	var n int64
 	for _, g := range s.Ranges {
@@ -77,13 +76,12 @@ func (s *TensorSlice) Bytes() int64 {
 	return n
 }
 
-// Find returns the tensor of a role; ok is false where the file has none.
+// Find returns the tensor of a role; ok is false if the file has none.
 func (ts *TensorSet) Find(role string, layer int, suffix string) (store.Tensor, bool) {
 	return ts.Source.Tensor(ts.name(role, layer) + suffix)
 }
 
-// Matrix returns the rows of a tensor that must be there. rows 0 means any
-// number.
+// Matrix returns all rows of a required tensor. rows 0 means any number.
 func (ts *TensorSet) Matrix(role string, layer, rows, cols int) (TensorSlice, error) {
 	t, ok := ts.Find(role, layer, ".weight")
 	if !ok {
@@ -92,7 +90,7 @@ func (ts *TensorSet) Matrix(role string, layer, rows, cols int) (TensorSlice, er
 	return ts.allRows(t, rows, cols)
 }
 
-// Missing returns the error for a tensor that the family requires and the file lacks.
+// Missing returns the error for a required tensor that the file lacks.
 func (ts *TensorSet) Missing(role string, layer int) error {
 	return fmt.Errorf("%w: %s: tensor %s.weight is missing", arch.ErrModel, ts.Path, ts.name(role, layer))
 }
@@ -109,8 +107,8 @@ func (ts *TensorSet) allRows(t store.Tensor, rows, cols int) (TensorSlice, error
 	return TensorSlice{t.Type, have, cols, []ByteRange{{t, 0, t.Size}}}, nil
 }
 
-// RowsOf returns how many rows of cols elements a tensor has. Axes of length 1
-// do not matter: a vector is a matrix of one row.
+// RowsOf returns how many rows of cols elements a tensor has. It ignores axes of length 1:
+// a vector is a matrix of one row.
 func (ts *TensorSet) RowsOf(t store.Tensor, cols int) (int, error) {
 	shape := slices.DeleteFunc(slices.Clone(t.Shape), func(n int) bool { return n == 1 })
 	switch {
@@ -124,7 +122,8 @@ func (ts *TensorSet) RowsOf(t store.Tensor, cols int) (int, error) {
 	return 0, ts.ShapeError(t, 0, cols)
 }
 
-// ShapeError returns the error for a tensor t whose shape is not [rows, cols]; rows 0 stands for any number.
+// ShapeError returns the error for a tensor t whose shape is not [rows, cols]; rows 0 means
+// any number.
 func (ts *TensorSet) ShapeError(t store.Tensor, rows, cols int) error {
 	want := fmt.Sprintf("[%d %d]", rows, cols)
 	if rows == 0 {
@@ -133,7 +132,8 @@ func (ts *TensorSet) ShapeError(t store.Tensor, rows, cols int) error {
 	return fmt.Errorf("%w: %s: tensor %s has the shape %v, not %s", arch.ErrModel, ts.Path, t.Name, t.Shape, want)
 }
 
-// selectRows returns the given runs of rows of a slot, one after the other.
+// selectRows returns ranges of rows, one after the other. A range is the first row and the
+// number of rows.
 func (s TensorSlice) selectRows(runs ...[2]int) TensorSlice {
 	rowBytes := s.Bytes() / int64(s.Rows)
 	out := TensorSlice{Type: s.Type, Cols: s.Cols}
@@ -144,7 +144,8 @@ func (s TensorSlice) selectRows(runs ...[2]int) TensorSlice {
 	return out
 }
 
-// Vector returns n elements that must be there.
+// Vector returns an optional vector of n elements. The result reports whether the file has
+// it.
 func (ts *TensorSet) Vector(role string, layer int, suffix string, n int) (TensorSlice, bool, error) {
 	t, ok := ts.Find(role, layer, suffix)
 	if !ok {
@@ -157,7 +158,7 @@ func (ts *TensorSet) Vector(role string, layer int, suffix string, n int) (Tenso
 	return TensorSlice{t.Type, 1, n, []ByteRange{{t, 0, t.Size}}}, true, nil
 }
 
-// Elems returns the number of values in a tensor of this shape.
+// Elems returns the number of elements in a tensor of this shape.
 func Elems(shape []int) int {
 	n := 1
 	for _, d := range shape {
@@ -166,7 +167,7 @@ func Elems(shape []int) int {
 	return n
 }
 
-// Projection says which of queries, keys and values is meant.
+// Projection is the query, key or value projection.
 type Projection int
 
 const (
@@ -175,10 +176,11 @@ const (
 	projectV
 )
 
-// ProjectionRoles names the matrices that a fused query/key/value projection contains.
+// ProjectionRoles are the roles of the matrices that a fused query/key/value projection
+// contains.
 var ProjectionRoles = [...]string{"attn_q", "attn_k", "attn_v"}
 
-// qkvRows returns the rows of a fused projection that belong to one part.
+// qkvRows returns the rows of one projection in a fused tensor.
 func (ts *TensorSet) qkvRows(p Projection, kvHeads int) [][2]int {
 	d, heads := ts.Hyper.HeadDim, ts.Hyper.Heads
 	order := ts.family.QKV
@@ -204,8 +206,7 @@ func (ts *TensorSet) qkvRows(p Projection, kvHeads int) [][2]int {
 	return [][2]int{[...][2]int{{0, heads * d}, {heads * d, kvHeads * d}, {(heads + kvHeads) * d, kvHeads * d}}[p]}
 }
 
-// QKV returns the projection of queries, keys or values and its bias, from a
-// tensor of its own or from a fused one.
+// QKV returns a projection and its bias, from a tensor of its own or from a fused one.
 func (ts *TensorSet) QKV(p Projection, layer, kvHeads int) (w, bias TensorSlice, hasBias bool, err error) {
 	rows := ts.Hyper.HeadDim * kvHeads
 	if p == projectQ {
@@ -237,8 +238,7 @@ func (ts *TensorSet) QKV(p Projection, layer, kvHeads int) (w, bias TensorSlice,
 	return
 }
 
-// GateUp returns an MLP's gate and up projections, which some files keep in
-// one tensor, gate first.
+// GateUp returns an MLP's gate and up projections. A fused tensor contains the gate first.
 func (ts *TensorSet) GateUp(layer int) (gate, up TensorSlice, err error) {
 	if up, err = ts.Matrix("ffn_up", layer, 0, ts.Hyper.Dim); err != nil {
 		return
@@ -254,8 +254,7 @@ func (ts *TensorSet) GateUp(layer int) (gate, up TensorSlice, err error) {
 	return up.selectRows([2]int{0, half}), up.selectRows([2]int{half, half}), nil
 }
 
-// Expert returns one expert's matrix: a slice of a stacked tensor, or a tensor
-// of its own.
+// Expert returns one expert's matrix: a slice of a stacked tensor, or a tensor of its own.
 func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (TensorSlice, error) {
 	apart := ExpertRole(strings.TrimSuffix(role, "_exps"), i)
 	if ts.packed {
@@ -285,23 +284,22 @@ func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (Ten
 		if all.Rows%(2*experts) != 0 {
 			return TensorSlice{}, ts.stackError(t, experts, cols)
 		}
-		n := all.Rows / experts / 2 // of the gate, and of up behind it
+		n := all.Rows / experts / 2 // rows of gate, and of up behind it
 		first := 2 * i * n
 		if role == "ffn_up_exps" {
 			first += n
 		}
 		return all.selectRows([2]int{first, n}), nil
 	}
-	// Files of the format's first year keep experts apart.
+	// Old GGUF files store each expert in a tensor of its own.
 	return ts.Matrix(apart, layer, rows, cols)
 }
 
-// ExpertRole returns the role of one expert's matrix where it is a tensor of
-// its own.
+// ExpertRole returns the role of one expert's matrix if it is a tensor of its own.
 func ExpertRole(role string, i int) string { return fmt.Sprintf("%s.%d", role, i) }
 
-// stack returns the matrices of all experts, one below the other. rows, of one
-// expert, may be 0 for any number.
+// stack returns the matrices of all experts, stacked. rows is that of one expert; 0 means
+// any number.
 func (ts *TensorSet) stack(t store.Tensor, experts, rows, cols int) (TensorSlice, error) {
 	if len(t.Shape) != 3 || t.Shape[0] != experts || t.Shape[2] != cols || (rows != 0 && t.Shape[1] != rows) {
 		return TensorSlice{}, ts.stackError(t, experts, cols)
@@ -313,8 +311,7 @@ func (ts *TensorSet) stackError(t store.Tensor, experts, cols int) error {
 	return fmt.Errorf("%w: %s: tensor %s has the shape %v, not [%d … %d]", arch.ErrModel, ts.Path, t.Name, t.Shape, experts, cols)
 }
 
-// TensorName returns what GGUF files call a tensor; layer -1 stands for the
-// ends of the network.
+// TensorName returns the GGUF name of a tensor; layer -1 means the ends of the network.
 func TensorName(role string, layer int, suffix string) string {
 	if layer < 0 {
 		return role + suffix
