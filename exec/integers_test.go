@@ -183,7 +183,7 @@ func TestPackedWeightsThatAreMalformed(t *testing.T) {
 		{"no zeros in awq", true, func(m map[string]rawTensor) { delete(m, "a.qzeros") }, "tensor a.qzeros is missing"},
 		{"codes of 64 bits", false, func(m map[string]rawTensor) {
 			m["a.qweight"] = rawTensor{"I64", []int{4, 8}, make([]byte, 256)}
-		}, "tensor a.qweight is of I64"},
+		}, "tensor a.qweight has type I64"},
 		{"codes without inputs", false, func(m map[string]rawTensor) { m["a.qweight"] = words([]int{0, 8}, nil) }, "tensor a.qweight has the shape [0 8]"},
 		{"codes in a row", false, func(m map[string]rawTensor) { m["a.qweight"] = words([]int{32}, make([]uint32, 32)) }, "tensor a.qweight has the shape [32]"},
 		{"outputs in parts of words", false, func(m map[string]rawTensor) { m["a.qweight"] = words([]int{4, 6}, make([]uint32, 24)) }, "6 outputs"},
@@ -221,8 +221,8 @@ func TestPackingsThatAreRefused(t *testing.T) {
 		want  string
 	}{
 		{"quant_method", "fp8", `"fp8"`},
-		{"bits", 3, "3, and only [4 8]"},
-		{"bits", 2, "2, and only [4 8]"},
+		{"bits", 3, "3; only [4 8]"},
+		{"bits", 2, "2; only [4 8]"},
 		{"bits", absent, "is missing"},
 		{"bits", "four", "string"},
 		{"group_size", -2, "-2 is neither"},

@@ -204,7 +204,7 @@ func TestMalformedConfigs(t *testing.T) {
 		{"types of other layers", "layer_types", []string{arch.FullAttention}, "1 entries for 2 layers"},
 		{"types unknown", "layer_types", []string{arch.FullAttention, "mamba"}, `layer 1 is "mamba"`},
 		{"types as numbers", "layer_types", []int{1, 2}, "number"},
-		{"attending layer out of range", "full_attn_idxs", []int{2}, "no layer 2"},
+		{"attending layer out of range", "full_attn_idxs", []int{2}, "layer 2 does not exist"},
 		{"activation unknown", "hidden_act", "relu6", `"relu6"`},
 		{"packed weights", "quantization_config", fields{"quant_method": "bitsandbytes"}, `"bitsandbytes"`},
 	} {

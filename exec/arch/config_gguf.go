@@ -10,8 +10,8 @@ import (
 	"github.com/llmrun/llmrun/store/gguf"
 )
 
-// GGUFConfig reads the keys of one architecture. The first wrong one is
-// remembered, so that a reader can ask for many and check once.
+// GGUFConfig reads the metadata keys of one architecture. Err records the first error, so
+// that a caller can read many keys and check once.
 type GGUFConfig struct {
 	Meta *gguf.Metadata
 	Arch string
@@ -19,8 +19,8 @@ type GGUFConfig struct {
 	Err  error
 }
 
-// HyperFromGGUF turns metadata into the neutral description and finds its
-// family. weights is where the layers' tensors are, as a rule f itself.
+// HyperFromGGUF reads the hyper-parameters from metadata and finds the model's family.
+// weights contains the tensors of the layers, and is usually f itself.
 func HyperFromGGUF(f *gguf.File, weights store.Source, path string) (*Hyper, *Family, error) {
 	arch, ok, err := f.Meta().String("general.architecture")
 	if err != nil {
@@ -47,13 +47,13 @@ func HyperFromGGUF(f *gguf.File, weights store.Source, path string) (*Hyper, *Fa
 	return h, fam, c.Err
 }
 
-// checkUnsupported refuses files that ask for arithmetic which their family does not
-// have here. Without this they would load and answer wrongly.
+// checkUnsupported rejects files that request arithmetic which their family does not
+// implement. Such a model would load and give wrong answers.
 func (c *GGUFConfig) checkUnsupported() {
 	if causal := c.boolean("attention.causal"); causal != nil && !*causal {
 		c.unsupported("attention.causal", "attention to later tokens")
 	}
-	if gate := c.Num("expert_gating_func", 0); gate > 1 { // 1 is softmax
+	if gate := c.Num("expert_gating_func", 0); gate > 1 { // 1 means softmax
 		c.unsupported("expert_gating_func", fmt.Sprintf("function %d", gate))
 	}
 	if scale := c.Float("expert_weights_scale", 0); scale != 0 && scale != 1 {
@@ -64,12 +64,13 @@ func (c *GGUFConfig) checkUnsupported() {
 	}
 }
 
+// unsupported records that a key has an unsupported value.
 func (c *GGUFConfig) unsupported(name, what string) {
 	c.fail(fmt.Errorf("%w: %s: key %s: %s", ErrUnsupported, c.Path, c.Key(name), what))
 }
 
-// denseLayers finds the layers of an expert model that have an ordinary MLP;
-// no key lists them.
+// denseLayers finds the layers of an expert model that have an ordinary MLP. No key lists
+// them.
 func denseLayers(src store.Source, h *Hyper) {
 	if h.Experts == 0 {
 		return
@@ -94,7 +95,7 @@ func (c *GGUFConfig) shape(h *Hyper) {
 		h.HeadDim = h.Dim / h.Heads
 	}
 	if v := c.Num("attention.value_length", h.HeadDim); v != h.HeadDim {
-		c.fail(fmt.Errorf("%w: %s: keys of %d and values of %d elements", ErrUnsupported, c.Path, h.HeadDim, v))
+		c.fail(fmt.Errorf("%w: %s: keys have %d elements and values %d; both must be equal", ErrUnsupported, c.Path, h.HeadDim, v))
 	}
 	if h.Layers >= 0 && h.Layers <= maxLayers {
 		h.KVHeads = c.perLayer("attention.head_count_kv", h.Layers, h.Heads)
@@ -122,8 +123,8 @@ func (c *GGUFConfig) attention(h *Hyper) {
 	h.ParallelBlock = c.boolean("use_parallel_residual")
 }
 
-// windowPattern reads which layers have a window: every layer but each n-th,
-// or a list with true for each layer that has one.
+// windowPattern reads which layers have a sliding window: all but every n-th layer, or a
+// list with true for each such layer.
 func (c *GGUFConfig) windowPattern(h *Hyper) {
 	key := c.Key("attention.sliding_window_pattern")
 	if !c.Meta.IsArray(key) {
@@ -160,7 +161,7 @@ func (c *GGUFConfig) rope(h *Hyper) {
 		r.Kind, r.Factor = "linear", linear
 	}
 	if r.Kind == "" && r.Factor != 0 {
-		r.Kind = "linear" // what a factor alone means in these files
+		r.Kind = "linear" // the meaning of a factor without a type
 	}
 	r.OriginalContext = c.Num("rope.scaling.original_context_length", 0)
 	r.AttnFactor = c.Float("rope.scaling.attn_factor", 0)
@@ -173,15 +174,15 @@ func (c *GGUFConfig) rope(h *Hyper) {
 		h.RopeLocal = &RopeHyper{Base: base}
 	}
 	if rotates := c.boolean("rope.scaling.finetuned"); c.Arch == "granite" && rotates != nil && !*rotates {
-		// In this family the key says whether there is any rotation.
+		// Granite uses this key to enable or disable rotation.
 		for range h.KVHeads {
 			h.NoRope = append(h.NoRope, true)
 		}
 	}
 }
 
-// yarn reads how cosine and sine are scaled: a factor given outright, or a
-// formula whose result attn_factor scales once more.
+// yarn reads the scale of cosine and sine: an explicit factor, or a formula whose result
+// attn_factor multiplies.
 func (c *GGUFConfig) yarn(h *Hyper) {
 	r := &h.Rope
 	if m := c.Float("rope.scaling.yarn_log_multiplier", 0); m != 0 {
@@ -194,8 +195,7 @@ func (c *GGUFConfig) yarn(h *Hyper) {
 	}
 }
 
-// RopePrefix begins the names of the tensors that are part of a GGUF file's
-// description and not of its weights.
+// RopePrefix begins the names of the tensors that belong to a GGUF file's metadata.
 const RopePrefix = "rope_"
 
 // ropeTensors reads the frequency factors that converters store as tensors.
@@ -210,7 +210,7 @@ func ropeTensors(src store.Source, h *Hyper) error {
 			continue
 		}
 		if t.Type != quant.F32 || t.Size > MaxTableBytes {
-			return fmt.Errorf("%w: %s: tensor %s: %s of %d bytes instead of a few F32", ErrModel, h.Path, name, t.Type, t.Size)
+			return fmt.Errorf("%w: %s: tensor %s: %s of %d bytes is not a small F32 table", ErrModel, h.Path, name, t.Type, t.Size)
 		}
 		raw := make([]byte, t.Size)
 		if _, err := src.ReadAt(t, raw, 0); err != nil {
@@ -231,13 +231,14 @@ func ropeTensors(src store.Source, h *Hyper) error {
 // Key returns the full metadata key of a field of this architecture.
 func (c *GGUFConfig) Key(name string) string { return c.Arch + "." + name }
 
+// fail records the first error.
 func (c *GGUFConfig) fail(err error) {
 	if c.Err == nil {
 		c.Err = err
 	}
 }
 
-// required returns a number that must be there.
+// required returns a required number.
 func (c *GGUFConfig) required(name string) int {
 	if !c.Meta.Has(c.Key(name)) {
 		c.fail(fmt.Errorf("%w: %s: key %s is missing", ErrModel, c.Path, c.Key(name)))
@@ -245,25 +246,26 @@ func (c *GGUFConfig) required(name string) int {
 	return c.Num(name, 0)
 }
 
-// Num returns an integer field, or otherwise if the file lacks it. It records a bad value in Err.
-func (c *GGUFConfig) Num(name string, otherwise int) int {
+// Num returns an integer field, or fallback if the file lacks it. It records a malformed
+// value in Err.
+func (c *GGUFConfig) Num(name string, fallback int) int {
 	v, ok, err := c.Meta.Int(c.Key(name))
 	c.fail(err)
 	if !ok || err != nil {
-		return otherwise
+		return fallback
 	}
 	if v > math.MaxInt32 || v < math.MinInt32 {
 		c.fail(fmt.Errorf("%w: %s: key %s: %d is out of range", ErrModel, c.Path, c.Key(name), v))
-		return otherwise
+		return fallback
 	}
 	return int(v)
 }
 
-// perLayer returns a value for each layer, from a list or one for all.
-func (c *GGUFConfig) perLayer(name string, layers, otherwise int) []int {
+// perLayer returns a value for each layer, from a list or from one value for all.
+func (c *GGUFConfig) perLayer(name string, layers, fallback int) []int {
 	out := make([]int, layers)
 	if !c.Meta.IsArray(c.Key(name)) {
-		v := c.Num(name, otherwise)
+		v := c.Num(name, fallback)
 		for l := range out {
 			out[l] = v
 		}
@@ -285,7 +287,7 @@ func (c *GGUFConfig) perLayer(name string, layers, otherwise int) []int {
 	return out
 }
 
-// perLayerMax returns the greatest of a list, or the one value for all.
+// perLayerMax returns the maximum of a list, or the one value for all layers.
 func (c *GGUFConfig) perLayerMax(name string) int {
 	n := 1
 	if length, ok := c.Meta.Len(c.Key(name)); ok && c.Meta.IsArray(c.Key(name)) {
@@ -297,12 +299,13 @@ func (c *GGUFConfig) perLayerMax(name string) int {
 	return slices.Max(c.perLayer(name, n, 0))
 }
 
-// Float returns a number, or otherwise if the file lacks it. It records a bad value in Err.
-func (c *GGUFConfig) Float(name string, otherwise float64) float64 {
+// Float returns a number, or fallback if the file lacks it. It records a malformed value in
+// Err.
+func (c *GGUFConfig) Float(name string, fallback float64) float64 {
 	v, ok, err := c.Meta.Float(c.Key(name))
 	c.fail(err)
 	if !ok || err != nil {
-		return otherwise
+		return fallback
 	}
 	return v
 }
@@ -322,5 +325,5 @@ func (c *GGUFConfig) boolean(name string) *bool {
 	return &v
 }
 
-// MaxTableBytes bounds a rotary table: a float32 for each pair of elements.
+// MaxTableBytes limits a rotary table: a float32 for each pair of elements.
 const MaxTableBytes = 4 * maxDim

@@ -7,17 +7,16 @@ import (
 	"math"
 )
 
-// hfConfig reads config.json in both styles: that of transformers 4
-// (rope_theta, rope_scaling) and of 5 (rope_parameters). The first wrong field
-// is remembered, so that a reader can ask for many and check once.
+// hfConfig reads config.json in the format of transformers 4 (rope_theta, rope_scaling) and
+// 5 (rope_parameters). Err records the first error, so that a caller can read many fields
+// and check once.
 type hfConfig struct {
 	path   string
 	fields map[string]json.RawMessage
 	Err    error
 }
 
-// HyperFromHF turns a config.json into the neutral description and finds its
-// family.
+// HyperFromHF reads the hyper-parameters from a config.json and finds the model's family.
 func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	c, err := NewHFConfig(path, data)
 	if err != nil {
@@ -41,13 +40,13 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	return h, f, c.Err
 }
 
-// NewHFConfig parses the config.json that path names in errors.
+// NewHFConfig parses a config.json. Errors name path.
 func NewHFConfig(path string, data []byte) (*hfConfig, error) {
 	c := &hfConfig{path: path}
 	if err := json.Unmarshal(data, &c.fields); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrModel, path, err)
 	}
-	// Models that also see or hear keep the language model's fields apart.
+	// Multimodal models have the language model's fields in an object of their own.
 	if text, ok := c.fields["text_config"]; ok {
 		var inner map[string]json.RawMessage
 		if err := json.Unmarshal(text, &inner); err != nil {
@@ -81,7 +80,7 @@ func (c *hfConfig) shape(h *Hyper) {
 			h.KVHeads[l] = kv
 		}
 	}
-	h.NormEps = 1e-6 // what checkpoints mean that do not say
+	h.NormEps = 1e-6 // the default of the checkpoints
 	for _, key := range []string{"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps"} {
 		if c.has(key) {
 			h.NormEps = float32(c.float(key, 0))
@@ -93,13 +92,13 @@ func (c *hfConfig) shape(h *Hyper) {
 	}
 	h.Tied = c.boolean("tie_word_embeddings")
 	if tied := c.boolean("tie_embedding"); tied != nil {
-		h.Tied = tied // what the first lfm2 checkpoints called it
+		h.Tied = tied // the name in the first lfm2 checkpoints
 	}
 	h.ConvTaps = c.num("conv_L_cache", 0)
 }
 
-// layerTypes reads what each layer is. The first lfm2 checkpoints list the
-// layers with attention only.
+// layerTypes reads the type of each layer. The first lfm2 checkpoints list only the layers
+// with attention.
 func (c *hfConfig) layerTypes(h *Hyper) {
 	c.get("layer_types", &h.LayerTypes)
 	var attends []int
@@ -112,7 +111,7 @@ func (c *hfConfig) layerTypes(h *Hyper) {
 	}
 	for _, l := range attends {
 		if l < 0 || l >= len(h.LayerTypes) {
-			c.fail(fmt.Errorf("%w: %s: field full_attn_idxs: there is no layer %d", ErrModel, c.path, l))
+			c.fail(fmt.Errorf("%w: %s: field full_attn_idxs: layer %d does not exist", ErrModel, c.path, l))
 			return
 		}
 		h.LayerTypes[l] = FullAttention
@@ -142,7 +141,7 @@ func (c *hfConfig) attention(h *Hyper) {
 	h.ParallelBlock = c.boolean("use_parallel_residual")
 	var rotates []int
 	c.get("no_rope_layers", &rotates)
-	for _, r := range rotates { // the list says 1 where a layer does rotate
+	for _, r := range rotates { // 1 means that the layer rotates
 		h.NoRope = append(h.NoRope, r == 0)
 	}
 	if interval := c.num("no_rope_layer_interval", 0); rotates == nil && interval > 0 {
@@ -162,7 +161,7 @@ func (c *hfConfig) experts(h *Hyper) {
 	c.get("mlp_only_layers", &h.DenseLayers)
 }
 
-// ropes reads rope_parameters where it is there, else the older fields.
+// ropes reads rope_parameters, or the older fields without it.
 func (c *hfConfig) ropes(h *Hyper) {
 	fraction := c.float("partial_rotary_factor", c.float("rotary_pct", 0))
 	flat := RopeHyper{Base: c.float("rope_theta", c.float("rotary_emb_base", 10000))}
@@ -189,15 +188,15 @@ func (c *hfConfig) ropes(h *Hyper) {
 			h.RopeLocal = &RopeHyper{Base: base}
 		}
 	}
-	// Where both say it, the field outside the scaling counts.
+	// The field outside of the scaling object takes precedence.
 	h.Rope.OriginalContext = c.num("original_max_position_embeddings", h.Rope.OriginalContext)
 	if fraction > 0 && fraction < 1 {
 		h.RopeDim = int(float64(h.HeadDim)*fraction) &^ 1
 	}
 }
 
-// rope reads one rope_scaling or rope_parameters object; the base keeps its
-// value of outer where the object lacks it.
+// rope reads one rope_scaling or rope_parameters object. outer has the base if the object
+// lacks it.
 func (c *hfConfig) rope(outer RopeHyper, fraction *float64) RopeHyper {
 	r := outer
 	r.Kind = c.str("type")
@@ -223,14 +222,13 @@ func (c *hfConfig) rope(outer RopeHyper, fraction *float64) RopeHyper {
 	return r
 }
 
-// has reports whether a field is there and not null.
+// has reports whether a field exists and is not null.
 func (c *hfConfig) has(key string) bool {
 	raw, ok := c.fields[key]
 	return ok && !bytes.Equal(bytes.TrimSpace(raw), []byte("null"))
 }
 
-// get decodes a field into v, which keeps its value when the field is absent
-// or null.
+// get decodes a field into v. It leaves v unchanged if the field is absent or null.
 func (c *hfConfig) get(key string, v any) {
 	if !c.has(key) {
 		return
@@ -240,13 +238,14 @@ func (c *hfConfig) get(key string, v any) {
 	}
 }
 
+// fail records the first error.
 func (c *hfConfig) fail(err error) {
 	if c.Err == nil {
 		c.Err = err
 	}
 }
 
-// required returns a whole number that must be there.
+// required returns a required integer.
 func (c *hfConfig) required(key string) int {
 	if !c.has(key) {
 		c.fail(fmt.Errorf("%w: %s: field %s is missing", ErrModel, c.path, key))
@@ -254,19 +253,19 @@ func (c *hfConfig) required(key string) int {
 	return c.num(key, 0)
 }
 
-func (c *hfConfig) num(key string, otherwise int) int {
-	v := float64(otherwise)
+func (c *hfConfig) num(key string, fallback int) int {
+	v := float64(fallback)
 	c.get(key, &v)
 	if v != math.Trunc(v) || math.Abs(v) > 1<<52 {
 		c.fail(fmt.Errorf("%w: %s: field %s: %v is not a whole number in range", ErrModel, c.path, key, v))
-		return otherwise
+		return fallback
 	}
 	return int(v)
 }
 
-func (c *hfConfig) float(key string, otherwise float64) float64 {
-	c.get(key, &otherwise)
-	return otherwise
+func (c *hfConfig) float(key string, fallback float64) float64 {
+	c.get(key, &fallback)
+	return fallback
 }
 
 func (c *hfConfig) str(key string) string {

@@ -1,7 +1,11 @@
-// Package arch describes what a model family is: its hyper-parameters as a file states
-// them (Hyper), the network that follows from them (Spec), how the family names its
-// tensors, and its rotary position tables. It reads no weights.
+// Package arch describes model families: their hyper-parameters as a file states them
+// (Hyper), the network that follows from them (Spec), the names of their tensors
+// (Family.HFName), and their rotary position tables (RopeTable). It reads no weights.
 //
-// A family is one small file, family_NAME.go. docs/guide/adding-a-family.md says how to
-// add one.
+// HyperFromGGUF and HyperFromHF read the metadata of a file into a Hyper and find its
+// Family. Family.Spec validates the Hyper and turns it into the Spec, which is all that the
+// forward pass knows about a family.
+//
+// Each family is one small file, family_NAME.go; docs/guide/adding-a-family.md explains how
+// to add one. Begin with spec.go and family_llama.go.
 package arch

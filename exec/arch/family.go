@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// Family is one kind of network: how its files are recognised, how its
-// description becomes a Spec, and where its tensors are called differently.
+// Family is a kind of network: the names by which files identify it, the conversion of its
+// hyper-parameters to a Spec, and the tensor names that differ from commonNames.
 type Family struct {
 	name string
 	hf   []string // model_type values of config.json
 	gguf []string // general.architecture values
-	// complete, which may be nil, fills in what the family's files leave out.
+	// complete, which may be nil, sets hyper-parameters that the family's files omit.
 	complete func(h *Hyper)
 	describe func(h *Hyper, s *Spec) error
-	// defaults are the values, in JSON, of fields that a config.json of this
-	// family may leave out.
+	// defaults are the values, in JSON, of the config.json fields that files of this family
+	// may omit.
 	defaults map[string]string
 
-	// names maps a role to the tensor's name in safetensors files, where that
-	// is not the common one (see commonNames).
+	// names maps a role to the tensor's name in safetensors files, if it differs from
+	// commonNames.
 	names map[string]string
-	// qkv says how a fused query/key/value tensor of a safetensors file is
-	// ordered; in GGUF files it is always blocks.
+	// QKV is the row order of a fused query/key/value tensor in safetensors files. GGUF
+	// files always use QKVBlocks.
 	QKV fusedOrder
-	// interleave: GGUF converters permute the rows of this family's queries
-	// and keys so that rotary pairs are neighbours.
+	// interleave: GGUF converters permute the rows of this family's queries and keys so
+	// that the elements of a rotary pair are adjacent.
 	interleave bool
 }
 
@@ -38,7 +38,7 @@ type fusedOrder uint8
 const (
 	QKVBlocks  fusedOrder = iota // all queries, all keys, all values
 	QKVPerHead                   // for each head: query, key, value
-	QKVPerKV                     // for each key head: its queries, the key, the value
+	QKVPerKV                     // for each KV head: its queries, the key, the value
 )
 
 // families is the registry; a new family adds its variable here.
@@ -71,7 +71,7 @@ func findFamily(name string, keys func(*Family) []string) (*Family, error) {
 	return nil, fmt.Errorf("%w: model family %q (known: %s)", ErrUnsupported, name, strings.Join(known, ", "))
 }
 
-// Spec turns a description into a network of this family.
+// Spec converts hyper-parameters to a network of this family.
 func (f *Family) Spec(h *Hyper) (*Spec, error) {
 	if f.complete != nil {
 		f.complete(h)
@@ -96,9 +96,8 @@ func (f *Family) Spec(h *Hyper) (*Spec, error) {
 	return s, s.setActivation(h)
 }
 
-// scaledContext is the longest sequence after scaling. Checkpoints whose
-// users switch yarn on themselves keep the length that they were trained with
-// as their context.
+// scaledContext returns the longest sequence after rope scaling. Checkpoints whose users
+// enable yarn themselves state the trained length.
 func (h *Hyper) scaledContext() int {
 	if h.Rope.Kind != "yarn" {
 		return h.Context
@@ -107,8 +106,8 @@ func (h *Hyper) scaledContext() int {
 	return max(h.Context, int(stretched))
 }
 
-// addRopes computes the rotary tables: one for every layer, or a second one
-// for layers with a window.
+// addRopes computes the rotary tables: one for all layers, or a second one for layers with
+// a sliding window.
 func (s *Spec) addRopes(h *Hyper) error {
 	dim := h.RopeDim
 	if dim == 0 {
@@ -127,8 +126,8 @@ func (s *Spec) addRopes(h *Hyper) error {
 	return nil
 }
 
-// setActivation obeys the file's own choice of nonlinearity where it names one
-// that is known; families set their default beforehand.
+// setActivation applies the activation that the file names; the family has set its default
+// before.
 func (s *Spec) setActivation(h *Hyper) error {
 	switch h.Activation {
 	case "":
@@ -144,9 +143,8 @@ func (s *Spec) setActivation(h *Hyper) error {
 	return nil
 }
 
-// commonNames are the tensor names that most safetensors checkpoints use, by
-// role. Roles are the names of GGUF files: those of a layer stand after
-// "blk.N.", and %d is the expert.
+// commonNames maps roles to the tensor names of most safetensors checkpoints. Roles are the
+// GGUF names, in a layer without "blk.N.", and %d is the expert.
 var commonNames = map[string]string{
 	"token_embd":  "model.embed_tokens",
 	"output_norm": "model.norm",
@@ -176,8 +174,7 @@ var commonNames = map[string]string{
 	"post_ffw_norm":       "post_feedforward_layernorm",
 }
 
-// HFName returns the safetensors name of a role: layer -1 for tensors outside
-// the layers.
+// HFName returns the safetensors name of a role; layer -1 means the ends of the network.
 func (f *Family) HFName(role string, layer int) string {
 	name, ok := f.names[role]
 	if !ok {

@@ -1,7 +1,7 @@
 package arch
 
-// gptneox (Pythia and others) rotates part of each head and, as a rule, adds
-// attention and MLP of the same input.
+// gptneox (Pythia and others) rotates a part of each head and usually computes attention
+// and MLP in parallel.
 var gptneox = Family{
 	name: "gptneox", hf: []string{"gpt_neox"}, gguf: []string{"gptneox"}, QKV: QKVPerHead,
 	defaults: map[string]string{"rotary_pct": "0.25", "layer_norm_eps": "1e-5"},

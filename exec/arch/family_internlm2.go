@@ -1,7 +1,7 @@
 package arch
 
-// internlm2 is llama with other names, and queries, keys and values fused key
-// head by key head.
+// internlm2 is llama with other tensor names, and with queries, keys and values fused per
+// KV head.
 var internlm2 = Family{
 	name: "internlm2", hf: []string{"internlm2"}, gguf: []string{"internlm2"},
 	interleave: true, QKV: QKVPerKV,

@@ -1,7 +1,6 @@
 package arch
 
-// lfm2 mixes tokens by short gated convolutions in most layers and by
-// attention in a few.
+// lfm2 mixes tokens by short gated convolutions in most layers and by attention in a few.
 var lfm2 = Family{
 	name: "lfm2", hf: []string{"lfm2"}, gguf: []string{"lfm2"},
 	defaults: map[string]string{"rope_theta": "1e6", "norm_eps": "1e-5", "conv_L_cache": "3"},
@@ -13,7 +12,7 @@ var lfm2 = Family{
 			}
 		}
 		if s.ConvTaps < 1 {
-			return h.FieldError(keyConvTaps, "missing")
+			return h.FieldError(keyConvTaps, "is missing")
 		}
 		return nil
 	},

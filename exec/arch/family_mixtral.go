@@ -1,6 +1,6 @@
 package arch
 
-// mixtral replaces mistral's MLP by routed experts.
+// mixtral is mistral with routed experts instead of the MLP.
 var mixtral = Family{
 	name: "mixtral", hf: []string{"mixtral"},
 	describe: func(h *Hyper, s *Spec) error {

@@ -1,8 +1,8 @@
 package arch
 
-// olmo2 normalizes what attention and MLP give, not what they read, and
-// normalizes queries and keys over all heads together. GGUF files of Olmo 3 use
-// its name: they have windows, and scale the rotation in the other layers only.
+// olmo2 normalizes the outputs of attention and MLP instead of their inputs, and normalizes
+// queries and keys over all heads together. GGUF files of Olmo 3 use its name: they have
+// sliding windows, and scale the rotation in the other layers only.
 var olmo2 = Family{
 	name: "olmo2", hf: []string{"olmo2"}, gguf: []string{"olmo2"},
 	complete: func(h *Hyper) {
@@ -21,7 +21,7 @@ var olmo2 = Family{
 	},
 }
 
-// olmoe is llama with experts and olmo2's query/key norms.
+// olmoe is llama with experts and the query/key norms of olmo2.
 var olmoe = Family{
 	name: "olmoe", hf: []string{"olmoe"}, gguf: []string{"olmoe"},
 	describe: func(_ *Hyper, s *Spec) error {

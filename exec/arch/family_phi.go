@@ -1,7 +1,7 @@
 package arch
 
-// phi2 (phi-1, phi-1.5, phi-2) computes attention and MLP from one LayerNorm,
-// rotates part of each head, and has biases everywhere.
+// phi2 (phi-1, phi-1.5, phi-2) computes attention and MLP from one LayerNorm, rotates a
+// part of each head, and has biases in all matrices.
 var phi2 = Family{
 	name: "phi2", hf: []string{"phi"}, gguf: []string{"phi2"},
 	defaults: map[string]string{"partial_rotary_factor": "0.5", "layer_norm_eps": "1e-5"},
@@ -25,13 +25,13 @@ var phi2 = Family{
 	},
 }
 
-// phi3 fuses queries, keys and values, and gate and up; its long variants
-// switch rotary frequencies with the length of the sequence.
+// phi3 fuses queries, keys and values, and gate and up. Its long-context variants select
+// rotary frequencies by the length of the sequence.
 var phi3 = Family{
 	name: "phi3", hf: []string{"phi3"}, gguf: []string{"phi3"},
 	complete: func(h *Hyper) {
 		if h.Rope.Kind == "yarn" && h.Rope.Short != nil {
-			h.Rope.Kind = "longrope" // by the name that it had at first
+			h.Rope.Kind = "longrope" // the first files use this name
 		}
 	},
 	describe: func(h *Hyper, s *Spec) error {

@@ -1,8 +1,7 @@
 package arch
 
-// Hyper is what a model file says about its network, in one form for
-// config.json and GGUF metadata. Zero means that the file does not say; the
-// family decides what that stands for.
+// Hyper contains the hyper-parameters in a model file, in one form for config.json and GGUF
+// metadata. Zero means that the file omits a value; the family then sets the default.
 type Hyper struct {
 	Family  string // registry name, such as "qwen2"
 	GGUF    bool   // names, norm offsets and row order follow the GGUF converters
@@ -13,20 +12,20 @@ type Hyper struct {
 	HeadDim int
 	FFN     int // inner width of a dense MLP
 	Vocab   int
-	Context int // longest sequence the model was made for
+	Context int // longest sequence the model was trained for
 
 	NormEps    float32
-	Activation string // name as in config.json, "" = the family's own
-	Tied       *bool  // output head shares the embedding; nil = not said
+	Activation string // name as in config.json, "" = the family's default
+	Tied       *bool  // output head shares the embedding; nil = omitted
 
 	RopeDim       int // rotated elements of a head; 0 = all
 	RopeFraction  float64
 	Rope          RopeHyper
-	RopeLocal     *RopeHyper // sliding-window layers, where they differ
+	RopeLocal     *RopeHyper // of sliding-window layers, if it differs
 	NoRope        []bool     // per layer: true = no rotation
 	Window        int        // sliding window in tokens
-	WindowPattern int        // every n-th layer attends fully
-	LayerTypes    []string   // one of the kinds below for each layer; nil = not said
+	WindowPattern int        // every n-th layer has no window
+	LayerTypes    []string   // type of each layer, see below; nil = omitted
 	UseWindow     *bool
 	WindowFrom    int // first layer with a window (qwen2's max_window_layers)
 
@@ -48,17 +47,16 @@ type Hyper struct {
 	ExpertInterval int   // every n-th layer has experts
 	ConvTaps       int   // taps of a short convolution
 
-	IntPacking *IntPacking // how weights were rounded and packed; nil = they were not
+	IntPacking *IntPacking // quantization of packed integers; nil = none
 
-	Path string // of the file these came from, for messages
-	arch string // prefix of GGUF keys, for messages
+	Path string // the source file, for errors
+	arch string // prefix of GGUF keys, for errors
 }
 
-// usesWindow reports whether a file of a family that has windows only when
-// asked to switches them on.
+// usesWindow reports whether the file enables an optional sliding window.
 func (h *Hyper) usesWindow() bool { return h.UseWindow != nil && *h.UseWindow }
 
-// RopeHyper describes a rotary table before it is computed.
+// RopeHyper contains the hyper-parameters of a rotary table.
 type RopeHyper struct {
 	Kind            string // "", "default", "linear", "dynamic", "llama3", "yarn", "longrope"
 	Base            float64
@@ -68,15 +66,15 @@ type RopeHyper struct {
 	HighFreqFactor  float64
 	BetaFast        float64
 	BetaSlow        float64
-	AttnFactor      float64 // 0 = by the kind's formula
+	AttnFactor      float64 // 0 = the formula of Kind
 	MScale          float64
 	MScaleAllDim    float64
-	NoTruncate      bool // yarn: correction range is not rounded to whole dimensions
+	NoTruncate      bool // yarn: the correction range is not rounded to whole dimensions
 	Short, Long     []float64
-	Divisors        []float64 // GGUF's rope_freqs: each frequency is divided by its entry
+	Divisors        []float64 // GGUF's rope_freqs: divisors of the frequencies
 }
 
-// The kinds of layers that config.json lists.
+// The layer types in config.json.
 const (
 	FullAttention    = "full_attention"
 	SlidingAttention = "sliding_attention"

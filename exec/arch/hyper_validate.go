@@ -6,8 +6,7 @@ import (
 	"math"
 )
 
-// Sanity caps: no model in use comes near them, and every product of two of
-// them fits an int64.
+// Sanity limits, far above those of known models. The product of any two fits an int64.
 const (
 	maxLayers  = 4096
 	maxDim     = 1 << 20
@@ -17,11 +16,11 @@ const (
 	maxContext = 1 << 28
 )
 
-// keyName is what the two kinds of file call a value: the GGUF key behind the
+// keyName is the name of a value in both kinds of file: the GGUF key after the
 // architecture's name, and the field of config.json.
 type keyName struct{ gguf, hf string }
 
-// in returns the name in the file that a description came from.
+// in returns the name in the file that h was read from.
 func (k keyName) in(h *Hyper) string {
 	if h.GGUF {
 		return "key " + h.arch + "." + k.gguf
@@ -29,7 +28,7 @@ func (k keyName) in(h *Hyper) string {
 	return "field " + k.hf
 }
 
-// The names of values that are checked in more than one place.
+// The names of values that are checked in several places.
 var (
 	KeyLayers     = keyName{"block_count", "num_hidden_layers"}
 	keyKVHeads    = keyName{"attention.head_count_kv", "num_key_value_heads"}
@@ -39,13 +38,13 @@ var (
 	keyWindow     = keyName{"attention.sliding_window", "sliding_window"}
 )
 
-// FieldError reports a value of a model's description that cannot be.
+// FieldError returns the error for an invalid value in the model's file.
 func (h *Hyper) FieldError(key keyName, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s: %s", ErrModel, h.Path, key.in(h), fmt.Sprintf(format, args...))
 }
 
-// validate checks what every family relies on, so that later code can divide
-// and allocate without looking again.
+// validate checks the values that every family relies on, so that later code can divide by
+// them and allocate by them.
 func (h *Hyper) validate() error {
 	for _, c := range []struct {
 		key      keyName
@@ -110,7 +109,7 @@ func (h *Hyper) validateLayerTypes() error {
 		case kind != FullAttention && kind != SlidingAttention && kind != convolution:
 			return fmt.Errorf("%w: %s: %s: layer %d is %q", ErrUnsupported, h.Path, keyLayerTypes.in(h), l, kind)
 		case kind == SlidingAttention && h.Window == 0:
-			return h.FieldError(keyWindow, "missing, and layer %d has a window", l)
+			return h.FieldError(keyWindow, "is missing, but layer %d has a sliding window", l)
 		}
 	}
 	return nil
@@ -127,7 +126,7 @@ func (h *Hyper) validateExperts() error {
 	return nil
 }
 
-// validateScalars checks the numbers that need not be whole.
+// validateScalars checks the floating-point values.
 func (h *Hyper) validateScalars() error {
 	eps := keyName{"attention.layer_norm_rms_epsilon", "rms_norm_eps"}
 	if v := float64(h.NormEps); !(v >= 0 && v < 1) {
@@ -152,7 +151,7 @@ func (h *Hyper) validateScalars() error {
 	return nil
 }
 
-// notNegative refuses what is no finite number of at least 0.
+// notNegative returns an error unless v is a finite number of at least 0.
 func (h *Hyper) notNegative(key keyName, v float64) error {
 	if !(v >= 0) || math.IsInf(v, 0) {
 		return h.FieldError(key, "%v is not a finite number of at least 0", v)
@@ -160,8 +159,8 @@ func (h *Hyper) notNegative(key keyName, v float64) error {
 	return nil
 }
 
-// validateRope checks a rotary table's description; base names its key in both
-// kinds of file.
+// validateRope checks the hyper-parameters of a rotary table. base is the key in both kinds
+// of file.
 func (h *Hyper) validateRope(baseGGUF, baseHF string, r *RopeHyper) error {
 	if base := (keyName{baseGGUF, baseHF}); !(r.Base > 0) || math.IsInf(r.Base, 0) {
 		return h.FieldError(base, "%v is not a positive number", r.Base)
@@ -170,7 +169,7 @@ func (h *Hyper) validateRope(baseGGUF, baseHF string, r *RopeHyper) error {
 		key keyName
 		v   float64
 	}{
-		{keyName{"rope.scaling.factor", "factor of the rope's scaling"}, r.Factor},
+		{keyName{"rope.scaling.factor", "rope_scaling.factor"}, r.Factor},
 		{keyName{"rope.scaling.original_context_length", "original_max_position_embeddings"}, float64(r.OriginalContext)},
 		{keyName{"rope.scaling.low_freq_factor", "low_freq_factor"}, r.LowFreqFactor},
 		{keyName{"rope.scaling.high_freq_factor", "high_freq_factor"}, r.HighFreqFactor},
@@ -199,10 +198,10 @@ func (h *Hyper) validateRope(baseGGUF, baseHF string, r *RopeHyper) error {
 
 // Errors of opening a model.
 var (
-	// ErrModel says that a file's description of its network contradicts
-	// itself, or that a tensor is missing or has the wrong shape.
+	// ErrModel reports that a model file contradicts itself, or that a tensor is missing or
+	// has the wrong shape.
 	ErrModel = errors.New("malformed model")
-	// ErrUnsupported says that the file asks for something known but not
-	// offered; the message names it.
+	// ErrUnsupported reports that a file requests something that the engine does not
+	// implement; the message names it.
 	ErrUnsupported = errors.New("not supported")
 )

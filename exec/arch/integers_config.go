@@ -5,21 +5,20 @@ import (
 	"strings"
 )
 
-// IntPacking says how a checkpoint packs weights that GPTQ or AWQ rounded to
-// integers: several codes in a word of 32 bits, and beside them scales and zeros
-// of groups of inputs. A weight is scale·(code-zero).
+// IntPacking describes how a GPTQ or AWQ checkpoint packs quantized weights: several
+// integer codes in a word of 32 bits, with a scale and a zero for each group of inputs. A
+// weight is scale·(code-zero).
 type IntPacking struct {
-	AWQ   bool // codes of neighbouring outputs share a word; otherwise of inputs
-	Bits  int  // of a code
-	Group int  // inputs that share scale and zero; 0 = all
-	// zeroLess is what zeros are stored less by: 1 in the first format of GPTQ.
-	// A sum beyond the largest code begins again at 0, as in the library that
-	// the format is from.
+	AWQ   bool // a word contains the codes of adjacent outputs; otherwise of inputs
+	Bits  int  // per code
+	Group int  // inputs per group; 0 = all
+	// ZeroOffset is added to stored zeros: 1 in the first format of GPTQ. The sum wraps
+	// around at the code range, as in the library of the format.
 	ZeroOffset uint32
 }
 
-// intPacking reads quantization_config, nil where there is none. Checkpoints of
-// other methods than GPTQ and AWQ are refused.
+// IntPacking reads quantization_config; nil means that there is none. It records an error
+// for methods other than GPTQ and AWQ.
 func (c *hfConfig) IntPacking() *IntPacking {
 	q := c.object("quantization_config")
 	if q == nil {
@@ -34,19 +33,19 @@ func (c *hfConfig) IntPacking() *IntPacking {
 		q.allowOnly("version", q.str("version"), "", "gemm")
 		p.Bits = q.requireOneOf("bits", 4)
 	default:
-		q.fail(fmt.Errorf("%w: %s: weights quantized by %q, and only gptq and awq are read; use the original checkpoint or a GGUF file",
+		q.fail(fmt.Errorf("%w: %s: quantization method %q; only gptq and awq are supported: use the original checkpoint or a GGUF file",
 			ErrUnsupported, q.path, method))
 	}
 	if p.Group = q.num("group_size", -1); p.Group == -1 {
 		p.Group = 0
 	} else if p.Group < 1 {
-		q.fail(fmt.Errorf("%w: %s: field group_size: %d is neither -1 nor a number of inputs", ErrModel, q.path, p.Group))
+		q.fail(fmt.Errorf("%w: %s: field group_size: %d is neither -1 nor positive", ErrModel, q.path, p.Group))
 	}
 	c.fail(q.Err)
 	return p
 }
 
-// gptq reads what only GPTQ says.
+// gptq reads the fields that only GPTQ has.
 func (p *IntPacking) gptq(q *hfConfig) {
 	p.Bits = q.requireOneOf("bits", 4, 8)
 	format := strings.ToLower(q.str("checkpoint_format"))
@@ -55,11 +54,11 @@ func (p *IntPacking) gptq(q *hfConfig) {
 		p.ZeroOffset = 1
 	}
 	if dynamic := q.object("dynamic"); dynamic != nil && len(dynamic.fields) > 0 {
-		q.fail(fmt.Errorf("%w: %s: field dynamic: bits or groups that differ between layers", ErrUnsupported, q.path))
+		q.fail(fmt.Errorf("%w: %s: field dynamic: bits or group sizes differ between layers", ErrUnsupported, q.path))
 	}
 }
 
-// requireOneOf returns a number that must be there and be one of a few.
+// requireOneOf returns a required number that must be one of the allowed ones.
 func (c *hfConfig) requireOneOf(key string, allowed ...int) int {
 	n := c.required(key)
 	for _, a := range allowed {
@@ -67,16 +66,16 @@ func (c *hfConfig) requireOneOf(key string, allowed ...int) int {
 			return n
 		}
 	}
-	c.fail(fmt.Errorf("%w: %s: field %s: %d, and only %v is read; use the original checkpoint or a GGUF file", ErrUnsupported, c.path, key, n, allowed))
+	c.fail(fmt.Errorf("%w: %s: field %s: %d; only %v is supported: use the original checkpoint or a GGUF file", ErrUnsupported, c.path, key, n, allowed))
 	return allowed[0]
 }
 
-// allowOnly refuses a field whose value is none of a few.
+// allowOnly records an error if a field's value is none of the allowed ones.
 func (c *hfConfig) allowOnly(key, value string, allowed ...string) {
 	for _, a := range allowed {
 		if strings.EqualFold(value, a) {
 			return
 		}
 	}
-	c.fail(fmt.Errorf("%w: %s: field %s: %q; use the original checkpoint or a GGUF file", ErrUnsupported, c.path, key, value))
+	c.fail(fmt.Errorf("%w: %s: field %s: %q is not supported: use the original checkpoint or a GGUF file", ErrUnsupported, c.path, key, value))
 }

@@ -5,16 +5,15 @@ import (
 	"math"
 )
 
-// RopeTable rotates pairs of a head's elements by angles that grow with the
-// position. Frequencies are float32, and so is their product with the
-// position: that is what the models were trained with.
+// RopeTable computes the angles by which pairs of a head's elements are rotated.
+// Frequencies and their product with the position are float32, as in training.
 type RopeTable struct {
 	Dim  int       // rotated elements of a head, even
 	Freq []float32 // [Dim/2] radians per position
-	Gain float32   // cosine and sine are scaled by it
+	Gain float32   // scale of cosine and sine
 
-	// A longrope model has a second set of frequencies for sequences longer
-	// than Switch tokens. nil = none.
+	// LongFreq replaces Freq in longrope models for sequences longer than Switch tokens.
+	// nil = none.
 	LongFreq []float32 // [Dim/2]
 	Switch   int
 }
@@ -32,7 +31,7 @@ func (t *RopeTable) Angles(cos, sin []float32 /* [Dim/2] */, pos int, long bool)
 	}
 }
 
-// Rotate turns one head in place.
+// Rotate rotates one head in place. interleave: the elements of a pair are adjacent.
 func Rotate(head, cos, sin []float32, interleave bool) {
 	half := len(cos)
 	if interleave {
@@ -51,8 +50,8 @@ func Rotate(head, cos, sin []float32, interleave bool) {
 	}
 }
 
-// NewRopeTable computes the frequencies that a description asks for. dim is
-// the number of rotated elements, context the model's longest sequence.
+// NewRopeTable computes the frequencies of a rotary table. dim is the number of rotated
+// elements, context the model's longest sequence.
 func NewRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 	t := RopeTable{Dim: dim, Gain: 1}
 	base := make([]float64, dim/2)
@@ -64,8 +63,8 @@ func NewRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 	}
 	switch r.Kind {
 	case "", "default", "none", "dynamic":
-		// "dynamic" changes the base only beyond the trained context, where
-		// generation has already stopped.
+		// "dynamic" changes the base only beyond the trained context, where generation has
+		// stopped.
 		t.Freq = toFloat32(base)
 	case "linear":
 		for i := range base {
@@ -84,6 +83,7 @@ func NewRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 	return t, nil
 }
 
+// applyDivisors sets the frequencies to base divided by divisors.
 func (t *RopeTable) applyDivisors(base, divisors []float64) error {
 	if len(divisors) != len(base) {
 		return fmt.Errorf("%w: %d rope factors for %d rotary frequencies", ErrModel, len(divisors), len(base))
@@ -96,8 +96,8 @@ func (t *RopeTable) applyDivisors(base, divisors []float64) error {
 	return nil
 }
 
-// llama3Freq stretches slow rotations by the factor, leaves fast ones alone
-// and blends between.
+// llama3Freq divides low frequencies by the factor, keeps high ones and interpolates
+// between.
 func llama3Freq(r *RopeHyper, base []float64, context int) []float64 {
 	factor, lo, hi := orDefault(r.Factor, 8), orDefault(r.LowFreqFactor, 1), orDefault(r.HighFreqFactor, 4)
 	original := orDefault(float64(r.OriginalContext), float64(context))
@@ -117,11 +117,11 @@ func llama3Freq(r *RopeHyper, base []float64, context int) []float64 {
 	return out
 }
 
-// yarnFreq interpolates dimensions that turn slowly over the original context
-// and keeps those that turn often.
+// yarnFreq interpolates dimensions with few turns over the original context and keeps those
+// with many.
 func yarnFreq(r *RopeHyper, base []float64, dim, context int) []float64 {
 	factor, original := r.contextScale(context)
-	// dimension whose pair makes the given number of turns
+	// turns returns the dimension whose pair makes n turns
 	turns := func(n float64) float64 {
 		return float64(dim) * math.Log(original/(n*2*math.Pi)) / (2 * math.Log(r.Base))
 	}
@@ -141,13 +141,13 @@ func yarnFreq(r *RopeHyper, base []float64, dim, context int) []float64 {
 	return out
 }
 
-// contextScale returns how many times longer the context is than the one that a
-// model was first trained with, and that one.
+// contextScale returns the scaling of the context length, and the original length.
 func (r *RopeHyper) contextScale(context int) (factor, original float64) {
 	original = orDefault(float64(r.OriginalContext), float64(context))
 	return orDefault(r.Factor, float64(context)/original), original
 }
 
+// yarnGain returns the scale of cosine and sine.
 func yarnGain(r *RopeHyper, context int) float32 {
 	if r.AttnFactor != 0 {
 		return float32(r.AttnFactor)
@@ -182,9 +182,9 @@ func (t *RopeTable) longrope(r *RopeHyper, base []float64, context int) error {
 	return nil
 }
 
-func orDefault(v, otherwise float64) float64 {
+func orDefault(v, fallback float64) float64 {
 	if v == 0 {
-		return otherwise
+		return fallback
 	}
 	return v
 }

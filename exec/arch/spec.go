@@ -2,14 +2,14 @@ package arch
 
 import "github.com/llmrun/llmrun/kv"
 
-// Spec describes a network completely: with the weights it is all that the
-// forward pass needs. Families differ in the values of these fields only.
+// Spec describes a network completely: the forward pass needs only the Spec and the
+// weights. Families differ only in the values of these fields.
 type Spec struct {
 	Family  string
 	Dim     int // width of the residual stream
 	Heads   int // query heads of an attention layer
 	HeadDim int
-	Inner   int // width of a dense MLP, the widest if layers differ; 0 = the file does not say
+	Inner   int // width of a dense MLP, the widest if layers differ; 0 = omitted by the file
 	Vocab   int
 	Context int // longest sequence
 
@@ -32,25 +32,25 @@ type Spec struct {
 
 	Experts     int
 	ExpertsUsed int
-	NormTopK    bool // the used experts' weights are scaled to sum to 1
+	NormTopK    bool // the used experts' weights are normalized to sum 1
 
 	Layers []LayerSpec
 	Ropes  []RopeTable // LayerSpec.Rope indexes it
 
 	Tied       bool // the output head is the embedding
-	Interleave bool // rotary pairs are neighbours, not half a head apart
+	Interleave bool // rotary pairs are adjacent, not half a head apart
 }
 
-// LayerSpec is what one layer does.
+// LayerSpec describes one layer.
 type LayerSpec struct {
 	Mixer   Mixer
 	KVHeads int
-	Window  int // tokens that a query sees, itself included; 0 = all
+	Window  int // tokens that a query attends to, itself included; 0 = all
 	Rope    int // index into Spec.Ropes, -1 = no rotation
 	Experts bool
 }
 
-// Mixer is the part of a layer that lets tokens see each other.
+// Mixer is the part of a layer that combines tokens.
 type Mixer uint8
 
 // The mixers.
@@ -59,7 +59,7 @@ const (
 	ShortConv       // gated causal convolution over the last few tokens
 )
 
-// NormSpec is the normalization that the whole model uses.
+// NormSpec is the normalization of the whole model.
 type NormSpec struct {
 	Layer  bool    // LayerNorm with bias, else RMSNorm
 	Eps    float32 // added to the mean square
@@ -76,29 +76,28 @@ const (
 	GELUErf
 )
 
-// QKNorm says whether and over what queries and keys are normalized before
-// the rotation.
+// QKNorm selects the normalization of queries and keys before the rotation.
 type QKNorm uint8
 
 // The kinds of query/key normalization.
 const (
 	NoQKNorm       QKNorm = iota
-	QKNormHead            // each head by itself
+	QKNormHead            // each head separately
 	QKNormAllHeads        // all heads of a token together
 )
 
-// Parallel says whether attention and MLP read the same input.
+// Parallel selects whether attention and MLP read the same input.
 type Parallel uint8
 
 // The arrangements of attention and MLP.
 const (
 	Serial             Parallel = iota
 	ParallelSharedNorm          // both read the same normalized input
-	ParallelTwoNorms            // each normalizes the same input by itself
+	ParallelTwoNorms            // each normalizes the same input with its own norm
 )
 
-// newSpec fills in what most families share; a family's describe function
-// changes the rest.
+// newSpec sets the values that most families share. A family's describe function changes
+// the rest.
 func newSpec(h *Hyper) *Spec {
 	s := &Spec{
 		Family: h.Family, Dim: h.Dim, Heads: h.Heads, HeadDim: h.HeadDim, Inner: h.FFN, Vocab: h.Vocab, Context: h.Context,
@@ -127,8 +126,8 @@ func newSpec(h *Hyper) *Spec {
 	return s
 }
 
-// layerWindow returns the window of layer l where the file lists layer types;
-// families that alternate by a rule set theirs afterwards.
+// layerWindow returns the sliding window of layer l if the file lists layer types. Families
+// with a fixed pattern set it afterwards.
 func (h *Hyper) layerWindow(l int) int {
 	if h.LayerTypes != nil && h.LayerTypes[l] == SlidingAttention {
 		return h.Window
@@ -136,7 +135,7 @@ func (h *Hyper) layerWindow(l int) int {
 	return 0
 }
 
-// hasExperts reports whether layer l of an expert model routes.
+// hasExperts reports whether layer l has routed experts.
 func (h *Hyper) hasExperts(l int) bool {
 	if h.Experts == 0 {
 		return false
@@ -149,8 +148,8 @@ func (h *Hyper) hasExperts(l int) bool {
 	return h.ExpertInterval <= 1 || (l+1)%h.ExpertInterval == 0
 }
 
-// setWindows gives layers their window by a rule, unless the file listed the
-// types of its layers itself.
+// setWindows gives the layers for which sliding is true the model's window, unless the file
+// lists layer types.
 func (s *Spec) setWindows(h *Hyper, sliding func(layer int) bool) {
 	if h.LayerTypes != nil {
 		return
@@ -162,8 +161,7 @@ func (s *Spec) setWindows(h *Hyper, sliding func(layer int) bool) {
 	}
 }
 
-// setWindowPattern gives all layers but every n-th a window; the file may give
-// another n than the family's own.
+// setWindowPattern gives all layers but every n-th a window. The file may override n.
 func (s *Spec) setWindowPattern(h *Hyper, n int) {
 	if h.WindowPattern > 0 {
 		n = h.WindowPattern
@@ -187,7 +185,7 @@ func orOne(v float64) float32 {
 	return float32(v)
 }
 
-// KVShape returns the sizes of the model's keys and values in a format.
+// KVShape returns the shape of the model's KV in a format.
 func (s *Spec) KVShape(format kv.Format) kv.Shape {
 	shape := kv.Shape{HeadDim: s.HeadDim, KVHeads: make([]int, len(s.Layers)), Format: format}
 	for l := range s.Layers {

@@ -2,7 +2,7 @@ package calib
 
 import "github.com/llmrun/llmrun/exec/weights"
 
-// InputPowers adds up squares of inputs.
+// InputPowers sums the squares of matmul inputs.
 type InputPowers struct {
 	Sums map[*weights.Linear]*InputPower
 }
@@ -14,7 +14,7 @@ type InputPower struct {
 	Rows int
 }
 
-// Observe counts what a product is about to multiply.
+// Observe adds the input rows of a matmul.
 func (o *InputPowers) Observe(w *weights.Linear, rows int, input func(int) []float32) {
 	p := o.Sums[w]
 	if p == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
-// UsePerRowInt8 makes the matrices of a calibration appear in 8 bits with one scale for
-// each row. It refuses a calibration of another model.
+// UsePerRowInt8 makes the matrices of a calibration appear in 8 bits with one scale per
+// row, the W8A8 weights. It returns an error if the calibration belongs to another model.
 func UsePerRowInt8(f *modelfile.Files, c *w8a8.File) error {
 	identity, err := CalibrationIdentity(f)
 	if err != nil {
@@ -20,8 +20,8 @@ func UsePerRowInt8(f *modelfile.Files, c *w8a8.File) error {
 	}
 	if identity != c.Model {
 		return &store.FormatError{
-			Path: c.Path(), Off: store.NoOffset, Field: "model", Reason: "the calibration belongs to another model, or to this one with other weights",
-			Hint: "calibrate this one with llmrun calibrate", Kind: arch.ErrModel,
+			Path: c.Path(), Off: store.NoOffset, Field: "model", Reason: "the calibration belongs to another model or to other weights of this one",
+			Hint: "run llmrun calibrate for this model", Kind: arch.ErrModel,
 		}
 	}
 	ld, named, err := weights.LayerMatrices(f)
@@ -29,9 +29,9 @@ func UsePerRowInt8(f *modelfile.Files, c *w8a8.File) error {
 		return err
 	}
 	if len(ld.Orders) > 0 {
-		return fmt.Errorf("%w: W8A8 of a model whose columns are not in the order of its inputs (%s)", arch.ErrUnsupported, f.Path)
+		return fmt.Errorf("%w: W8A8 of a model with permuted columns (%s)", arch.ErrUnsupported, f.Path)
 	}
-	whole := &perRowInt8{modelfile.NewOverlay(f.Source), map[string]bool{}}
+	overlay := &perRowInt8{modelfile.NewOverlay(f.Source), map[string]bool{}}
 	for i := range c.Inputs {
 		in := &c.Inputs[i]
 		for j := range in.Matrices {
@@ -40,22 +40,21 @@ func UsePerRowInt8(f *modelfile.Files, c *w8a8.File) error {
 				return fmt.Errorf("%w: %s: inputs[%d]: the model has no matrix %s of %d rows and %d columns", arch.ErrModel, c.Path(), i, in.Matrices[j].Name, in.Matrices[j].Rows, in.Cols)
 			}
 			for _, g := range s.Ranges {
-				whole.quantizeTensor(g.Tensor.Name)
+				overlay.quantizeTensor(g.Tensor.Name)
 			}
 		}
 	}
-	f.Source = whole
+	f.Source = overlay
 	return nil
 }
 
-// perRowInt8 is a model some of whose matrices have 8 bits and one scale for each
-// row.
+// perRowInt8 is a model in which some matrices have 8 bits and one scale per row.
 type perRowInt8 struct {
 	modelfile.Overlay
-	changed map[string]bool // tensors
+	changed map[string]bool // tensors by name
 }
 
-// quantizeTensor rounds a tensor, if rows of its length can be.
+// quantizeTensor makes a tensor appear quantized, if the type supports its row length.
 func (w *perRowInt8) quantizeTensor(name string) {
 	t := &w.Visible[w.Index[name]]
 	rowBytes, err := quant.Q8_0.RowBytes(t.Cols())
@@ -65,7 +64,7 @@ func (w *perRowInt8) quantizeTensor(name string) {
 	}
 }
 
-// ReadAt reads a tensor; the rows of a changed one are computed.
+// ReadAt reads a tensor and computes the rows of a changed one.
 func (w *perRowInt8) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	base, ok := w.Source.Tensor(t.Name)
 	if !ok || !w.changed[t.Name] {

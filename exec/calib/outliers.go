@@ -12,31 +12,30 @@ import (
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
-// DefaultOutlierFraction returns the part of an input's elements that may lie beyond
-// its scale. Of models of 1 to 7 billion weights it was published that outliers are
-// in 0.1 to 0.3 % of the channels, 5 to 15 of them; narrow inputs have room for as
-// many channels as fixed ones that always exceed.
+// DefaultOutlierFraction returns the default fraction of an input's elements that may
+// exceed its scale. In published measurements of models of 1 to 7 billion weights, outliers
+// are in 0.1 to 0.3 % of the channels, 5 to 15 of them. Narrow inputs get room for four
+// fixed channels that always exceed it.
 func DefaultOutlierFraction(cols int) float64 { return max(0.003, 4/float64(cols)) }
 
 const (
-	// More may lie beyond where a bit is gained for each fractionPerBit of the elements, and
-	// then minGainBits bits more: where more channels exceed all others than was
-	// published. Tails that only thin out gain less.
+	// ChooseScale accepts more outliers if each fractionPerBit of the elements gains a bit
+	// of resolution, and all of them at least minGainBits. That is the case if more
+	// channels exceed all others than published; tails that thin out gain less.
 	fractionPerBit = 0.02
 	minGainBits    = 0.5
-	// maxOutlierFraction is the largest part that does: beyond it floats take long.
+	// maxOutlierFraction limits these outliers: beyond it the float path takes too long.
 	maxOutlierFraction = 0.1
 )
 
 const (
-	// Channels are hot until they have most of the outliers, or are too many to stay
-	// in memory for little.
+	// Channels are hot until they cover this fraction of the outliers, or reach this
+	// fraction of all channels, so that rarely used columns take no memory.
 	hotCoverage    = 0.8
 	maxHotFraction = 0.03
 )
 
-// inputRoles are the roles of matrices that are multiplied in integers as a whole,
-// those in one list with the same input.
+// inputRoles are the roles of the W8A8 matrices; those in one list have the same input.
 var inputRoles = [][]string{
 	{"attn_q", "attn_k", "attn_v"},
 	{"attn_output"},
@@ -48,8 +47,8 @@ var inputRoles = [][]string{
 	{"ffn_down_shexp"},
 }
 
-// InputGroups returns the names of matrices, those together that have the same
-// input, in the order of use. has says which there are.
+// InputGroups returns the names of matrices in order of use, grouped by input. has reports
+// which matrices the model has.
 func InputGroups(layers int, has func(name string) bool) (groups [][]string) {
 	for l := range layers {
 		for _, roles := range inputRoles {
@@ -67,32 +66,31 @@ func InputGroups(layers int, has func(name string) bool) (groups [][]string) {
 	return groups
 }
 
-// MaxCandidateBytes bounds the memory for what may turn out to lie beyond a scale. Tests
-// change it.
+// MaxCandidateBytes limits the memory of outlier candidates. Tests change it.
 var MaxCandidateBytes int64 = 256 << 20
 
-// InputMagnitudes are the magnitudes that were seen of an input.
+// InputMagnitudes are the observed magnitudes of an input.
 type InputMagnitudes struct {
 	Name     string
 	Matrices []w8a8.Matrix
 
 	bins          [magnitudeBins]int64
-	maxBits       uint32 // bits of the largest
+	maxBits       uint32 // bits of the largest magnitude
 	Scale         float32
-	Limit         uint32  // bits of the largest that is no outlier
+	Limit         uint32  // bits of the largest magnitude that is not an outlier
 	OutlierCounts []int64 // [cols] outliers of each channel
 
 	candidates
 }
 
-// Magnitudes are counted by the leading bits of their float32: the exponent and
-// five more, so that the edges of bins are 3 % apart.
+// Bins are the leading bits of a float32 magnitude: the exponent and five more, so that
+// bin edges are 3 % apart.
 const (
 	binShift      = 23 - 5
 	magnitudeBins = 1 << (31 - binShift)
 )
 
-// binEdge returns the smallest magnitude that bin i does not hold.
+// binEdge returns the upper edge of bin i, exclusive.
 func binEdge(i int) float32 { return math.Float32frombits(uint32(i+1) << binShift) }
 
 // Observe counts the magnitudes of a row.
@@ -105,7 +103,8 @@ func (s *InputMagnitudes) Observe(x []float32 /* [cols] */) {
 	s.add(x, &s.bins)
 }
 
-// CountOutliers counts the outliers of a row by their channels, if they were not remembered.
+// CountOutliers counts the outliers of a row by channel, unless the candidates contained
+// all of them.
 func (s *InputMagnitudes) CountOutliers(x []float32 /* [cols] */) {
 	if s.complete {
 		return
@@ -117,7 +116,7 @@ func (s *InputMagnitudes) CountOutliers(x []float32 /* [cols] */) {
 	}
 }
 
-// elements returns how many were measured.
+// elements returns the number of observed elements.
 func (s *InputMagnitudes) elements() (n int64) {
 	for _, count := range s.bins {
 		n += count
@@ -125,29 +124,30 @@ func (s *InputMagnitudes) elements() (n int64) {
 	return n
 }
 
-// ChooseScale sets the scale beyond which not more than a share of the elements lies; 0
-// leaves the share to defaultOutlierShare and to what more outliers gain.
-func (s *InputMagnitudes) ChooseScale(share float64) {
-	edge := s.Threshold(AllowedOutliers(share, len(s.OutlierCounts), s.elements()))
-	if share == 0 {
+// ChooseScale sets the scale so that at most a fraction of the elements exceeds it. With
+// fraction 0 it uses DefaultOutlierFraction, and accepts more outliers if that gains enough
+// resolution.
+func (s *InputMagnitudes) ChooseScale(fraction float64) {
+	edge := s.Threshold(AllowedOutliers(fraction, len(s.OutlierCounts), s.elements()))
+	if fraction == 0 {
 		edge = s.lowerThreshold(edge)
 	}
 	s.Scale = edge / 127
 	s.Limit = weights.MagnitudeBits(weights.OutlierLimit(s.Scale))
 }
 
-// AllowedOutliers returns how many of an input's elements may lie beyond its scale,
-// cliffs aside.
-func AllowedOutliers(share float64, cols int, elements int64) int64 {
-	return int64(cmp.Or(share, DefaultOutlierFraction(cols)) * float64(elements))
+// AllowedOutliers returns how many of an input's elements may exceed its scale, before
+// lowerThreshold.
+func AllowedOutliers(fraction float64, cols int, elements int64) int64 {
+	return int64(cmp.Or(fraction, DefaultOutlierFraction(cols)) * float64(elements))
 }
 
-// Threshold returns the magnitude beyond which not more than so many elements lie.
+// Threshold returns the smallest magnitude that at most allowed elements exceed.
 func (s *InputMagnitudes) Threshold(allowed int64) float32 {
 	return min(binEdge(topBin(&s.bins, allowed)), math.Float32frombits(s.maxBits))
 }
 
-// topBin returns the lowest bin above which no more than allowed elements are.
+// topBin returns the lowest bin with at most allowed elements above it.
 func topBin(bins *[magnitudeBins]int64, allowed int64) int {
 	top := len(bins) - 1
 	for above := bins[top]; top > 0 && above <= allowed; above += bins[top] {
@@ -156,15 +156,15 @@ func topBin(bins *[magnitudeBins]int64, allowed int64) int {
 	return top
 }
 
-// lowerThreshold returns the magnitude below an edge at which smaller steps gain most
-// beyond what more outliers cost, or the edge.
+// lowerThreshold returns the magnitude below edge whose gain in resolution exceeds the cost
+// of its additional outliers most, or edge.
 func (s *InputMagnitudes) lowerThreshold(edge float32) float32 {
 	n := float64(s.elements())
 	gained := func(e float32, more int64) float64 {
 		return math.Log2(float64(edge)/float64(e)) - float64(more)/(fractionPerBit*n)
 	}
 	best, most := edge, minGainBits
-	beyond, more := int64(0), int64(0) // the edge, and it is what lies between
+	beyond, more := int64(0), int64(0) // elements above edge, and between the candidate and edge
 	top := int(weights.MagnitudeBits(edge) >> binShift)
 	for i := len(s.bins) - 1; i > 0 && float64(beyond+more) <= maxOutlierFraction*n; i-- {
 		if i >= top {
@@ -179,14 +179,14 @@ func (s *InputMagnitudes) lowerThreshold(edge float32) float32 {
 	return best
 }
 
-// scaleWithoutOutliers returns the scale whose rounding and clipping have the smallest mean
-// square error together, for inputs whose outliers are dropped, and how many times
-// larger that error is than that of rounding with a shadow, in root mean square.
+// scaleWithoutOutliers returns the scale for an input without an outlier path: the one with
+// the smallest mean square error of quantization and clipping together. loss is the ratio
+// of its root mean square error to that with an outlier path.
 func (s *InputMagnitudes) scaleWithoutOutliers() (scale, loss float32) {
 	n := float64(s.elements())
 	least := math.Inf(1)
-	// What clipping at an edge costs follows from the number, sum and sum of squares
-	// of what lies beyond.
+	// The clipping error at an edge follows from the count, sum and sum of squares of the
+	// elements beyond it.
 	var count, sum, squares float64
 	for i := len(s.bins) - 1; i > 0; i-- {
 		edge := float64(min(binEdge(i), math.Float32frombits(s.maxBits)))
@@ -200,21 +200,21 @@ func (s *InputMagnitudes) scaleWithoutOutliers() (scale, loss float32) {
 			count, sum, squares = count+c, sum+c*middle, squares+c*middle*middle
 		}
 	}
-	shadowed := n * float64(s.Scale) * float64(s.Scale) / 12
-	return scale, float32(math.Sqrt(least / shadowed))
+	withPath := n * float64(s.Scale) * float64(s.Scale) / 12
+	return scale, float32(math.Sqrt(least / withPath))
 }
 
-// Input returns what was found out.
+// Input returns the calibration of the input.
 func (s *InputMagnitudes) Input() (w8a8.Input, error) {
 	in := w8a8.Input{
 		Name: s.Name, Cols: len(s.OutlierCounts), Scale: s.Scale, Max: math.Float32frombits(s.maxBits),
 		Elements: s.elements(), Matrices: s.Matrices, Channels: []w8a8.Channel{},
 	}
 	if math.IsNaN(float64(in.Max)) || math.IsInf(float64(in.Max), 0) {
-		return in, fmt.Errorf("%w: the inputs of %s are no finite numbers", arch.ErrModel, s.Name)
+		return in, fmt.Errorf("%w: the inputs of %s contain infinities or NaN", arch.ErrModel, s.Name)
 	}
 	if in.Elements == 0 || in.Scale == 0 {
-		return in, fmt.Errorf("%w: the text gives no numbers but zero to %s: calibrate with a longer one", arch.ErrModel, s.Name)
+		return in, fmt.Errorf("%w: all inputs of %s are zero: calibrate with a longer text", arch.ErrModel, s.Name)
 	}
 	in.ClippedScale, in.ClippedErrorRatio = s.scaleWithoutOutliers()
 	for channel, count := range s.OutlierCounts {

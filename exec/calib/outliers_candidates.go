@@ -7,13 +7,13 @@ import (
 )
 
 // candidates are the elements of an input that may turn out to be outliers. More
-// elements only ever raise the magnitude that outliers have: what is below it by now
-// is forgotten.
+// observations only raise the outlier threshold, so elements below the current one are
+// dropped.
 type candidates struct {
-	list    []candidate // nil: nothing is remembered
-	allowed int64       // how many outliers there may be at the end
-	floor   uint32      // bits of the largest magnitude that is none
-	// recalled: the outliers were all remembered.
+	list    []candidate // nil: candidates are not collected
+	allowed int64       // maximum number of outliers at the end
+	floor   uint32      // bits of the largest magnitude that is no candidate
+	// complete: the list contained all outliers.
 	complete bool
 }
 
@@ -24,13 +24,13 @@ type candidate struct {
 
 const candidateBytes = 8
 
-// CollectCandidates has all inputs remember their candidates, if there is room for those of a
-// text of so many tokens.
-func CollectCandidates(inputs []*InputMagnitudes, tokens int, share float64) bool {
+// CollectCandidates makes all inputs collect candidates, if MaxCandidateBytes suffices for
+// a text of a number of tokens. It reports whether it does.
+func CollectCandidates(inputs []*InputMagnitudes, tokens int, fraction float64) bool {
 	need := int64(0)
 	for _, s := range inputs {
 		cols := len(s.OutlierCounts)
-		s.allowed = AllowedOutliers(share, cols, int64(tokens)*int64(cols))
+		s.allowed = AllowedOutliers(fraction, cols, int64(tokens)*int64(cols))
 		need += candidateBytes * s.candidates.capacity()
 	}
 	if need > MaxCandidateBytes {
@@ -42,11 +42,11 @@ func CollectCandidates(inputs []*InputMagnitudes, tokens int, share float64) boo
 	return true
 }
 
-// capacity is how many candidates there are at most: a quarter more than outliers, so that
-// they need not be looked through for each new one.
+// capacity returns the maximum number of candidates: a quarter more than outliers, so that
+// the list is pruned rarely.
 func (c *candidates) capacity() int64 { return c.allowed + c.allowed/4 + 64 }
 
-// add adds those of a row; bins have counted it and all rows before.
+// add adds the candidates of a row, which bins include already.
 func (c *candidates) add(x []float32 /* [cols] */, bins *[magnitudeBins]int64) {
 	if c.list == nil {
 		return
@@ -65,14 +65,15 @@ func (c *candidates) add(x []float32 /* [cols] */, bins *[magnitudeBins]int64) {
 	}
 }
 
-// raiseFloor raises the floor as far as bins tell. No more stay than may be outliers.
+// raiseFloor raises the floor to the threshold that bins imply and drops candidates. At
+// most allowed remain.
 func (c *candidates) raiseFloor(bins *[magnitudeBins]int64) {
 	c.floor = uint32(topBin(bins, c.allowed)+1)<<binShift - 1
 	c.list = slices.DeleteFunc(c.list, func(e candidate) bool { return e.bits <= c.floor })
 }
 
-// recall counts the outliers among the candidates by their channels, if none of them
-// has been forgotten, and reports that.
+// CountCandidates counts the outliers among the candidates by channel, and reports whether
+// the candidates contain all outliers. It frees the list.
 func (c *candidates) CountCandidates(limit uint32, beyond []int64 /* [cols] */) bool {
 	if c.complete = c.list != nil && limit >= c.floor; c.complete {
 		for _, e := range c.list {

@@ -13,8 +13,8 @@ import (
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
-// ColumnType returns the type of a calibration's columns for weights of a type:
-// floats as they are.
+// ColumnType returns the type of a calibration's columns for weights of a type: float types
+// are stored unchanged.
 func ColumnType(t quant.Type) quant.Type {
 	if t.IsFloat() {
 		return t
@@ -22,9 +22,9 @@ func ColumnType(t quant.Type) quant.Type {
 	return quant.F32
 }
 
-// CalibrationIdentity says which model a calibration belongs to, as a pack or as what
-// that was made from: where it comes from, and what its matrices are like. Their
-// first rows tell apart what adapters and rounding have changed.
+// CalibrationIdentity identifies the model of a calibration, equally for a pack and its
+// source. It covers the origin, the shapes and types of the matrices, and their first rows,
+// which adapters and quantization change.
 func CalibrationIdentity(f *modelfile.Files) (string, error) {
 	about, err := f.About("")
 	if err != nil {
@@ -51,9 +51,8 @@ func CalibrationIdentity(f *modelfile.Files) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// WriteCalibration writes what MeasureOutliers found out about the model, with the
-// columns of those inputs for which keep is true. progress is told the bytes of
-// columns.
+// WriteCalibration writes the calibration of a model, with the columns of those inputs for
+// which keep is true. progress receives the bytes of columns written.
 func WriteCalibration(ctx context.Context, f *modelfile.Files, fsys vfs.FS, path string, index *w8a8.Index, keep func(*w8a8.Input) bool, progress func(done, total int64)) error {
 	ld, named, err := weights.LayerMatrices(f)
 	if err != nil {

@@ -32,7 +32,7 @@ type deviceBench struct {
 	dirty    bool // there are new measurements
 }
 
-func openBench(products []weights.Matmul, model *exec.Options, o *Options) (l *deviceBench, err error) {
+func openBench(matmuls []weights.Matmul, model *exec.Options, o *Options) (l *deviceBench, err error) {
 	l = &deviceBench{}
 	defer func() {
 		if err != nil {
@@ -53,7 +53,7 @@ func openBench(products []weights.Matmul, model *exec.Options, o *Options) (l *d
 		return l, err
 	}
 	var ops []hetero.Op
-	for _, p := range products {
+	for _, p := range matmuls {
 		ops = append(ops, opOf(p, model.Chunk))
 	}
 	if l.operands, err = solve.NewOperands(model.Budget, l.devices, ops); err != nil {
@@ -62,21 +62,21 @@ func openBench(products []weights.Matmul, model *exec.Options, o *Options) (l *d
 	l.profiler = solve.NewProfiler(l.devices, l.operands.For)
 	l.profiler.Repeats = repeats
 	l.keys = profiles.KeysOf([]string{"cpu", o.Device}, l.devices)
-	notice := ""
-	if l.profile, notice = profiles.Load(o.Dir); notice == "" {
-		notice = l.profile.Restore(l.profiler, l.keys)
+	message := ""
+	if l.profile, message = profiles.Load(o.Dir); message == "" {
+		message = l.profile.Restore(l.profiler, l.keys)
 	}
-	if notice != "" && o.Report != nil {
-		o.Report(notice)
+	if message != "" && o.Report != nil {
+		o.Report(message)
 	}
 	return l, nil
 }
 
 // save saves the measurements, if there are new ones.
-func (l *deviceBench) save(dir string, notice func(text string)) {
+func (l *deviceBench) save(dir string, message func(text string)) {
 	if l.dirty {
 		l.profile.Update(l.profiler, l.keys)
-		l.profile.SaveOrReport(dir, notice)
+		l.profile.SaveOrReport(dir, message)
 	}
 }
 

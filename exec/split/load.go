@@ -71,28 +71,28 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 	} else if inOrder != f.Source {
 		return nil, fmt.Errorf("%w: %s: its GPTQ columns are permuted, which devices do not support", arch.ErrUnsupported, f.Path)
 	}
-	products, err := weights.Matmuls(f)
+	matmuls, err := weights.Matmuls(f)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := makePlan(ctx, f, products, &model, &o)
+	plan, err := makePlan(ctx, f, matmuls, &model, &o)
 	if err != nil {
 		return nil, err
 	}
 	t := &trial{files: f, model: model, threads: threads, o: &o, plan: plan}
-	if o.allowsWholePass(&model) && plan.wholePassFaster(products) {
-		if m, err := t.loadOnDevice(ctx, products); m != nil || err != nil {
+	if o.allowsWholePass(&model) && plan.wholePassFaster(matmuls) {
+		if m, err := t.loadOnDevice(ctx, matmuls); m != nil || err != nil {
 			return m, err
 		}
 	}
-	return t.load(ctx, products)
+	return t.load(ctx, matmuls)
 }
 
 // makePlan measures what is unknown and plans the splits. It saves the measurements
 // even if it is interrupted.
-func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Matmul, model *exec.Options, o *Options) (_ *planner, err error) {
-	products = slices.DeleteFunc(slices.Clone(products), func(p weights.Matmul) bool { return !p.Splittable() })
-	l, err := openBench(products, model, o)
+func makePlan(ctx context.Context, f *modelfile.Files, matmuls []weights.Matmul, model *exec.Options, o *Options) (_ *planner, err error) {
+	matmuls = slices.DeleteFunc(slices.Clone(matmuls), func(p weights.Matmul) bool { return !p.Splittable() })
+	l, err := openBench(matmuls, model, o)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Matmul
 	if p.static() {
 		p.chunk = min(p.chunk, maxStaticChunk)
 	}
-	if err := p.probeTypes(products); err != nil {
+	if err := p.probeTypes(matmuls); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Device, err)
 	}
 	measured := 0
@@ -112,7 +112,7 @@ func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Matmul
 		}
 		return ctx.Err()
 	}
-	err = p.planAll(products)
+	err = p.planAll(matmuls)
 	l.save(o.Dir, o.Report)
 	if err != nil {
 		return nil, err
@@ -121,10 +121,10 @@ func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Matmul
 	if err != nil {
 		return nil, err
 	}
-	if err := p.fitMemory(products, buffers); err != nil {
+	if err := p.fitMemory(matmuls, buffers); err != nil {
 		return nil, err
 	}
-	if n := p.unplaced(products); n > 0 && o.Report != nil {
+	if n := p.unplaced(matmuls); n > 0 && o.Report != nil {
 		o.Report(fmt.Sprintf("%s has no memory for its rows of %d matrices, which stay on the CPU", o.Device, n))
 	}
 	return p, nil

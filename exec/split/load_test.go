@@ -107,12 +107,12 @@ func TestCoresAreGivenOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		device   string
 		asked    int
-		divided  profiles.PassTimes // alone is 100 ms and 10 ms
+		split    profiles.PassTimes // alone is 100 ms and 10 ms
 		threads  int
 		divides  bool
 		withPlan bool
 	}{
-		"divided is faster":              {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
+		"split is faster":                {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
 		"all cores are faster":           {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false, true},
 		"so many are asked for":          {group(), 1, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true, true},
 		"the device is to have no parts": {group() + "/16", 0, profiles.PassTimes{}, all, false, false},
@@ -126,7 +126,7 @@ func TestCoresAreGivenOnce(t *testing.T) {
 					inside.Threads = devices.HostThreads(o.Device)
 				}
 				pretend(t, o.Dir, o.Device, "q4_0", inside)
-				takes(t, profiles.PassTimes{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}, c.divided)
+				takes(t, profiles.PassTimes{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}, c.split)
 			}
 			for range 2 { // the second time the verdict is known
 				m, err := loadAs(t, t.Context(), "q4_0", model, o)

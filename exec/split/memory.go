@@ -30,36 +30,36 @@ const layoutGrowth = 4
 // buffers of a pass. Those that save most time per byte go first: for prompts the
 // MLP's, which have the most arithmetic per graph (mllm-NPU §4), and the output
 // matrix last.
-func (p *planner) fitMemory(products []weights.Matmul, buffers int64) error {
+func (p *planner) fitMemory(matmuls []weights.Matmul, buffers int64) error {
 	limit := p.bench.devices[otherDevice].Capabilities().Memory
-	if limit == 0 || layoutGrowth*p.fileBytes(products)+buffers <= limit {
+	if limit == 0 || layoutGrowth*p.fileBytes(matmuls)+buffers <= limit {
 		return nil
 	}
-	var wishes []candidate
-	for _, product := range products {
-		k := matmulKey(product)
-		share, known := p.splits[k]
-		if !known || min(share.Single, share.Batch) >= product.Rows {
+	var wanted []candidate
+	for _, matmul := range matmuls {
+		k := matmulKey(matmul)
+		split, known := p.splits[k]
+		if !known || min(split.Single, split.Batch) >= matmul.Rows {
 			continue
 		}
-		bytes, err := p.deviceBytes(product, share)
+		bytes, err := p.deviceBytes(matmul, split)
 		if err != nil {
 			return err
 		}
-		wishes = append(wishes, candidate{k, product.Count, bytes, p.savedTime(product, share)})
+		wanted = append(wanted, candidate{k, matmul.Count, bytes, p.savedTime(matmul, split)})
 	}
-	p.capacity = selectCandidates(wishes, limit-buffers)
+	p.capacity = selectCandidates(wanted, limit-buffers)
 	return nil
 }
 
 // selectCandidates returns the kinds that do not fit completely, and how many of
 // each fit.
-func selectCandidates(wishes []candidate, left int64) capacity {
-	slices.SortStableFunc(wishes, func(a, b candidate) int {
+func selectCandidates(wanted []candidate, left int64) capacity {
+	slices.SortStableFunc(wanted, func(a, b candidate) int {
 		return cmp.Compare(float64(b.saved)/float64(b.bytes), float64(a.saved)/float64(a.bytes))
 	})
 	r := capacity{}
-	for _, w := range wishes {
+	for _, w := range wanted {
 		n := int(min(int64(w.count), max(0, left)/max(1, w.bytes)))
 		left -= int64(n) * w.bytes
 		if n < w.count {
@@ -70,22 +70,22 @@ func selectCandidates(wishes []candidate, left int64) capacity {
 }
 
 // savedTime returns how much time the split of a matrix saves.
-func (p *planner) savedTime(product weights.Matmul, share weights.RowSplit) time.Duration {
-	here := p.hostOnly[matmulKey(product)]
-	one, many := here.SingleTime-share.SingleTime, here.BatchTime-share.BatchTime
-	if product.LastTokenOnly {
+func (p *planner) savedTime(matmul weights.Matmul, split weights.RowSplit) time.Duration {
+	here := p.hostOnly[matmulKey(matmul)]
+	one, many := here.SingleTime-split.SingleTime, here.BatchTime-split.BatchTime
+	if matmul.LastTokenOnly {
 		return (1 + answerTokens) * one
 	}
 	return many + answerTokens*one
 }
 
 // fileBytes returns the size of the offloaded rows in the file.
-func (p *planner) fileBytes(products []weights.Matmul) (sum int64) {
-	for _, product := range products {
-		share, known := p.splits[matmulKey(product)]
-		bytes, err := product.Type.RowBytes(product.Cols)
+func (p *planner) fileBytes(matmuls []weights.Matmul) (sum int64) {
+	for _, matmul := range matmuls {
+		split, known := p.splits[matmulKey(matmul)]
+		bytes, err := matmul.Type.RowBytes(matmul.Cols)
 		if known && err == nil {
-			sum += int64(product.Count) * int64(product.Rows-min(share.Single, share.Batch)) * int64(bytes)
+			sum += int64(matmul.Count) * int64(matmul.Rows-min(split.Single, split.Batch)) * int64(bytes)
 		}
 	}
 	return sum
@@ -93,9 +93,9 @@ func (p *planner) fileBytes(products []weights.Matmul) (sum int64) {
 
 // deviceBytes returns the device memory of a matrix's kernels, prepared as for the
 // model. It is math.MaxInt64 if one does not fit.
-func (p *planner) deviceBytes(product weights.Matmul, share weights.RowSplit) (sum int64, err error) {
-	for _, rows := range share.RowRanges(product.Rows) {
-		op := opOf(product, p.chunk)
+func (p *planner) deviceBytes(matmul weights.Matmul, split weights.RowSplit) (sum int64, err error) {
+	for _, rows := range split.RowRanges(matmul.Rows) {
+		op := opOf(matmul, p.chunk)
 		if op.Rows = rows[1] - rows[0]; op.Rows == 0 {
 			continue
 		}
@@ -119,21 +119,21 @@ func (p *planner) deviceBytes(product weights.Matmul, share weights.RowSplit) (s
 // of a kind that does not fit completely, the first matrices get the device.
 func (p *planner) assign() func(weights.Matmul) weights.RowSplit {
 	given := map[weights.Matmul]int{}
-	return func(product weights.Matmul) weights.RowSplit {
-		k := matmulKey(product)
+	return func(matmul weights.Matmul) weights.RowSplit {
+		k := matmulKey(matmul)
 		if n, short := p.capacity[k]; short && given[k] >= n {
 			return p.hostOnly[k]
 		}
 		given[k]++
-		return p.splitOf(product)
+		return p.splitOf(matmul)
 	}
 }
 
 // unplaced returns how many matrices stay on the CPU for lack of memory.
-func (p *planner) unplaced(products []weights.Matmul) (n int) {
-	for _, product := range products {
-		if fit, short := p.capacity[matmulKey(product)]; short {
-			n += product.Count - fit
+func (p *planner) unplaced(matmuls []weights.Matmul) (n int) {
+	for _, matmul := range matmuls {
+		if fit, short := p.capacity[matmulKey(matmul)]; short {
+			n += matmul.Count - fit
 		}
 	}
 	return n

@@ -31,18 +31,18 @@ func (s short) Capabilities() hetero.Capabilities {
 // memory for half of a model, the MLP's matrices first and never the output.
 func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 0}, true)
-	products := []weights.Matmul{
+	matmuls := []weights.Matmul{
 		{Name: "attn_q", Type: quant.Q4_0, Rows: 512, Cols: 512, Count: 4},
 		{Name: "ffn_up", Type: quant.Q4_0, Rows: 2048, Cols: 512, Count: 4},
 		{Name: "ffn_down", Type: quant.Q4_0, Rows: 512, Cols: 2048, Count: 4},
 		{Name: "output", Type: quant.Q4_0, Rows: 4096, Cols: 512, Count: 1, LastTokenOnly: true},
 	}
 	var ops []hetero.Op
-	for _, product := range products {
-		ops = append(ops, opOf(product, p.chunk))
-		share, err := p.plan(product)
+	for _, matmul := range matmuls {
+		ops = append(ops, opOf(matmul, p.chunk))
+		split, err := p.plan(matmul)
 		require.NoError(t, err)
-		p.splits[matmulKey(product)], p.hostOnly[matmulKey(product)] = share, p.hostSplit(product)
+		p.splits[matmulKey(matmul)], p.hostOnly[matmulKey(matmul)] = split, p.hostSplit(matmul)
 	}
 	var err error
 	p.bench.operands, err = solve.NewOperands(tiering.New(0), p.bench.devices, ops)
@@ -52,12 +52,12 @@ func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 		soc := p.bench.devices[otherDevice]
 		p.bench.devices[otherDevice] = short{soc, bytes}
 		defer func() { p.bench.devices[otherDevice] = soc }()
-		require.NoError(t, p.fitMemory(products, 1<<20))
+		require.NoError(t, p.fitMemory(matmuls, 1<<20))
 		count, each := map[string]int{}, p.assign()
-		for _, product := range products {
-			for range product.Count {
-				if share := each(matmulKey(product)); share.Batch < product.Rows {
-					count[product.Name]++
+		for _, matmul := range matmuls {
+			for range matmul.Count {
+				if split := each(matmulKey(matmul)); split.Batch < matmul.Rows {
+					count[matmul.Name]++
 				}
 			}
 		}
@@ -65,16 +65,16 @@ func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 	}
 	all := map[string]int{"attn_q": 4, "ffn_up": 4, "ffn_down": 4}
 	require.Equal(t, all, limit(1<<30))
-	require.Zero(t, p.unplaced(products))
-	up, err := p.deviceBytes(products[1], p.splits[matmulKey(products[1])])
+	require.Zero(t, p.unplaced(matmuls))
+	up, err := p.deviceBytes(matmuls[1], p.splits[matmulKey(matmuls[1])])
 	require.NoError(t, err)
-	down, err := p.deviceBytes(products[2], p.splits[matmulKey(products[2])])
+	down, err := p.deviceBytes(matmuls[2], p.splits[matmulKey(matmuls[2])])
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{"attn_q": 2, "ffn_up": 4, "ffn_down": 3}, limit(1<<20+4*up+4*down-1))
-	require.Equal(t, 3, p.unplaced(products))
+	require.Equal(t, 3, p.unplaced(matmuls))
 	require.Empty(t, limit(1<<20))
-	for _, product := range products {
-		require.Equal(t, product.Rows, p.splitOf(product).Batch)
+	for _, matmul := range matmuls {
+		require.Equal(t, matmul.Rows, p.splitOf(matmul).Batch)
 	}
 }
 

@@ -35,7 +35,7 @@ func LoadOnDevice(ctx context.Context, f *modelfile.Files, model exec.Options, o
 func (o *Options) setProcessor(model *exec.Options) error {
 	place, ok := strings.CutPrefix(o.Device, "opencl-")
 	if !ok {
-		return fmt.Errorf("%w: %s computes products only", arch.ErrUnsupported, o.Device)
+		return fmt.Errorf("%w: %s computes matmuls only", arch.ErrUnsupported, o.Device)
 	}
 	model.Processor = gpupass.Processor{Device: place, Layers: gpupass.All, Memory: o.Memory, Trace: o.Trace}
 	return nil
@@ -50,8 +50,8 @@ func (o *Options) allowsWholePass(model *exec.Options) bool {
 // loadOnDevice loads the model on the device, which is predicted to be faster than
 // any split. It returns nil without an error if the device cannot compute the
 // model, or the trial shows that the CPU is faster.
-func (t *trial) loadOnDevice(ctx context.Context, products []weights.Matmul) (m *exec.Model, err error) {
-	passes := t.passes(products)
+func (t *trial) loadOnDevice(ctx context.Context, matmuls []weights.Matmul) (m *exec.Model, err error) {
+	passes := t.passes(matmuls)
 	passes.Matmuls = "all on the device: " + passes.Matmuls
 	result := t.known(passes)
 	whole := func(ctx context.Context) (*exec.Model, error) { return LoadOnDevice(ctx, t.files, t.model, *t.o) }

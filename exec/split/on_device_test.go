@@ -29,10 +29,10 @@ func TestWholePassesAreTried(t *testing.T) {
 		"faster, but not by enough":          {profiles.PassTimes{Prompt: 99 * time.Millisecond, Token: 9900 * time.Microsecond}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			divided := profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}
+			splitTime := profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}
 			list := []profiles.PassTimes{alone, c.there}
 			if !c.whole {
-				list = append(list, alone, divided)
+				list = append(list, alone, splitTime)
 			}
 			takes(t, list...)
 			o := newOpening(t, gpu)
@@ -59,7 +59,7 @@ func TestWholePassesAreTried(t *testing.T) {
 func TestOnlyRefusalsAreForgiven(t *testing.T) {
 	o := Options{Device: group()}
 	refused := o.setProcessor(&small)
-	require.ErrorContains(t, refused, group()+" computes products only")
+	require.ErrorContains(t, refused, group()+" computes matmuls only")
 	require.NoError(t, ignoreUnsupported(refused))
 	require.NoError(t, ignoreUnsupported(&hetero.MemoryError{}))
 	require.ErrorIs(t, ignoreUnsupported(devices.ErrUnknown), devices.ErrUnknown)

@@ -103,12 +103,12 @@ func TestIntegersOfADevice(t *testing.T) {
 // measured.
 func TestTrialsOfIntegersAreTheirOwn(t *testing.T) {
 	f, whole, _ := calibratedDemo(t)
-	products, err := weights.Matmuls(f)
+	matmuls, err := weights.Matmuls(f)
 	require.NoError(t, err)
 	plain := trial{model: small, plan: newPlanner(t, rates{}, false)}
 	scaled := plain
 	scaled.model.W8A8 = whole
-	require.NotEqual(t, plain.passes(products), scaled.passes(products))
+	require.NotEqual(t, plain.passes(matmuls), scaled.passes(matmuls))
 	if gpu, err := devices.All.First(hetero.GPU); err == nil {
 		o := Options{Device: gpu, Progress: func(int, int) { t.Error("something was measured") }}
 		_, err = Load(t.Context(), f, scaled.model, o)

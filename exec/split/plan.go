@@ -49,14 +49,14 @@ type planner struct {
 
 // splitOf returns the planned split without losses. Matmuls that were not planned,
 // or that the device has no memory for, stay on the CPU.
-func (p *planner) splitOf(product weights.Matmul) weights.RowSplit {
-	if n, short := p.capacity[matmulKey(product)]; short && n == 0 {
-		return p.hostOnly[matmulKey(product)]
+func (p *planner) splitOf(matmul weights.Matmul) weights.RowSplit {
+	if n, short := p.capacity[matmulKey(matmul)]; short && n == 0 {
+		return p.hostOnly[matmulKey(matmul)]
 	}
-	if s, known := p.splits[matmulKey(product)]; known {
-		return p.losses.apply(s, p.hostOnly[matmulKey(product)], product.LastTokenOnly)
+	if s, known := p.splits[matmulKey(matmul)]; known {
+		return p.losses.apply(s, p.hostOnly[matmulKey(matmul)], matmul.LastTokenOnly)
 	}
-	return weights.RowSplit{Single: product.Rows, Batch: product.Rows}
+	return weights.RowSplit{Single: matmul.Rows, Batch: matmul.Rows}
 }
 
 // matmulKey returns a matmul without its count.
@@ -69,28 +69,28 @@ func matmulKey(p weights.Matmul) weights.Matmul {
 func (p *planner) static() bool { return p.bench.devices[otherDevice].Capabilities().Static }
 
 // probeTypes finds the weight types that the device supports. Others are not split.
-func (p *planner) probeTypes(products []weights.Matmul) error {
+func (p *planner) probeTypes(matmuls []weights.Matmul) error {
 	p.types = map[quant.Type]bool{}
 	var refused error
-	for _, product := range products {
-		if _, known := p.types[product.Type]; known {
+	for _, matmul := range matmuls {
+		if _, known := p.types[matmul.Type]; known {
 			continue
 		}
-		op := opOf(product, p.chunk)
+		op := opOf(matmul, p.chunk)
 		op.Rows = min(op.Rows, rowStep)
 		p.bench.operands.For(otherDevice, &op, 0)
 		k, err := p.bench.devices[otherDevice].Prepare(op)
-		if p.types[product.Type] = err == nil; err != nil {
-			refused = fmt.Errorf("%v: %w", product.Type, err)
+		if p.types[matmul.Type] = err == nil; err != nil {
+			refused = fmt.Errorf("%v: %w", matmul.Type, err)
 			continue
 		}
 		if err := k.Close(); err != nil {
 			return err
 		}
 	}
-	for _, product := range products {
-		if p.types[product.Type] {
-			p.bench.profiler.Weights = product.Type
+	for _, matmul := range matmuls {
+		if p.types[matmul.Type] {
+			p.bench.profiler.Weights = matmul.Type
 			return nil
 		}
 	}
@@ -98,55 +98,55 @@ func (p *planner) probeTypes(products []weights.Matmul) error {
 }
 
 // planAll plans every matmul.
-func (p *planner) planAll(products []weights.Matmul) error {
+func (p *planner) planAll(matmuls []weights.Matmul) error {
 	var samples []hetero.Op
-	for _, product := range products {
-		if p.types[product.Type] {
-			samples = append(samples, p.samples(product)...)
+	for _, matmul := range matmuls {
+		if p.types[matmul.Type] {
+			samples = append(samples, p.samples(matmul)...)
 		}
 	}
 	p.measured = len(samples)*len(p.bench.devices) + startMeasurements
 	p.costs = hostCosts{solve.NewPredictor(p.bench.profiler, samples)}
-	for _, product := range products {
-		if !p.types[product.Type] {
+	for _, matmul := range matmuls {
+		if !p.types[matmul.Type] {
 			continue
 		}
-		share, err := p.plan(product)
+		split, err := p.plan(matmul)
 		if err != nil {
 			return err
 		}
-		p.splits[matmulKey(product)], p.hostOnly[matmulKey(product)] = share, p.hostSplit(product)
+		p.splits[matmulKey(matmul)], p.hostOnly[matmulKey(matmul)] = split, p.hostSplit(matmul)
 	}
 	return p.bench.profiler.Err
 }
 
 // hostSplit returns the split of a matmul with all rows on the CPU.
-func (p *planner) hostSplit(product weights.Matmul) weights.RowSplit {
-	share := weights.RowSplit{Single: product.Rows, Batch: product.Rows}
+func (p *planner) hostSplit(matmul weights.Matmul) weights.RowSplit {
+	split := weights.RowSplit{Single: matmul.Rows, Batch: matmul.Rows}
 	if !p.static() { // for static devices one token is not measured
-		share.SingleTime = p.predict(opOf(product, 1), product.Rows)
-		share.BatchTime = share.SingleTime
+		split.SingleTime = p.predict(opOf(matmul, 1), matmul.Rows)
+		split.BatchTime = split.SingleTime
 	}
-	if !product.LastTokenOnly {
-		share.BatchTime = p.predict(opOf(product, p.chunk), product.Rows)
+	if !matmul.LastTokenOnly {
+		split.BatchTime = p.predict(opOf(matmul, p.chunk), matmul.Rows)
 	}
-	return share
+	return split
 }
 
 // samples returns the measurements that predictions for a matmul are based on.
-func (p *planner) samples(product weights.Matmul) (list []hetero.Op) {
+func (p *planner) samples(matmul weights.Matmul) (list []hetero.Op) {
 	lengths := []int{1, minPrompt, p.chunk}
 	switch {
-	case product.LastTokenOnly && p.static():
+	case matmul.LastTokenOnly && p.static():
 		return nil
-	case product.LastTokenOnly:
+	case matmul.LastTokenOnly:
 		lengths = lengths[:1]
 	case p.static():
 		lengths = lengths[2:]
 	}
 	for _, tokens := range lengths {
-		for _, rows := range []int{product.Rows, product.Rows / 4} {
-			op := opOf(product, tokens)
+		for _, rows := range []int{matmul.Rows, matmul.Rows / 4} {
+			op := opOf(matmul, tokens)
 			op.Rows = max(rowStep, rows/rowStep*rowStep)
 			list = append(list, op)
 		}
@@ -156,29 +156,29 @@ func (p *planner) samples(product weights.Matmul) (list []hetero.Op) {
 
 // plan plans a matmul: for one token, for a chunk, and the number of tokens from
 // which the chunk's split applies.
-func (p *planner) plan(product weights.Matmul) (weights.RowSplit, error) {
-	share := weights.RowSplit{Single: product.Rows, Batch: product.Rows}
+func (p *planner) plan(matmul weights.Matmul) (weights.RowSplit, error) {
+	split := weights.RowSplit{Single: matmul.Rows, Batch: matmul.Rows}
 	var err error
 	if !p.static() {
-		if share.Single, share.SingleTime, err = p.bestSplit(opOf(product, 1)); err != nil {
-			return share, err
+		if split.Single, split.SingleTime, err = p.bestSplit(opOf(matmul, 1)); err != nil {
+			return split, err
 		}
-		share.Batch, share.BatchTime = share.Single, share.SingleTime
+		split.Batch, split.BatchTime = split.Single, split.SingleTime
 	}
-	if product.LastTokenOnly {
-		return share, nil
+	if matmul.LastTokenOnly {
+		return split, nil
 	}
-	if share.Batch, share.BatchTime, err = p.bestSplit(opOf(product, p.chunk)); err != nil {
-		return share, err
+	if split.Batch, split.BatchTime, err = p.bestSplit(opOf(matmul, p.chunk)); err != nil {
+		return split, err
 	}
-	for share.MinBatch = min(minPrompt, p.chunk); share.MinBatch < p.chunk; share.MinBatch *= 2 {
-		op := opOf(product, share.MinBatch)
-		if p.predict(op, share.Batch) <= p.predict(op, share.Single) {
+	for split.MinBatch = min(minPrompt, p.chunk); split.MinBatch < p.chunk; split.MinBatch *= 2 {
+		op := opOf(matmul, split.MinBatch)
+		if p.predict(op, split.Batch) <= p.predict(op, split.Single) {
 			break
 		}
 	}
-	share.MinBatch = min(share.MinBatch, p.chunk)
-	return share, nil
+	split.MinBatch = min(split.MinBatch, p.chunk)
+	return split, nil
 }
 
 // bestSplit returns the number of rows on the CPU that gives the shortest time, and
@@ -287,24 +287,24 @@ const (
 
 // wholePassFaster reports whether the device is predicted to be faster when it
 // computes whole passes, without waits between matmuls.
-func (p *planner) wholePassFaster(products []weights.Matmul) bool {
+func (p *planner) wholePassFaster(matmuls []weights.Matmul) bool {
 	if p.static() {
 		return false
 	}
-	divided, there := 0.0, (1+answerTokens)*p.costs.Start(otherDevice).Seconds()
-	for _, product := range products {
-		if !product.Splittable() || !p.types[product.Type] {
+	splitTime, there := 0.0, (1+answerTokens)*p.costs.Start(otherDevice).Seconds()
+	for _, matmul := range matmuls {
+		if !matmul.Splittable() || !p.types[matmul.Type] {
 			return false
 		}
-		count, share := float64(product.Count), p.splitOf(product)
-		one := p.costs.Time(otherDevice, opOf(product, 1)).Seconds()
-		if product.LastTokenOnly {
-			divided += (1 + answerTokens) * share.SingleTime.Seconds()
+		count, split := float64(matmul.Count), p.splitOf(matmul)
+		one := p.costs.Time(otherDevice, opOf(matmul, 1)).Seconds()
+		if matmul.LastTokenOnly {
+			splitTime += (1 + answerTokens) * split.SingleTime.Seconds()
 			there += (1 + answerTokens) * one
 			continue
 		}
-		divided += count * (share.BatchTime.Seconds() + answerTokens*share.SingleTime.Seconds())
-		there += count * (p.costs.Time(otherDevice, opOf(product, p.chunk)).Seconds() + answerTokens*one)
+		splitTime += count * (split.BatchTime.Seconds() + answerTokens*split.SingleTime.Seconds())
+		there += count * (p.costs.Time(otherDevice, opOf(matmul, p.chunk)).Seconds() + answerTokens*one)
 	}
-	return passOverhead*there < divided
+	return passOverhead*there < splitTime
 }

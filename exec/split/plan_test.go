@@ -43,7 +43,7 @@ func newPlanner(t *testing.T, r rates, static bool) *planner {
 	}
 }
 
-var product = weights.Matmul{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
+var matmul = weights.Matmul{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
 
 // TestRowsGoWhereTheyEndFirst: a product ends when its slower part does.
 func TestRowsGoWhereTheyEndFirst(t *testing.T) {
@@ -65,11 +65,11 @@ func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPlanner(t, c.rates, false)
 			p.quota = c.limit
-			share, err := p.plan(product)
+			split, err := p.plan(matmul)
 			require.NoError(t, err)
-			require.InDelta(t, c.here, share.Single, 128)
-			require.Positive(t, share.SingleTime)
-			require.LessOrEqual(t, share.SingleTime, p.predict(opOf(product, 1), product.Rows))
+			require.InDelta(t, c.here, split.Single, 128)
+			require.Positive(t, split.SingleTime)
+			require.LessOrEqual(t, split.SingleTime, p.predict(opOf(matmul, 1), matmul.Rows))
 		})
 	}
 }
@@ -78,26 +78,26 @@ func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 // stay here.
 func TestManyTokensAreDividedFromSomeNumberOn(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 200 * time.Millisecond}, false)
-	share, err := p.plan(product)
+	split, err := p.plan(matmul)
 	require.NoError(t, err)
-	require.Equal(t, product.Rows, share.Single)
-	require.Zero(t, share.Batch)
-	require.Equal(t, 64, share.MinBatch, "which take 268 ms here, and 32 take 134")
-	head := product
+	require.Equal(t, matmul.Rows, split.Single)
+	require.Zero(t, split.Batch)
+	require.Equal(t, 64, split.MinBatch, "which take 268 ms here, and 32 take 134")
+	head := matmul
 	head.LastTokenOnly = true
-	share, err = p.plan(head)
+	split, err = p.plan(head)
 	require.NoError(t, err)
-	require.Equal(t, weights.RowSplit{Single: product.Rows, Batch: product.Rows, SingleTime: share.SingleTime, BatchTime: share.SingleTime}, share)
+	require.Equal(t, weights.RowSplit{Single: matmul.Rows, Batch: matmul.Rows, SingleTime: split.SingleTime, BatchTime: split.SingleTime}, split)
 }
 
 // TestStaticDevicesHaveChunksOnly: a chunk that is not full takes as long as a full one.
 func TestStaticDevicesHaveChunksOnly(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 2e9}, 0}, true)
-	share, err := p.plan(product)
+	split, err := p.plan(matmul)
 	require.NoError(t, err)
-	require.Equal(t, product.Rows, share.Single)
-	require.InDelta(t, product.Rows/3, share.Batch, 128)
-	require.Equal(t, 64, share.MinBatch, "of half a chunk the device is still done sooner")
+	require.Equal(t, matmul.Rows, split.Single)
+	require.InDelta(t, matmul.Rows/3, split.Batch, 128)
+	require.Equal(t, 64, split.MinBatch, "of half a chunk the device is still done sooner")
 	require.Equal(t, weights.RowSplit{Single: 7, Batch: 7}, p.splitOf(weights.Matmul{Rows: 7}), "nobody decided about it")
 }
 
@@ -113,13 +113,13 @@ func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlanner(t, c.rates, c.static)
-			share, err := p.plan(product)
+			split, err := p.plan(matmul)
 			require.NoError(t, err)
-			p.splits[matmulKey(product)] = share
-			require.Equal(t, c.whole, p.wholePassFaster([]weights.Matmul{product}))
-			unknown := product
+			p.splits[matmulKey(matmul)] = split
+			require.Equal(t, c.whole, p.wholePassFaster([]weights.Matmul{matmul}))
+			unknown := matmul
 			unknown.Type = quant.F32
-			require.False(t, p.wholePassFaster([]weights.Matmul{product, unknown}))
+			require.False(t, p.wholePassFaster([]weights.Matmul{matmul, unknown}))
 		})
 	}
 }
@@ -129,7 +129,7 @@ func TestCopiesAreKept(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{SeparateMemory: true})
 	require.NoError(t, err)
 	devices, dir := []hetero.Device{soc.CPU, soc.GPU}, t.TempDir()
-	operands, err := solve.NewOperands(tiering.New(0), devices, []hetero.Op{opOf(product, 32)})
+	operands, err := solve.NewOperands(tiering.New(0), devices, []hetero.Op{opOf(matmul, 32)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, operands.CloseAfter(devices)) }()
 	var took [2]time.Duration
@@ -138,7 +138,7 @@ func TestCopiesAreKept(t *testing.T) {
 		notice := ""
 		l.profile, notice = profiles.Load(dir)
 		require.Empty(t, notice)
-		took[i] = (&planner{bench: l}).copyTime(opOf(product, 32))
+		took[i] = (&planner{bench: l}).copyTime(opOf(matmul, 32))
 		require.Equal(t, i == 0, l.dirty)
 		l.save(dir, func(text string) { t.Error(text) })
 	}

@@ -38,16 +38,16 @@ type losses struct{ prompts, tokens bool }
 
 // apply returns the split without the losing passes; own is the split with all rows
 // on the CPU.
-func (l losses) apply(share, own weights.RowSplit, oneToken bool) weights.RowSplit {
+func (l losses) apply(split, own weights.RowSplit, oneToken bool) weights.RowSplit {
 	if l.tokens {
-		share.Single, share.SingleTime = own.Single, own.SingleTime
+		split.Single, split.SingleTime = own.Single, own.SingleTime
 	}
 	if oneToken { // in prompts as well
-		share.Batch, share.BatchTime = share.Single, share.SingleTime
+		split.Batch, split.BatchTime = split.Single, split.SingleTime
 	} else if l.prompts { // shorter prompts too: the trial did not cover them
-		share.Batch, share.BatchTime, share.MinBatch = own.Batch, own.BatchTime, 2
+		split.Batch, split.BatchTime, split.MinBatch = own.Batch, own.BatchTime, 2
 	}
-	return share
+	return split
 }
 
 // lossesOf returns the losses in a trial.
@@ -60,8 +60,8 @@ func lossesOf(t *profiles.Trial) losses {
 
 // load loads the model. It makes no trial if the device must run alone, or if the
 // model spills KV pages, because the first model would close the spill file.
-func (t *trial) load(ctx context.Context, products []weights.Matmul) (m *exec.Model, err error) {
-	prompts, tokens := t.offloads(products)
+func (t *trial) load(ctx context.Context, matmuls []weights.Matmul) (m *exec.Model, err error) {
+	prompts, tokens := t.offloads(matmuls)
 	if !prompts && !tokens {
 		t.model.Threads = t.threads
 		return t.loadSplit(ctx)
@@ -69,7 +69,7 @@ func (t *trial) load(ctx context.Context, products []weights.Matmul) (m *exec.Mo
 	if t.o.Alone || t.model.KVSpill != nil {
 		return t.loadSplit(ctx)
 	}
-	passes := t.passes(products)
+	passes := t.passes(matmuls)
 	result := t.known(passes)
 	if result == nil {
 		t.report("trial of the split with %s: timing passes on the CPU alone, then split", t.o.Device)
@@ -94,8 +94,8 @@ func (t *trial) load(ctx context.Context, products []weights.Matmul) (m *exec.Mo
 
 // passes identify the plan of a trial. Stored trials depend on these texts: do not
 // change them.
-func (t *trial) passes(products []weights.Matmul) profiles.Passes {
-	about := t.describe(products)
+func (t *trial) passes(matmuls []weights.Matmul) profiles.Passes {
+	about := t.describe(matmuls)
 	if t.model.W8A8 != nil {
 		about = t.model.W8A8.Identity() + ": " + about
 	}
@@ -111,11 +111,11 @@ func (t *trial) known(passes profiles.Passes) *profiles.Trial {
 }
 
 // offloads reports whether the device takes part in prompts, and in single tokens.
-func (t *trial) offloads(products []weights.Matmul) (prompts, tokens bool) {
-	for _, p := range products {
-		share := t.plan.splitOf(p)
-		prompts = prompts || share.Batch < p.Rows && !p.LastTokenOnly
-		tokens = tokens || share.Single < p.Rows
+func (t *trial) offloads(matmuls []weights.Matmul) (prompts, tokens bool) {
+	for _, p := range matmuls {
+		split := t.plan.splitOf(p)
+		prompts = prompts || split.Batch < p.Rows && !p.LastTokenOnly
+		tokens = tokens || split.Single < p.Rows
 	}
 	return prompts, tokens
 }
@@ -123,11 +123,11 @@ func (t *trial) offloads(products []weights.Matmul) (prompts, tokens bool) {
 // describe lists the model's matmuls with their splits: the first offloaded row for
 // one token and for many, and the number of tokens that counts as many. Stored
 // trials depend on the format.
-func (t *trial) describe(products []weights.Matmul) string {
+func (t *trial) describe(matmuls []weights.Matmul) string {
 	var words []string
-	for _, p := range products {
-		share := t.plan.splitOf(p)
-		text := fmt.Sprintf("%d %s of %d×%d %v: %d/%d/%d", p.Count, p.Name, p.Rows, p.Cols, p.Type, share.Single, share.Batch, share.MinBatch)
+	for _, p := range matmuls {
+		split := t.plan.splitOf(p)
+		text := fmt.Sprintf("%d %s of %d×%d %v: %d/%d/%d", p.Count, p.Name, p.Rows, p.Cols, p.Type, split.Single, split.Batch, split.MinBatch)
 		if n, short := t.plan.capacity[matmulKey(p)]; short {
 			text += fmt.Sprintf(" in %d", n)
 		}

@@ -22,16 +22,16 @@ import (
 // predicted to be faster with all of them.
 func pretend(t *testing.T, dir, device, path string, model exec.Options) {
 	f := files(t, path)
-	products, err := weights.Matmuls(f)
+	matmuls, err := weights.Matmuls(f)
 	require.NoError(t, errors.Join(err, f.Close()))
 	model.Budget = tiering.New(0)
-	l, err := openBench(products, &model, &Options{Device: device, Dir: dir})
+	l, err := openBench(matmuls, &model, &Options{Device: device, Dir: dir})
 	require.NoError(t, err)
 	p := &planner{bench: l, chunk: model.Chunk}
 	var times [2][]solve.Timing
 	var slowdowns []solve.Slowdown
-	for _, product := range products {
-		for _, op := range p.samples(product) {
+	for _, matmul := range matmuls {
+		for _, op := range p.samples(matmul) {
 			for d, took := range []time.Duration{time.Millisecond, time.Microsecond} {
 				took *= time.Duration(op.Tokens)
 				times[d] = append(times[d], solve.Timing{Shape: solve.ShapeOf(op), Alone: took, Steady: took})
@@ -77,7 +77,7 @@ func newOpening(t *testing.T, device string) *opening {
 
 // divided opens the model and returns whether prompts and single tokens are divided,
 // whether that was tried, and how often weights were loaded.
-func (o *opening) divided(t *testing.T) (prompts, tokens, tried bool, loads int) {
+func (o *opening) openSplit(t *testing.T) (prompts, tokens, tried bool, loads int) {
 	o.notices, o.loads = nil, 0
 	m, err := loadAs(t, t.Context(), o.weights, o.model, o.Options)
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func (o *opening) divided(t *testing.T) (prompts, tokens, tried bool, loads int)
 func TestPredictionsAreNotTrusted(t *testing.T) {
 	o := newOpening(t, group()+"/16")
 	for _, first := range []bool{true, false} {
-		prompts, tokens, tried, loads := o.divided(t)
+		prompts, tokens, tried, loads := o.openSplit(t)
 		require.False(t, prompts || tokens, o.notices)
 		require.Equal(t, first, tried)
 		require.Equal(t, map[bool]int{true: 3, false: 1}[first], loads)
@@ -107,7 +107,7 @@ func TestPredictionsAreNotTrusted(t *testing.T) {
 		require.Contains(t, said, "single tokens stay on the CPU: a pass split with "+o.Device)
 	}
 	o.Alone = true // to compare with: that is not tried
-	prompts, tokens, tried, _ := o.divided(t)
+	prompts, tokens, tried, _ := o.openSplit(t)
 	require.True(t, prompts && tokens && !tried)
 }
 
@@ -144,7 +144,7 @@ func TestOnlyWhatWinsIsDivided(t *testing.T) {
 			takes(t, profiles.PassTimes{Prompt: 100 * ms, Token: 10 * ms}, c.planned)
 			o := newOpening(t, group())
 			for _, first := range []bool{true, false} {
-				prompts, tokens, tried, loads := o.divided(t)
+				prompts, tokens, tried, loads := o.openSplit(t)
 				require.Equal(t, []bool{c.prompts, c.tokens, first}, []bool{prompts, tokens, tried})
 				require.True(t, first || loads == 1)
 				require.True(t, !first || loads == c.loads)
@@ -170,9 +170,9 @@ func TestOtherPassesAreTriedAnew(t *testing.T) {
 	} {
 		change()
 		pretend(t, o.Dir, o.Device, o.weights, o.model)
-		_, _, tried, _ := o.divided(t)
+		_, _, tried, _ := o.openSplit(t)
 		require.True(t, tried)
-		_, _, tried, _ = o.divided(t)
+		_, _, tried, _ = o.openSplit(t)
 		require.False(t, tried)
 	}
 	require.Len(t, o.trials(t), trials)
@@ -195,7 +195,7 @@ func TestTrialsAreInterrupted(t *testing.T) {
 	t.Cleanup(func() { timePasses = whole })
 	for at, when := range map[string]func(cancel func()){
 		"before passes alone":    func(cancel func()) { o.Report = func(string) { cancel() } },
-		"before divided passes":  func(cancel func()) { o.model.Progress = o.onLoad(2, cancel) },
+		"before split passes":    func(cancel func()) { o.model.Progress = o.onLoad(2, cancel) },
 		"while weights are read": func(cancel func()) { o.model.Progress = func(int64, int64) { cancel() } },
 		"in a pass": func(cancel func()) {
 			timePasses = func(which timing, ctx context.Context, m *exec.Model) (profiles.PassTimes, error) {
@@ -241,7 +241,7 @@ func TestThereMayBeNoRoomForATrial(t *testing.T) {
 			}
 			return profiles.PassTimes{Prompt: time.Second}, nil
 		}
-		prompts, tokens, tried, _ := o.divided(t)
+		prompts, tokens, tried, _ := o.openSplit(t)
 		require.True(t, prompts && tokens && tried)
 		require.Contains(t, strings.Join(o.notices, "\n"), "is used without a trial")
 		require.Empty(t, o.trials(t))
