@@ -5,7 +5,6 @@
 #include "attend_amd64.h"
 #include "avx512_amd64.h"
 #include "avx512_exp_amd64.h"
-#include "avx512_weighted_amd64.h"
 
 // Softmax of blocks of scores, and values weighed with it. See attend.go.
 
@@ -149,89 +148,5 @@ decayed:
 	ADDQ   $BlockWeights__size, DI
 	DECQ   BX
 	JNZ    query
-	VZEROUPPER
-	RET
-
-// WEIGH64 adds a pair of tokens' values to the integer sums of one query; w has
-// the pair's weights.
-#define WEIGH64(w, a, b, c, d) \
-	VPDPWSSD Z16, w, a \
-	VPDPWSSD Z17, w, b \
-	VPDPWSSD Z18, w, c \
-	VPDPWSSD Z19, w, d
-
-// LOAD_PAIR loads a pair and asks for half as much of what will follow, at R13.
-#define LOAD_PAIR(base) \
-	VPMOVSXBW  (base), Z16          \
-	VPMOVSXBW  32(base), Z17        \
-	VPMOVSXBW  64(base), Z18        \
-	VPMOVSXBW  96(base), Z19        \
-	PREFETCHT1 (R13)                \
-	ADDQ       $64, R13
-
-// FLOATS4 makes floats of integer sums.
-#define FLOATS4(a, b, c, d) \
-	VCVTDQ2PS a, a \
-	VCVTDQ2PS b, b \
-	VCVTDQ2PS c, c \
-	VCVTDQ2PS d, d
-
-// func weightedSum4x64AVX512(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
-TEXT ·weightedSum4x64AVX512(SB), NOSPLIT, $0-56
-	MOVQ o+0(FP), DI
-	MOVQ stride+8(FP), R10
-	MOVQ w+16(FP), R8
-	MOVQ values+24(FP), SI
-	MOVQ next+32(FP), R13
-	MOVQ step+40(FP), DX
-	MOVQ pairs+48(FP), CX
-	SHLQ $2, R10
-	MOVQ R8, R9
-	ZERO16
-
-loop:
-	LOAD_PAIR(SI)
-	VPBROADCASTD (R9), Z20
-	VPBROADCASTD BlockWeights__size(R9), Z21
-	VPBROADCASTD (2*BlockWeights__size)(R9), Z22
-	VPBROADCASTD (3*BlockWeights__size)(R9), Z23
-	WEIGH64(Z20, Z0, Z1, Z2, Z3)
-	WEIGH64(Z21, Z4, Z5, Z6, Z7)
-	WEIGH64(Z22, Z8, Z9, Z10, Z11)
-	WEIGH64(Z23, Z12, Z13, Z14, Z15)
-	ADDQ $4, R9
-	ADDQ DX, SI
-	DECQ CX
-	JNZ  loop
-
-	FLOATS4(Z0, Z1, Z2, Z3)
-	FLOATS4(Z4, Z5, Z6, Z7)
-	FLOATS4(Z8, Z9, Z10, Z11)
-	FLOATS4(Z12, Z13, Z14, Z15)
-	OUTPUT4X64
-	VZEROUPPER
-	RET
-
-// func weightedSum1x64AVX512(o *float32, w *BlockWeights, values, next *int8, step, pairs int)
-TEXT ·weightedSum1x64AVX512(SB), NOSPLIT, $0-48
-	MOVQ o+0(FP), DI
-	MOVQ w+8(FP), R8
-	MOVQ values+16(FP), SI
-	MOVQ next+24(FP), R13
-	MOVQ step+32(FP), DX
-	MOVQ pairs+40(FP), CX
-	MOVQ R8, R9
-	ZERO4(Z0, Z1, Z2, Z3)
-
-loop:
-	LOAD_PAIR(SI)
-	VPBROADCASTD (R9), Z20
-	WEIGH64(Z20, Z0, Z1, Z2, Z3)
-	ADDQ $4, R9
-	ADDQ DX, SI
-	DECQ CX
-	JNZ  loop
-	FLOATS4(Z0, Z1, Z2, Z3)
-	OUTPUT64(Z0, Z1, Z2, Z3)
 	VZEROUPPER
 	RET

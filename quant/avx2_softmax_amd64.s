@@ -5,7 +5,6 @@
 #include "attend_amd64.h"
 #include "avx2_amd64.h"
 #include "avx2_exp_amd64.h"
-#include "avx2_weighted_amd64.h"
 
 // Softmax of a block of scores, and values weighed with it. See attend.go.
 
@@ -107,73 +106,27 @@ codes:
 	VZEROUPPER
 	RET
 
-// LOAD_PAIR loads a pair of tokens' values, WEIGH adds them to the integer sums
-// of one query; w has the pair's weights.
-#define LOAD_PAIR(base) \
-	VPMOVSXBW (base), Y8   \
-	VPMOVSXBW 16(base), Y9
+// func floatWeights(w *BlockWeights, n int)
+// Converts the codes of n queries' weights to floats.
+TEXT ·floatWeights(SB), NOSPLIT, $0-16
+	MOVQ w+0(FP), DI
+	MOVQ n+8(FP), CX
 
-#define WEIGH(w, a, b) \
-	VPBROADCASTD w, Y10         \
-	VPMADDWD     Y8, Y10, Y11   \
-	VPADDD       Y11, a, a      \
-	VPMADDWD     Y9, Y10, Y12   \
-	VPADDD       Y12, b, b
+query:
+	XORL AX, AX
 
-// FLOATS2 makes floats of integer sums.
-#define FLOATS2(a, b) \
-	VCVTDQ2PS a, a \
-	VCVTDQ2PS b, b
-
-// func weightedSum4x16AVX2(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
-TEXT ·weightedSum4x16AVX2(SB), NOSPLIT, $0-48
-	MOVQ o+0(FP), DI
-	MOVQ stride+8(FP), R10
-	MOVQ w+16(FP), R8
-	MOVQ values+24(FP), SI
-	MOVQ step+32(FP), DX
-	MOVQ pairs+40(FP), CX
-	SHLQ $2, R10
-	MOVQ R8, R9
-	ZERO8
-
-loop:
-	LOAD_PAIR(SI)
-	WEIGH((R9), Y0, Y1)
-	WEIGH(BlockWeights__size(R9), Y2, Y3)
-	WEIGH((2*BlockWeights__size)(R9), Y4, Y5)
-	WEIGH((3*BlockWeights__size)(R9), Y6, Y7)
-	ADDQ $4, R9
-	ADDQ DX, SI
-	DECQ CX
-	JNZ  loop
-
-	FLOATS2(Y0, Y1)
-	FLOATS2(Y2, Y3)
-	FLOATS2(Y4, Y5)
-	FLOATS2(Y6, Y7)
-	OUTPUT4X16
-	VZEROUPPER
-	RET
-
-// func weightedSum1x16AVX2(o *float32, w *BlockWeights, values *int8, step, pairs int)
-TEXT ·weightedSum1x16AVX2(SB), NOSPLIT, $0-40
-	MOVQ o+0(FP), DI
-	MOVQ w+8(FP), R8
-	MOVQ values+16(FP), SI
-	MOVQ step+24(FP), DX
-	MOVQ pairs+32(FP), CX
-	MOVQ R8, R9
-	ZERO2(Y0, Y1)
-
-loop:
-	LOAD_PAIR(SI)
-	WEIGH((R9), Y0, Y1)
-	ADDQ $4, R9
-	ADDQ DX, SI
-	DECQ CX
-	JNZ  loop
-	FLOATS2(Y0, Y1)
-	OUTPUT16(Y0, Y1)
+codes:
+	VPMOVSXWD BlockWeights_Codes(DI)(AX*1), Y0
+	VPMOVSXWD (BlockWeights_Codes+16)(DI)(AX*1), Y1
+	VCVTDQ2PS Y0, Y0
+	VCVTDQ2PS Y1, Y1
+	VMOVUPS   Y0, BlockWeights_floats(DI)(AX*2)
+	VMOVUPS   Y1, (BlockWeights_floats+32)(DI)(AX*2)
+	ADDQ      $32, AX
+	CMPQ      AX, $128
+	JNE       codes
+	ADDQ      $BlockWeights__size, DI
+	DECQ      CX
+	JNZ       query
 	VZEROUPPER
 	RET
