@@ -21,7 +21,7 @@
 // BenchmarkVec was best with 2560 to 2816, while 1024 and 8192 lost a tenth.
 #define AHEAD 2816
 
-#define VEC_ARGS \
+#define GEMV_ARGS \
 	MOVQ a+0(FP), R15             \
 	MOVQ smallArgs_sums(R15), DI    \
 	MOVQ smallArgs_tile(R15), SI    \
@@ -30,8 +30,8 @@
 	MOVQ smallArgs_table(R15), AX   \
 	CONSTANTS
 
-// VEC_TILES begins a tile of each run.
-#define VEC_TILES \
+// GEMV_TILES begins a tile of each run.
+#define GEMV_TILES \
 	MOVQ smallArgs_x(R15), R8       \
 	MOVQ smallArgs_dx(R15), R9      \
 	MOVQ smallArgs_shift(R15), R10  \
@@ -40,8 +40,8 @@
 	VPXORD Z0, Z0, Z0             \
 	VPXORD Z20, Z20, Z20
 
-// VEC_NEXT ends them and goes on at tiles, or returns.
-#define VEC_NEXT \
+// GEMV_NEXT ends them and goes on at tiles, or returns.
+#define GEMV_NEXT \
 	MOVQ smallArgs_apart(R15), AX \
 	VMOVUPS Z0, (DI)            \
 	VMOVUPS Z20, (DI)(AX*1)     \

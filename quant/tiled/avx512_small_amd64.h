@@ -5,7 +5,7 @@
 //	Z12 the block's scale   Z13 high bits' mask   Z14 low bits' mask
 //	Z11 the block's min
 
-#define FEW_ARGS \
+#define SMALL_ARGS \
 	MOVQ a+0(FP), AX             \
 	MOVQ smallArgs_sums(AX), DI    \
 	MOVQ smallArgs_tile(AX), SI    \
@@ -27,7 +27,7 @@
 	VPXORD Z6, Z6, Z6            \
 	VPXORD Z7, Z7, Z7
 
-#define FEW_WIDTH \
+#define CHOOSE_SMALL_WIDTH \
 	CMPQ DX, $16 \
 	JEQ  width4  \
 	JGT  width8
@@ -35,27 +35,27 @@
 // How far ahead of their use tiles are asked for: vector kernels say why.
 #define AHEAD 2816
 
-#define FETCH(at) PREFETCHT1 AHEAD+at(SI)
+#define PREFETCH(at) PREFETCHT1 AHEAD+at(SI)
 
-#define FETCH4 \
-	FETCH(0)   \
-	FETCH(64)  \
-	FETCH(128) \
-	FETCH(192)
+#define PREFETCH4 \
+	PREFETCH(0)   \
+	PREFETCH(64)  \
+	PREFETCH(128) \
+	PREFETCH(192)
 
-#define FETCH5 \
-	FETCH4     \
-	FETCH(256)
+#define PREFETCH5 \
+	PREFETCH4     \
+	PREFETCH(256)
 
-#define FETCH6 \
-	FETCH5     \
-	FETCH(320)
+#define PREFETCH6 \
+	PREFETCH5     \
+	PREFETCH(320)
 
-#define FETCH9 \
-	FETCH6     \
-	FETCH(384) \
-	FETCH(448) \
-	FETCH(512)
+#define PREFETCH9 \
+	PREFETCH6     \
+	PREFETCH(384) \
+	PREFETCH(448) \
+	PREFETCH(512)
 
 // The codes of a group at offset, as LOAD_CODES has them.
 #define CODES4(offset) \
@@ -74,7 +74,3 @@
 	ADDQ $bytes, SI     \
 	LEAQ (R8)(DX*8), R8 \
 	ADDQ DX, R9
-
-#define FEW_RETURN \
-	VZEROUPPER \
-	RET

@@ -1,7 +1,10 @@
 package main
 
 // outputs lists the generated files.
-var outputs = []output{
+var outputs = append(quantOutputs, tiledOutputs...)
+
+// quantOutputs are those of quant and quant/limits.
+var quantOutputs = []output{
 	{"limits/read_amd64.s", "read_amd64.s.tmpl", []readKernel{
 		{ISA: "AVX512", Load: "VMOVDQU32", Reg: "Z", Bytes: 64},
 		{ISA: "AVX2", Load: "VMOVDQU", Reg: "Y", Bytes: 32},

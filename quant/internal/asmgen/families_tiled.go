@@ -1,0 +1,165 @@
+package main
+
+// tiledOutputs are the generated files of quant/tiled.
+var tiledOutputs = []output{
+	{"tiled/avx512_gemv_amd64.s", "gemv_amd64.s.tmpl", gemvFile{Formats: gemvBlocks}},
+	{"tiled/avx512_gemvk_amd64.s", "gemv_amd64.s.tmpl", gemvFile{Super: true, Formats: gemvSuperblocks}},
+	{"tiled/avx512_small_amd64.s", "small_amd64.s.tmpl", smallFormats},
+	{"tiled/avx512_decode_amd64.s", "decode_amd64.s.tmpl", decoders},
+	{"tiled/avx512_panel_amd64.s", "panel512_amd64.s.tmpl", []panelKernel{
+		{Name: "Plain", Prefix: "PLAIN", Products: "PLAIN"},
+		{Name: "Mins", Prefix: "MIN", Products: "MIN"},
+		{Name: "Halves", Prefix: "HALF", Products: "HALVES", Factors: true},
+	}},
+	{"tiled/avx2_panel_amd64.s", "panel256_amd64.s.tmpl", panel256{ISA: "AVX2", Kernels: []panelKernel256{
+		{Name: "Plain", Doc: "Codes of up to 5 bits.", Products: "PRODUCTS((R11))"},
+		{Name: "Mins", Doc: "Formats with a min; codes of up to 5 bits.", Products: "PRODUCTS(·startValue(SB))", Mins: true},
+		{Name: "Signed", Doc: "Codes with a zero of 128. Sums begin without one.", Products: "SIGNED_PRODUCTS", Signed: true},
+		{Name: "Halves", Doc: "Formats with a factor for each half of a group; codes of 6 bits.", Products: "HALF_PRODUCTS", Halves: true},
+	}}},
+	{"tiled/avxvnni_amd64.s", "panel256_amd64.s.tmpl", panel256{ISA: "VNNI", VNNI: true, Kernels: []panelKernel256{
+		{Name: "Plain", Doc: "Formats without a min.", Products: "PRODUCTS((R11))"},
+		{Name: "Mins", Doc: "Formats with a min.", Products: "PRODUCTS(·startValue(SB))", Mins: true},
+		{Name: "Halves", Doc: "Formats with a factor for each half of a group.", Products: "HALF_PRODUCTS", Halves: true},
+	}}},
+}
+
+// gemvFile lists formats with the same kind of block.
+type gemvFile struct {
+	Super   bool // blocks of 256 elements
+	Formats []gemvFormat
+}
+
+// gemvFormat is a GEMV kernel that reads blocks of one format.
+type gemvFormat struct {
+	Name, Types string
+	Frame       int      // bytes of stack
+	Constants   []string // loaded once
+	Heads       string   // superblocks: reads the heads of both runs' blocks
+	Pairs       bool     // superblocks: scales come with mins
+	Steps       []string // what a group does before its sums are added
+	Min         bool     // a min is added too
+	Next        string   // goes to the token's next start or shift
+	Bytes       int      // of a group, with the head of a block that has one group
+}
+
+const (
+	loadTable = "VBROADCASTI32X4 (AX), Z29"
+	loadHigh  = "VPBROADCASTD ·highMask(SB), Z28"
+	loadFifth = "VPBROADCASTD ·fifthBit(SB), Z27"
+	loadSix   = "VPBROADCASTD ·sixMask(SB), Z27"
+)
+
+var gemvBlocks = []gemvFormat{
+	{Name: "Q4", Types: "Q4_0", Bytes: 288, Next: "NEXT_START",
+		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "START", "GROUP4(src, 32)"}},
+	{Name: "Q4Table", Types: "IQ4_NL, NF4", Bytes: 288, Next: "NEXT_START", Constants: []string{loadTable},
+		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "START", "GROUP_TABLE(src, 32)"}},
+	{Name: "Exponent", Types: "MXFP4", Bytes: 272, Next: "NEXT_START", Constants: []string{loadTable},
+		Steps: []string{"PREFETCH5(src)", "EXPONENT((src), Z24, Z3)", "START", "GROUP_TABLE(src, 16)"}},
+	{Name: "Q4Min", Types: "Q4_1", Bytes: 320, Next: "NEXT_MIN", Min: true,
+		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "F16_OFFSET(src)", "BEGIN", "GROUP4(src, 64)"}},
+	{Name: "Q4Zero", Types: "I4Z", Bytes: 304, Next: "NEXT_MIN", Min: true,
+		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "ZERO_MIN(src)", "BEGIN", "GROUP4(src, 48)"}},
+	{Name: "Q5", Types: "Q5_0", Bytes: 352, Next: "NEXT_START", Constants: []string{loadFifth},
+		Steps: []string{"PREFETCH6(src)", "F16_SCALE(src)", "START", "GROUP5(src, 32)"}},
+	{Name: "Q5Min", Types: "Q5_1", Bytes: 384, Next: "NEXT_MIN", Min: true, Constants: []string{loadFifth},
+		Steps: []string{"PREFETCH6(src)", "F16_SCALE(src)", "F16_OFFSET(src)", "BEGIN", "GROUP5(src, 64)"}},
+	{Name: "Q8", Types: "Q8_0", Bytes: 544, Next: "NEXT_START",
+		Steps: []string{"PREFETCH9(src)", "F16_SCALE(src)", "START", "GROUP8(src, 32)"}},
+}
+
+var gemvSuperblocks = []gemvFormat{
+	{Name: "Pairs4", Types: "Q4_K", Frame: 512, Bytes: 256, Next: "NEXT_MIN", Min: true, Pairs: true,
+		Heads: "PAIR_HEADS", Constants: []string{loadHigh},
+		Steps: []string{"PREFETCH4(src)", "PAIR_SCALE(factors, scale, min)", "BEGIN", "GROUP4(src, 0)"}},
+	{Name: "Pairs5", Types: "Q5_K", Frame: 512, Bytes: 320, Next: "NEXT_MIN", Min: true, Pairs: true,
+		Heads: "PAIR_HEADS", Constants: []string{loadHigh, loadFifth},
+		Steps: []string{"PREFETCH5(src)", "PAIR_SCALE(factors, scale, min)", "BEGIN", "GROUP5(src, 0)"}},
+	{Name: "Six", Types: "IQ4_XS", Frame: 256, Bytes: 256, Next: "NEXT_START",
+		Heads: "SIX_HEADS", Constants: []string{loadTable, loadHigh},
+		Steps: []string{"PREFETCH4(src)", "SIX_SCALE(factors, scale, Z24)", "START", "GROUP_TABLE(src, 0)"}},
+	// GROUP_Bytes6 is in the template: its halves have factors.
+	{Name: "Bytes6", Types: "Q6_K", Bytes: 384, Next: "NEXT_HALVES",
+		Heads: "BYTE_HEADS", Constants: []string{loadSix, "VPXORD Z3, Z3, Z3"}},
+}
+
+// smallFormat is a small-N GEMM kernel that reads blocks of one format.
+type smallFormat struct {
+	Name, Types        string
+	Frame              int    // bytes of stack
+	Mask               string // loaded once to Z13
+	HeadPrefetch, Head string // superblocks: reads a block's head
+	Prefetch           string
+	Scales             string // the scales of a group
+	Codes              string // the codes of a group
+	Products           string // the prefix of the macro that multiplies them
+	Next               string // goes to the tokens' next starts or shifts
+	Bytes              int    // of a group's codes
+}
+
+var smallFormats = []smallFormat{
+	{Name: "Q4", Types: "Q4_0", Prefetch: "PREFETCH5", Scales: "BLOCK_SCALE", Codes: "CODES4(32)",
+		Products: "PLAIN", Next: "NEXT_START", Bytes: 288},
+	{Name: "Q8", Types: "Q8_0", Prefetch: "PREFETCH9", Scales: "BLOCK_SCALE", Codes: "CODES8",
+		Products: "PLAIN", Next: "NEXT_START", Bytes: 512},
+	{Name: "Q6", Types: "Q6_K", Mask: "sixMask", HeadPrefetch: "PREFETCH5", Head: "HALF_HEAD",
+		Prefetch: "PREFETCH6", Scales: "HALF_FACTORS", Codes: "CODES6", Products: "HALVES", Next: "NEXT_HALVES", Bytes: 384},
+	{Name: "Pairs4", Types: "Q4_K", Frame: 256, HeadPrefetch: "PREFETCH4", Head: "PAIR_HEAD",
+		Prefetch: "PREFETCH4", Scales: "PAIR_SCALE", Codes: "CODES4(0)", Products: "MIN", Next: "NEXT_MIN", Bytes: 256},
+	{Name: "Pairs5", Types: "Q5_K", Frame: 256, Mask: "fifthBit", HeadPrefetch: "PREFETCH4", Head: "PAIR_HEAD",
+		Prefetch: "PREFETCH5", Scales: "PAIR_SCALE", Codes: "CODES5", Products: "MIN", Next: "NEXT_MIN", Bytes: 320},
+}
+
+// decoder brings codes of some bits to one byte each.
+type decoder struct {
+	Bits    int
+	Table   bool   // codes are looked up
+	Nibbles bool   // needs the constants of nibbles
+	Mask    string // loaded to Z27
+	Steps   []string
+}
+
+// Planes are the registers that a group's codes end in.
+func (decoder) Planes() []int { return []int{0, 1, 2, 3, 4, 5, 6, 7} }
+
+var decoders = []decoder{
+	{Bits: 4, Table: true, Nibbles: true, Steps: []string{
+		"UNPACK((SI), Z0, Z4)", "UNPACK(64(SI), Z1, Z5)", "UNPACK(128(SI), Z2, Z6)", "UNPACK(192(SI), Z3, Z7)",
+		"LOOKUP(Z0, Z4)", "LOOKUP(Z1, Z5)", "LOOKUP(Z2, Z6)", "LOOKUP(Z3, Z7)",
+	}},
+	{Bits: 5, Nibbles: true, Mask: "fifthBit", Steps: []string{
+		"UNPACK(64(SI), Z0, Z4)", "UNPACK(128(SI), Z1, Z5)", "UNPACK(192(SI), Z2, Z6)", "UNPACK(256(SI), Z3, Z7)",
+		"FIFTH((SI), Z0)", "FIFTH(8(SI), Z1)", "FIFTH(16(SI), Z2)", "FIFTH(24(SI), Z3)",
+		"FIFTH(32(SI), Z4)", "FIFTH(40(SI), Z5)", "FIFTH(48(SI), Z6)", "FIFTH(56(SI), Z7)",
+	}},
+	{Bits: 6, Nibbles: true, Mask: "sixMask", Steps: []string{
+		"VMOVDQU32 (SI), Z10", "VMOVDQU32 64(SI), Z14",
+		"HIGH6(Z10, Z8, Z9, Z11)", "HIGH6(Z14, Z12, Z13, Z15)",
+		"UNPACK6(128(SI), Z0, Z4, Z8, Z12)", "UNPACK6(192(SI), Z1, Z5, Z9, Z13)",
+		"UNPACK6(256(SI), Z2, Z6, Z10, Z14)", "UNPACK6(320(SI), Z3, Z7, Z11, Z15)",
+	}},
+	{Bits: 8, Steps: []string{
+		"VMOVDQU32 (SI), Z0", "VMOVDQU32 64(SI), Z1", "VMOVDQU32 128(SI), Z2", "VMOVDQU32 192(SI), Z3",
+		"VMOVDQU32 256(SI), Z4", "VMOVDQU32 320(SI), Z5", "VMOVDQU32 384(SI), Z6", "VMOVDQU32 448(SI), Z7",
+	}},
+}
+
+// panelKernel is an AVX-512 GEMM kernel of a panel, named by its macros.
+type panelKernel struct {
+	Name, Prefix, Products string
+	Factors                bool // halves of a group have factors
+}
+
+// panel256 lists the GEMM kernels of a panel for an instruction set of 256 bits.
+type panel256 struct {
+	ISA     string
+	VNNI    bool
+	Kernels []panelKernel256
+}
+
+type panelKernel256 struct {
+	Name, Doc            string
+	Products             string // computes the integer sums of a token
+	Mins, Signed, Halves bool
+}
