@@ -38,8 +38,8 @@
 	LEAL         const_startBits(AX*8), R15     \
 	MOVL         R15, (R12)
 
-// NEXT_ROUNDED goes to the next group. It sets the zero flag after the last.
-#define NEXT_ROUNDED \
+// NEXT_QUANTIZED goes to the next group. It sets the zero flag after the last.
+#define NEXT_QUANTIZED \
 	ADDQ $128, SI       \
 	LEAQ (DI)(DX*8), DI \
 	ADDQ DX, R8         \

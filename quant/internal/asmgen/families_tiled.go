@@ -22,6 +22,16 @@ var tiledOutputs = []output{
 		{Name: "Mins", Doc: "Formats with a min.", Products: "PRODUCTS(·startValue(SB))", Mins: true},
 		{Name: "Halves", Doc: "Formats with a factor for each half of a group.", Products: "HALF_PRODUCTS", Halves: true},
 	}}},
+	{"tiled/avx512_keys_amd64.s", "keys_amd64.s.tmpl", keysKernel{Bits: 8, Prefix: "scores", GroupBytes: 512, Steps: []int{0, 1, 2, 3, 4, 5, 6, 7}}},
+	{"tiled/avx512_keys4_amd64.s", "keys_amd64.s.tmpl", keysKernel{Bits: 4, Prefix: "keys4x", GroupBytes: 320, Steps: []int{0, 1, 2, 3}}},
+	{"tiled/avx2_quantize_amd64.s", "quantize_amd64.s.tmpl", quantizeKernel{
+		ISA: "AVX2", Vector: "Y", Magnitude: "Y15", Largest: "X14", ByteOnes: "Y13",
+		Max: 4, Temp: 5, Dividend: 5, Divisor: 6, Registers: []int{0, 1, 2, 3},
+	}},
+	{"tiled/avx512_quantize_amd64.s", "quantize_amd64.s.tmpl", quantizeKernel{
+		ISA: "AVX512", Wide: true, Vector: "Z", Magnitude: "Z31", Largest: "X30", ByteOnes: "Y29",
+		Max: 2, Temp: 3, Dividend: 4, Divisor: 5, Registers: []int{0, 1},
+	}},
 }
 
 // gemvFile lists formats with the same kind of block.
@@ -162,4 +172,25 @@ type panelKernel256 struct {
 	Name, Doc            string
 	Products             string // computes the integer sums of a token
 	Mins, Signed, Halves bool
+}
+
+// keysKernel computes the scores of keys.
+type keysKernel struct {
+	Bits       int
+	Prefix     string // of the functions' names
+	GroupBytes int    // from a group of a tile to the next
+	Steps      []int  // vectors of codes in a group
+}
+
+// Four selects the parts of the template for 4-bit keys.
+func (k keysKernel) Four() bool { return k.Bits == 4 }
+
+// quantizeKernel quantizes activations. Its numbers are those of registers.
+type quantizeKernel struct {
+	ISA                          string
+	Wide                         bool // registers of 512 bits
+	Vector                       string
+	Magnitude, Largest, ByteOnes string
+	Max, Temp, Dividend, Divisor int
+	Registers                    []int // that hold a group
 }
