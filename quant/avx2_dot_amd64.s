@@ -121,21 +121,6 @@
 	VMOVUPS X0, (DI)  \
 	VZEROUPPER
 
-// LOAD16 and STORE16 access the first elements of a row of sixteen under the
-// masks Y14 and Y15.
-#define LOAD16(base, a, b) \
-	VMASKMOVPS (base), Y14, a   \
-	VMASKMOVPS 32(base), Y15, b
-
-#define STORE16(base, a, b) \
-	VMASKMOVPS a, Y14, (base)   \
-	VMASKMOVPS b, Y15, 32(base)
-
-#define WEIGHTED_FMA(weight, a, b) \
-	VBROADCASTSS weight, Y10   \
-	VFMADD231PS  Y8, Y10, a    \
-	VFMADD231PS  Y9, Y10, b
-
 // func tileAVX2(out *[4]float32, w *float32, wStride int, x *float32, xStride, cols int)
 // out[2*t+r] = Dot(w[r], x[t]) for two rows and two tokens; strides in elements.
 TEXT ·tileAVX2(SB), NOSPLIT, $0-48
@@ -234,88 +219,4 @@ loop:
 	DECQ CX
 	JNZ  loop
 	VEC4_LEAVE
-	RET
-
-// func weightedSumF32x4AVX2(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens, d int)
-// Four outputs, of which up to 16 elements; strides in elements, d in 1..16.
-TEXT ·weightedSumF32x4AVX2(SB), NOSPLIT, $0-64
-	MOVQ    o+0(FP), DI
-	MOVQ    oStride+8(FP), R10
-	MOVQ    p+16(FP), R8
-	MOVQ    pStride+24(FP), R12
-	MOVQ    v+32(FP), R9
-	MOVQ    vStride+40(FP), R11
-	MOVQ    tokens+48(FP), CX
-	MOVQ    d+56(FP), BX
-	SHLQ    $2, R10
-	SHLQ    $2, R12
-	SHLQ    $2, R11
-	LEAQ    (R12)(R12*2), R13
-	LEAQ    (DI)(R10*1), SI
-	LEAQ    (DI)(R10*2), AX
-	LEAQ    (SI)(R10*2), R10
-	TAIL_TABLE(BX)
-	VMOVUPS (DX), Y14
-	VMOVUPS 32(DX), Y15
-	LOAD16(DI, Y0, Y1)
-	LOAD16(SI, Y2, Y3)
-	LOAD16(AX, Y4, Y5)
-	LOAD16(R10, Y6, Y7)
-
-loop:
-	LOAD16(R9, Y8, Y9)
-	WEIGHTED_FMA((R8), Y0, Y1)
-	WEIGHTED_FMA((R8)(R12*1), Y2, Y3)
-	WEIGHTED_FMA((R8)(R12*2), Y4, Y5)
-	WEIGHTED_FMA((R8)(R13*1), Y6, Y7)
-	ADDQ $4, R8
-	ADDQ R11, R9
-	DECQ CX
-	JNZ  loop
-	STORE16(DI, Y0, Y1)
-	STORE16(SI, Y2, Y3)
-	STORE16(AX, Y4, Y5)
-	STORE16(R10, Y6, Y7)
-	VZEROUPPER
-	RET
-
-// func weightedSumF32x1AVX2(o, p, v *float32, vStride, tokens, d int)
-// One output of up to 32 elements.
-TEXT ·weightedSumF32x1AVX2(SB), NOSPLIT, $0-48
-	MOVQ    o+0(FP), DI
-	MOVQ    p+8(FP), R8
-	MOVQ    v+16(FP), R9
-	MOVQ    vStride+24(FP), R11
-	MOVQ    tokens+32(FP), CX
-	MOVQ    d+40(FP), BX
-	SHLQ    $2, R11
-	TAIL_TABLE(BX)
-	VMOVUPS (DX), Y12
-	VMOVUPS 32(DX), Y13
-	VMOVUPS 64(DX), Y14
-	VMOVUPS 96(DX), Y15
-	VMASKMOVPS (DI), Y12, Y0
-	VMASKMOVPS 32(DI), Y13, Y1
-	VMASKMOVPS 64(DI), Y14, Y2
-	VMASKMOVPS 96(DI), Y15, Y3
-
-loop:
-	VBROADCASTSS (R8), Y4
-	VMASKMOVPS   (R9), Y12, Y5
-	VMASKMOVPS   32(R9), Y13, Y6
-	VMASKMOVPS   64(R9), Y14, Y7
-	VMASKMOVPS   96(R9), Y15, Y8
-	VFMADD231PS  Y5, Y4, Y0
-	VFMADD231PS  Y6, Y4, Y1
-	VFMADD231PS  Y7, Y4, Y2
-	VFMADD231PS  Y8, Y4, Y3
-	ADDQ         $4, R8
-	ADDQ         R11, R9
-	DECQ         CX
-	JNZ          loop
-	VMASKMOVPS   Y0, Y12, (DI)
-	VMASKMOVPS   Y1, Y13, 32(DI)
-	VMASKMOVPS   Y2, Y14, 64(DI)
-	VMASKMOVPS   Y3, Y15, 96(DI)
-	VZEROUPPER
 	RET

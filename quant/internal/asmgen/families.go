@@ -14,6 +14,17 @@ var quantOutputs = []output{
 	{"avx512_values_i8_amd64.s", "values_amd64.s.tmpl", valuesKernel{Lower: "avx512", Wide: true, Four: "weightedSum4x64AVX512", One: "weightedSum1x64AVX512"}},
 	{"avx512_values_f8_amd64.s", "values_amd64.s.tmpl", valuesKernel{Lower: "avx512", Wide: true, F8: true, Four: "weightedSumF8x4AVX512", One: "weightedSumF8x1AVX512"}},
 	{"neon_values_i8_arm64.s", "values_arm64.s.tmpl", valuesKernel{Four: "weightedSum4x16NEON", One: "weightedSum1x16NEON"}},
+	{"avx2_dequant_amd64.s", "dequant_amd64.s.tmpl", dequantKernels{ISA: "AVX2", Vector: "Y", Lanes: 8}},
+	{"avx512_dequant_amd64.s", "dequant_amd64.s.tmpl", dequantKernels{ISA: "AVX512", Wide: true, Vector: "Z", Lanes: 16}},
+	{"avx2_weighted_amd64.s", "weighted_amd64.s.tmpl", weightedKernels{
+		ISA: "AVX2", Lower: "avx2", Vector: "Y", Elems: 16, OneElems: 32, Sums: 2,
+		Stride: "R11", Tokens: "CX", Third: "AX",
+	}},
+	{"avx512_weighted_amd64.s", "weighted_amd64.s.tmpl", weightedKernels{
+		ISA: "AVX512", Lower: "avx512", Wide: true, Vector: "Z", Elems: 64, OneElems: 64, Sums: 4,
+		Stride: "R14", Tokens: "DX", Third: "R11",
+	}},
+	{"neon_elementwise_arm64.s", "elementwise_arm64.s.tmpl", elementwiseKernels},
 	{"neon_values_f8_arm64.s", "values_arm64.s.tmpl", valuesKernel{F8: true, Four: "weightedSumF8x4x16", One: "weightedSumF8x1x16"}},
 }
 
@@ -57,4 +68,69 @@ func pick[T any](condition bool, yes, no T) T {
 		return yes
 	}
 	return no
+}
+
+// dequantKernels are the decoders of one instruction set.
+type dequantKernels struct {
+	ISA, Vector string
+	Wide        bool // registers of 512 bits
+	Lanes       int  // float32 numbers in a register
+}
+
+// Bytes is the size of a register, HalfBytes that of its elements in 16 bits, and
+// Registers counts those that hold n elements.
+func (k dequantKernels) Bytes() int     { return 4 * k.Lanes }
+func (k dequantKernels) HalfBytes() int { return 2 * k.Lanes }
+func (k dequantKernels) Registers(n int) (all []int) {
+	for i := range n / k.Lanes {
+		all = append(all, i)
+	}
+	return all
+}
+
+// Halves are the formats of 16 bits.
+func (dequantKernels) Halves() []halfFormat {
+	return []halfFormat{{Name: "BF16", Convert: "VPMOVZXWD", Shift: true}, {Name: "F16", Convert: "VCVTPH2PS"}}
+}
+
+type halfFormat struct {
+	Name, Convert string
+	Shift         bool // the bits are the upper half of a float32
+}
+
+// weightedKernels are the weighted sums of float32 rows of one instruction set.
+type weightedKernels struct {
+	ISA, Lower, Vector    string
+	Wide                  bool // registers of 512 bits
+	Elems, OneElems       int  // of each of four outputs, and of one
+	Sums                  int  // registers of an output
+	Stride, Tokens, Third string
+}
+
+// Outputs are the registers that point to four outputs.
+func (k weightedKernels) Outputs() []string { return []string{"DI", "SI", k.Third, "R10"} }
+
+// elementwiseKernel computes Steps for sixteen elements at a time.
+type elementwiseKernel struct {
+	Name, Parameters string
+	ArgBytes         int
+	Load             []string
+	InPlace, Second  bool // reads dst; reads a second vector
+	Steps            []string
+}
+
+var elementwiseKernels = []elementwiseKernel{
+	{Name: "add", Parameters: "dst, a *float32, n int", ArgBytes: 24, InPlace: true, Second: true,
+		Load: []string{"MOVD dst+0(FP), R0", "MOVD a+8(FP), R1", "MOVD n+16(FP), R2"}, Steps: []string{"ADD4"}},
+	{Name: "mulBy", Parameters: "dst, a *float32, n int", ArgBytes: 24, InPlace: true, Second: true,
+		Load: []string{"MOVD dst+0(FP), R0", "MOVD a+8(FP), R1", "MOVD n+16(FP), R2"}, Steps: []string{"MUL4"}},
+	{Name: "scale", Parameters: "dst *float32, n int, s float32", ArgBytes: 20, InPlace: true,
+		Load:  []string{"MOVD  dst+0(FP), R0", "MOVD  n+8(FP), R2", "MOVWU s+16(FP), R3", "VDUP  R3, V16.S4"},
+		Steps: []string{"SCALE4"}},
+	{Name: "norm", Parameters: "dst, x, weight *float32, n int, scale, offset float32", ArgBytes: 40, Second: true,
+		Load: []string{
+			"MOVD  dst+0(FP), R0", "MOVD  x+8(FP), R4", "MOVD  weight+16(FP), R1", "MOVD  n+24(FP), R2",
+			"MOVWU scale+32(FP), R3", "VDUP  R3, V16.S4", "MOVWU offset+36(FP), R3", "VDUP  R3, V17.S4",
+		},
+		Steps: []string{"SCALE4", "OFFSET4", "MUL4"}},
 }
