@@ -16,6 +16,14 @@ var quantOutputs = []output{
 	{"neon_values_i8_arm64.s", "values_arm64.s.tmpl", valuesKernel{Four: "weightedSum4x16NEON", One: "weightedSum1x16NEON"}},
 	{"avx2_dequant_amd64.s", "dequant_amd64.s.tmpl", dequantKernels{ISA: "AVX2", Vector: "Y", Lanes: 8}},
 	{"avx512_dequant_amd64.s", "dequant_amd64.s.tmpl", dequantKernels{ISA: "AVX512", Wide: true, Vector: "Z", Lanes: 16}},
+	{"avx2_dot_amd64.s", "dot_amd64.s.tmpl", dotKernels{
+		ISA: "AVX2", Lower: "avx2", TileSums: 4, TileTokens: 2, TileWord: "two", Rows: 4, Steps: "CX",
+	}},
+	{"avx512_dot_amd64.s", "dot_amd64.s.tmpl", dotKernels{
+		ISA: "AVX512", Lower: "avx512", Wide: true, TileSums: 16, TileTokens: 4, TileWord: "four", Rows: 8, Steps: "DX",
+	}},
+	{"avx2_vector_amd64.s", "vector_amd64.s.tmpl", vectorKernels{ISA: "AVX2", Lower: "avx2"}},
+	{"avx512_vector_amd64.s", "vector_amd64.s.tmpl", vectorKernels{ISA: "AVX512", Lower: "avx512", Wide: true}},
 	{"avx2_weighted_amd64.s", "weighted_amd64.s.tmpl", weightedKernels{
 		ISA: "AVX2", Lower: "avx2", Vector: "Y", Elems: 16, OneElems: 32, Sums: 2,
 		Stride: "R11", Tokens: "CX", Third: "AX",
@@ -134,3 +142,50 @@ var elementwiseKernels = []elementwiseKernel{
 		},
 		Steps: []string{"SCALE4", "OFFSET4", "MUL4"}},
 }
+
+// dotKernels are the dot products of one instruction set.
+type dotKernels struct {
+	ISA, Lower           string
+	Wide                 bool // registers of 512 bits
+	TileSums, TileTokens int
+	TileWord             string // TileTokens in words
+	Rows                 int    // of a GEMV kernel
+	Steps                string // the register that counts steps
+}
+
+// vectorKernels are the functions of one instruction set that are built on the
+// exponential.
+type vectorKernels struct {
+	ISA, Lower string
+	Wide       bool // registers of 512 bits, which keep constants; others read them from memory
+}
+
+// constant is a number of expTable that a register holds.
+type constant struct{ Offset, Register int }
+
+// constants lists neighbouring numbers of expTable for registers from first on.
+func constants(offset, first, n int) (all []constant) {
+	for i := range n {
+		all = append(all, constant{offset + 32*i, first + i})
+	}
+	return all
+}
+
+// activation is an activation function, which a macro computes.
+type activation struct {
+	Name, Macro string
+	Cube        bool // of 256 bits: loads the factor of x³
+	Constants   []constant
+}
+
+// Activations are the functions of two slices.
+func (vectorKernels) Activations() []activation {
+	return []activation{
+		{Name: "silu", Macro: "SILU"},
+		{Name: "geluTanh", Macro: "GELU", Cube: true, Constants: constants(384, 7, 2)},
+		{Name: "geluErf", Macro: "GELU_ERF", Constants: append(constants(736, 7, 9), constants(1024, 30, 2)...)},
+	}
+}
+
+// CapConstants are those of softCap.
+func (vectorKernels) CapConstants() []constant { return constants(480, 8, 8) }
