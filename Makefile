@@ -93,6 +93,10 @@ testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs
 lint: tools ## check format, vet every platform, run the linters
 	scripts/lint.sh $(TOOLS)
 
+.PHONY: generate-check
+generate-check: ## fail if a generated file differs from its template
+	$(GO) run ./quant/internal/asmgen -check -dir quant
+
 .PHONY: fmt
 fmt: tools ## format the Go files
 	$(TOOLS)/gofumpt -w .

@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: no other instruction set has these kernels: AVX-512 uses them too.
+
 #include "textflag.h"
 
 // Rounding of keys and values. 256-bit registers are enough, for the avx512 path

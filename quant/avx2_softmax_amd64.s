@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: it keeps scores in memory, where the AVX-512 kernel keeps them in registers.
+
 #include "go_asm.h"
 #include "textflag.h"
 #include "attend_amd64.h"

@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: it keeps a block of scores in registers, which no other instruction set can.
+
 #include "go_asm.h"
 #include "textflag.h"
 #include "attend_amd64.h"

@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: macros already share the only loop, and AVX-512 uses these kernels too.
+
 #include "textflag.h"
 
 // Elementwise kernels, bound by memory: 256-bit registers are enough, for the

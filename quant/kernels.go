@@ -2,6 +2,8 @@ package quant
 
 import "os"
 
+//go:generate go run ./internal/asmgen
+
 // kernels is one path: the functions that have an implementation for each
 // instruction set. Slices are as long as their shapes say, checked by the
 // exported function that calls a kernel. A path embeds the next lesser one and

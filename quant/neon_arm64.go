@@ -137,15 +137,7 @@ func (k neon) dot(a, b []float32 /* [n] */) float32 {
 }
 
 func (k neon) mulF32(y []float32, yStride int, w []float32, wStride, rows, cols int, x []float32, xStride, n int) {
-	if cols == 0 {
-		k.portable.mulF32(y, yStride, w, wStride, rows, cols, x, xStride, n)
-		return
-	}
-	// A block of rows stays in the second-level cache while the tokens pass.
-	step := panelRows(cols)
-	for r := 0; r < rows; r += step {
-		k.mulBlock(y[r:], yStride, w[r*wStride:], wStride, min(step, rows-r), cols, x, xStride, n)
-	}
+	mulPanels(k, k.portable, y, yStride, w, wStride, rows, cols, x, xStride, n)
 }
 
 func (k neon) mulBlock(y []float32, yStride int, w []float32, wStride, rows, cols int, x []float32, xStride, n int) {

@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: arm64 has one vector width, and every kernel stores its codes differently.
+
 #include "textflag.h"
 #include "neon_arm64.h"
 

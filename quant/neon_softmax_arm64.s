@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: no other file interleaves four exponentials.
+
 #include "textflag.h"
 #include "neon_arm64.h"
 

@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: arm64 has one vector width, and its functions share macros.
+
 #include "textflag.h"
 #include "neon_arm64.h"
 

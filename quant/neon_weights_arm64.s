@@ -1,5 +1,8 @@
 //go:build !noasm
 
+// Hand-written: no other file has these loops; the rounding sequence that it shares with
+// tiled/neon_quantize_arm64.s is another package's.
+
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"

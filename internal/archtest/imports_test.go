@@ -27,6 +27,7 @@ var rules = []rule{
 	{dir: "internal/trace"},
 	{dir: "lab/schedule"},
 	{dir: "quant", external: []string{"golang.org/x/sys"}},
+	{dir: "quant/internal/asmgen"},
 	{dir: "store/vfs", external: []string{"github.com/edsrzf/mmap-go", "golang.org/x/sys"}},
 	{dir: "text/jinja"},
 	{dir: "tiering", external: []string{"golang.org/x/sys"}},

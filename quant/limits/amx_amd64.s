@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: no other file measures tile registers.
+
 #include "textflag.h"
 
 // Instructions of AMX, which the assembler does not know, for tile t below 8.

@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: no other instruction set has tile registers; macros share the loops.
+
 #include "go_asm.h"
 #include "textflag.h"
 #include "amx_amd64.h"

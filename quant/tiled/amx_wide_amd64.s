@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: no other file makes bfloat16 numbers of codes.
+
 #include "textflag.h"
 
 // What tiles of 16-bit floats want: bfloat16, the upper halves of float32. Lane i

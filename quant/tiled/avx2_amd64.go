@@ -47,44 +47,6 @@ func (avx2) mulPanel(a *kernelArgs) {
 	}
 }
 
-//go:noescape
-func decode4AVX2(dst *uint8, src *byte, stride, groups int, table *[16]uint8)
-
-//go:noescape
-func decode5AVX2(dst *uint8, src *byte, stride, groups int)
-
-//go:noescape
-func decode6AVX2(dst *uint8, src *byte, stride, groups int)
-
-//go:noescape
-func decode8AVX2(dst *uint8, src *byte, stride, groups int)
-
-//go:noescape
-func scalesF16AVX2(dst *float32, src *byte, stride, n int, flip uint32)
-
-//go:noescape
-func scalesExponentAVX2(dst *float32, src *byte, stride, n int)
-
-//go:noescape
-func scalesZeroAVX2(mins, scales *float32, src *byte, stride, n int)
-
-//go:noescape
-func scalesPairsAVX2(scales, mins *float32, block *byte)
-
-//go:noescape
-func scalesBytesAVX2(scales, factors *float32, block *byte)
-
-//go:noescape
-func scalesSixAVX2(scales *float32, block *byte)
-
-var avx2Decoders = decoders{
-	codes4: decode4AVX2, codes5: decode5AVX2, codes6: decode6AVX2, codes8: decode8AVX2,
-	f16: scalesF16AVX2, exponents: scalesExponentAVX2, zeros: scalesZeroAVX2,
-	pairs: scalesPairsAVX2, bytes: scalesBytesAVX2, six: scalesSixAVX2,
-}
-
-func (avx2) decode(p *panel, f *format, blocks []byte, n int) { avx2Decoders.decode(p, f, blocks, n) }
-
 // avxVNNI is the avx2 path with 256-bit VPDPBUSD, whose sums have room for all
 // codes.
 type avxVNNI struct{ avx2 }

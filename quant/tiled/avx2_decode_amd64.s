@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: half registers need other shuffles than AVX-512, and macros share the rest.
+
 #include "textflag.h"
 
 // Decoders of a panel's codes: groups of them, stride bytes apart, become one

@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: AVX2 unpacks scales a row at a time, AVX-512 all at once.
+
 #include "textflag.h"
 
 // Decoders of a panel's scales, half a tile's rows in a vector.

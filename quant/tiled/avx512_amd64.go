@@ -41,46 +41,6 @@ func copyAVX512(a *copyArgs)
 func (avx512) copyResults(a *copyArgs) { copyAVX512(a) }
 
 //go:noescape
-func decode4AVX512(dst *uint8, src *byte, stride, groups int, table *[16]uint8)
-
-//go:noescape
-func decode5AVX512(dst *uint8, src *byte, stride, groups int)
-
-//go:noescape
-func decode6AVX512(dst *uint8, src *byte, stride, groups int)
-
-//go:noescape
-func decode8AVX512(dst *uint8, src *byte, stride, groups int)
-
-//go:noescape
-func scalesF16AVX512(dst *float32, src *byte, stride, n int, flip uint32)
-
-//go:noescape
-func scalesExponentAVX512(dst *float32, src *byte, stride, n int)
-
-//go:noescape
-func scalesZeroAVX512(mins, scales *float32, src *byte, stride, n int)
-
-//go:noescape
-func scalesPairsAVX512(scales, mins *float32, block *byte)
-
-//go:noescape
-func scalesBytesAVX512(scales, factors *float32, block *byte)
-
-//go:noescape
-func scalesSixAVX512(scales *float32, block *byte)
-
-var avx512Decoders = decoders{
-	codes4: decode4AVX512, codes5: decode5AVX512, codes6: decode6AVX512, codes8: decode8AVX512,
-	f16: scalesF16AVX512, exponents: scalesExponentAVX512, zeros: scalesZeroAVX512,
-	pairs: scalesPairsAVX512, bytes: scalesBytesAVX512, six: scalesSixAVX512,
-}
-
-func (avx512) decode(p *panel, f *format, blocks []byte, n int) {
-	avx512Decoders.decode(p, f, blocks, n)
-}
-
-//go:noescape
 func gemvQ4AVX512(a *smallArgs)
 
 //go:noescape

@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: AVX-512 unpacks all scales of a block at once, AVX2 a row at a time.
+
 #include "textflag.h"
 #include "avx512_amd64.h"
 

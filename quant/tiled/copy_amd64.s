@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: one macro already makes both kernels.
+
 #include "go_asm.h"
 #include "textflag.h"
 

@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: no other path lacks dot products.
+
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"

@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: it is the only copy kernel of arm64.
+
 #include "go_asm.h"
 #include "textflag.h"
 

@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: arm64 has one vector width, and macros share what its formats have in common.
+
 #include "textflag.h"
 #include "neon_arm64.h"
 #include "neon_codes_arm64.h"

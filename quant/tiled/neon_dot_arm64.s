@@ -1,5 +1,7 @@
 //go:build !noasm
 
+// Hand-written: no other kernel multiplies with SDOT by lane.
+
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"

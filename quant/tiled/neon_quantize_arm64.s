@@ -1,5 +1,8 @@
 //go:build !noasm
 
+// Hand-written: it stores codes in runs of eight, apart bytes apart, for paths that
+// interleave pairs of tokens; the amd64 kernels do not.
+
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"

@@ -14,16 +14,18 @@ var quantOutputs = []output{
 	{"avx512_values_i8_amd64.s", "values_amd64.s.tmpl", valuesKernel{Lower: "avx512", Wide: true, Four: "weightedSum4x64AVX512", One: "weightedSum1x64AVX512"}},
 	{"avx512_values_f8_amd64.s", "values_amd64.s.tmpl", valuesKernel{Lower: "avx512", Wide: true, F8: true, Four: "weightedSumF8x4AVX512", One: "weightedSumF8x1AVX512"}},
 	{"neon_values_i8_arm64.s", "values_arm64.s.tmpl", valuesKernel{Four: "weightedSum4x16NEON", One: "weightedSum1x16NEON"}},
-	{"avx2_dequant_amd64.s", "dequant_amd64.s.tmpl", dequantKernels{ISA: "AVX2", Vector: "Y", Lanes: 8}},
-	{"avx512_dequant_amd64.s", "dequant_amd64.s.tmpl", dequantKernels{ISA: "AVX512", Wide: true, Vector: "Z", Lanes: 16}},
-	{"avx2_dot_amd64.s", "dot_amd64.s.tmpl", dotKernels{
-		ISA: "AVX2", Lower: "avx2", TileSums: 4, TileTokens: 2, TileWord: "two", Rows: 4, Steps: "CX",
-	}},
-	{"avx512_dot_amd64.s", "dot_amd64.s.tmpl", dotKernels{
-		ISA: "AVX512", Lower: "avx512", Wide: true, TileSums: 16, TileTokens: 4, TileWord: "four", Rows: 8, Steps: "DX",
-	}},
-	{"avx2_vector_amd64.s", "vector_amd64.s.tmpl", vectorKernels{ISA: "AVX2", Lower: "avx2"}},
-	{"avx512_vector_amd64.s", "vector_amd64.s.tmpl", vectorKernels{ISA: "AVX512", Lower: "avx512", Wide: true}},
+	{"avx2_dequant_amd64.s", "dequant_amd64.s.tmpl", dequantAVX2},
+	{"avx2_dequant_amd64.go", "dequant_amd64.go.tmpl", dequantAVX2},
+	{"avx512_dequant_amd64.s", "dequant_amd64.s.tmpl", dequantAVX512},
+	{"avx512_dequant_amd64.go", "dequant_amd64.go.tmpl", dequantAVX512},
+	{"avx2_dot_amd64.s", "dot_amd64.s.tmpl", dotAVX2},
+	{"avx2_dot_amd64.go", "dot_amd64.go.tmpl", dotAVX2},
+	{"avx512_dot_amd64.s", "dot_amd64.s.tmpl", dotAVX512},
+	{"avx512_dot_amd64.go", "dot_amd64.go.tmpl", dotAVX512},
+	{"avx2_vector_amd64.s", "vector_amd64.s.tmpl", vectorAVX2},
+	{"avx2_vector_amd64.go", "vector_amd64.go.tmpl", vectorAVX2},
+	{"avx512_vector_amd64.s", "vector_amd64.s.tmpl", vectorAVX512},
+	{"avx512_vector_amd64.go", "vector_amd64.go.tmpl", vectorAVX512},
 	{"avx2_weighted_amd64.s", "weighted_amd64.s.tmpl", weightedKernels{
 		ISA: "AVX2", Lower: "avx2", Vector: "Y", Elems: 16, OneElems: 32, Sums: 2,
 		Stride: "R11", Tokens: "CX", Third: "AX",
@@ -80,9 +82,9 @@ func pick[T any](condition bool, yes, no T) T {
 
 // dequantKernels are the decoders of one instruction set.
 type dequantKernels struct {
-	ISA, Vector string
-	Wide        bool // registers of 512 bits
-	Lanes       int  // float32 numbers in a register
+	ISA, Lower, Vector string
+	Wide               bool // registers of 512 bits
+	Lanes              int  // float32 numbers in a register
 }
 
 // Bytes is the size of a register, HalfBytes that of its elements in 16 bits, and
@@ -128,19 +130,27 @@ type elementwiseKernel struct {
 }
 
 var elementwiseKernels = []elementwiseKernel{
-	{Name: "add", Parameters: "dst, a *float32, n int", ArgBytes: 24, InPlace: true, Second: true,
-		Load: []string{"MOVD dst+0(FP), R0", "MOVD a+8(FP), R1", "MOVD n+16(FP), R2"}, Steps: []string{"ADD4"}},
-	{Name: "mulBy", Parameters: "dst, a *float32, n int", ArgBytes: 24, InPlace: true, Second: true,
-		Load: []string{"MOVD dst+0(FP), R0", "MOVD a+8(FP), R1", "MOVD n+16(FP), R2"}, Steps: []string{"MUL4"}},
-	{Name: "scale", Parameters: "dst *float32, n int, s float32", ArgBytes: 20, InPlace: true,
+	{
+		Name: "add", Parameters: "dst, a *float32, n int", ArgBytes: 24, InPlace: true, Second: true,
+		Load: []string{"MOVD dst+0(FP), R0", "MOVD a+8(FP), R1", "MOVD n+16(FP), R2"}, Steps: []string{"ADD4"},
+	},
+	{
+		Name: "mulBy", Parameters: "dst, a *float32, n int", ArgBytes: 24, InPlace: true, Second: true,
+		Load: []string{"MOVD dst+0(FP), R0", "MOVD a+8(FP), R1", "MOVD n+16(FP), R2"}, Steps: []string{"MUL4"},
+	},
+	{
+		Name: "scale", Parameters: "dst *float32, n int, s float32", ArgBytes: 20, InPlace: true,
 		Load:  []string{"MOVD  dst+0(FP), R0", "MOVD  n+8(FP), R2", "MOVWU s+16(FP), R3", "VDUP  R3, V16.S4"},
-		Steps: []string{"SCALE4"}},
-	{Name: "norm", Parameters: "dst, x, weight *float32, n int, scale, offset float32", ArgBytes: 40, Second: true,
+		Steps: []string{"SCALE4"},
+	},
+	{
+		Name: "norm", Parameters: "dst, x, weight *float32, n int, scale, offset float32", ArgBytes: 40, Second: true,
 		Load: []string{
 			"MOVD  dst+0(FP), R0", "MOVD  x+8(FP), R4", "MOVD  weight+16(FP), R1", "MOVD  n+24(FP), R2",
 			"MOVWU scale+32(FP), R3", "VDUP  R3, V16.S4", "MOVWU offset+36(FP), R3", "VDUP  R3, V17.S4",
 		},
-		Steps: []string{"SCALE4", "OFFSET4", "MUL4"}},
+		Steps: []string{"SCALE4", "OFFSET4", "MUL4"},
+	},
 }
 
 // dotKernels are the dot products of one instruction set.
@@ -189,3 +199,50 @@ func (vectorKernels) Activations() []activation {
 
 // CapConstants are those of softCap.
 func (vectorKernels) CapConstants() []constant { return constants(480, 8, 8) }
+
+var (
+	dequantAVX2   = dequantKernels{ISA: "AVX2", Lower: "avx2", Vector: "Y", Lanes: 8}
+	dequantAVX512 = dequantKernels{ISA: "AVX512", Lower: "avx512", Wide: true, Vector: "Z", Lanes: 16}
+
+	dotAVX2 = dotKernels{
+		ISA: "AVX2", Lower: "avx2", TileSums: 4, TileTokens: 2, TileWord: "two", Rows: 4, Steps: "CX",
+	}
+	dotAVX512 = dotKernels{
+		ISA: "AVX512", Lower: "avx512", Wide: true, TileSums: 16, TileTokens: 4, TileWord: "four", Rows: 8, Steps: "DX",
+	}
+
+	vectorAVX2   = vectorKernels{ISA: "AVX2", Lower: "avx2"}
+	vectorAVX512 = vectorKernels{ISA: "AVX512", Lower: "avx512", Wide: true}
+)
+
+// dequantDecoder is a decoder as Go sees it; dequantCase is a format that it decodes.
+type dequantDecoder struct {
+	Name, Count string
+	Table       bool // takes the values of nibbles
+}
+type dequantCase struct{ Type, Name, Table string }
+
+// Decoders are the assembly functions.
+func (k dequantKernels) Decoders() []dequantDecoder {
+	return []dequantDecoder{
+		{Name: "BF16", Count: "n"},
+		{Name: "F16", Count: "n"},
+		{Name: "Q8", Count: "blocks"},
+		{Name: pick(k.Wide, "Nibbles", "Q4"), Count: "blocks", Table: k.Wide},
+		{Name: "Q4K", Count: "blocks"},
+		{Name: "Q5K", Count: "blocks"},
+		{Name: "Q6K", Count: "blocks"},
+	}
+}
+
+// Cases are the formats of blocks that they decode.
+func (k dequantKernels) Cases() []dequantCase {
+	cases := []dequantCase{{"Q8_0", "Q8", ""}}
+	if k.Wide {
+		cases = append(cases, dequantCase{"Q4_0", "Nibbles", "q4Values"},
+			dequantCase{"IQ4_NL", "Nibbles", "iq4Values"}, dequantCase{"NF4", "Nibbles", "nf4Values"})
+	} else {
+		cases = append(cases, dequantCase{"Q4_0", "Q4", ""})
+	}
+	return append(cases, dequantCase{"Q4_K", "Q4K", ""}, dequantCase{"Q5_K", "Q5K", ""}, dequantCase{"Q6_K", "Q6K", ""})
+}

@@ -22,6 +22,8 @@ var tiledOutputs = []output{
 		{Name: "Mins", Doc: "Formats with a min.", Products: "PRODUCTS(·startValue(SB))", Mins: true},
 		{Name: "Halves", Doc: "Formats with a factor for each half of a group.", Products: "HALF_PRODUCTS", Halves: true},
 	}}},
+	{"tiled/avx2_decode_amd64.go", "decoders_amd64.go.tmpl", decoderStubs{ISA: "AVX2", Lower: "avx2"}},
+	{"tiled/avx512_decode_amd64.go", "decoders_amd64.go.tmpl", decoderStubs{ISA: "AVX512", Lower: "avx512"}},
 	{"tiled/avx512_keys_amd64.s", "keys_amd64.s.tmpl", keysKernel{Bits: 8, Prefix: "scores", GroupBytes: 512, Steps: []int{0, 1, 2, 3, 4, 5, 6, 7}}},
 	{"tiled/avx512_keys4_amd64.s", "keys_amd64.s.tmpl", keysKernel{Bits: 4, Prefix: "keys4x", GroupBytes: 320, Steps: []int{0, 1, 2, 3}}},
 	{"tiled/avx2_quantize_amd64.s", "quantize_amd64.s.tmpl", quantizeKernel{
@@ -61,37 +63,61 @@ const (
 )
 
 var gemvBlocks = []gemvFormat{
-	{Name: "Q4", Types: "Q4_0", Bytes: 288, Next: "NEXT_START",
-		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "START", "GROUP4(src, 32)"}},
-	{Name: "Q4Table", Types: "IQ4_NL, NF4", Bytes: 288, Next: "NEXT_START", Constants: []string{loadTable},
-		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "START", "GROUP_TABLE(src, 32)"}},
-	{Name: "Exponent", Types: "MXFP4", Bytes: 272, Next: "NEXT_START", Constants: []string{loadTable},
-		Steps: []string{"PREFETCH5(src)", "EXPONENT((src), Z24, Z3)", "START", "GROUP_TABLE(src, 16)"}},
-	{Name: "Q4Min", Types: "Q4_1", Bytes: 320, Next: "NEXT_MIN", Min: true,
-		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "F16_OFFSET(src)", "BEGIN", "GROUP4(src, 64)"}},
-	{Name: "Q4Zero", Types: "I4Z", Bytes: 304, Next: "NEXT_MIN", Min: true,
-		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "ZERO_MIN(src)", "BEGIN", "GROUP4(src, 48)"}},
-	{Name: "Q5", Types: "Q5_0", Bytes: 352, Next: "NEXT_START", Constants: []string{loadFifth},
-		Steps: []string{"PREFETCH6(src)", "F16_SCALE(src)", "START", "GROUP5(src, 32)"}},
-	{Name: "Q5Min", Types: "Q5_1", Bytes: 384, Next: "NEXT_MIN", Min: true, Constants: []string{loadFifth},
-		Steps: []string{"PREFETCH6(src)", "F16_SCALE(src)", "F16_OFFSET(src)", "BEGIN", "GROUP5(src, 64)"}},
-	{Name: "Q8", Types: "Q8_0", Bytes: 544, Next: "NEXT_START",
-		Steps: []string{"PREFETCH9(src)", "F16_SCALE(src)", "START", "GROUP8(src, 32)"}},
+	{
+		Name: "Q4", Types: "Q4_0", Bytes: 288, Next: "NEXT_START",
+		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "START", "GROUP4(src, 32)"},
+	},
+	{
+		Name: "Q4Table", Types: "IQ4_NL, NF4", Bytes: 288, Next: "NEXT_START", Constants: []string{loadTable},
+		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "START", "GROUP_TABLE(src, 32)"},
+	},
+	{
+		Name: "Exponent", Types: "MXFP4", Bytes: 272, Next: "NEXT_START", Constants: []string{loadTable},
+		Steps: []string{"PREFETCH5(src)", "EXPONENT((src), Z24, Z3)", "START", "GROUP_TABLE(src, 16)"},
+	},
+	{
+		Name: "Q4Min", Types: "Q4_1", Bytes: 320, Next: "NEXT_MIN", Min: true,
+		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "F16_OFFSET(src)", "BEGIN", "GROUP4(src, 64)"},
+	},
+	{
+		Name: "Q4Zero", Types: "I4Z", Bytes: 304, Next: "NEXT_MIN", Min: true,
+		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "ZERO_MIN(src)", "BEGIN", "GROUP4(src, 48)"},
+	},
+	{
+		Name: "Q5", Types: "Q5_0", Bytes: 352, Next: "NEXT_START", Constants: []string{loadFifth},
+		Steps: []string{"PREFETCH6(src)", "F16_SCALE(src)", "START", "GROUP5(src, 32)"},
+	},
+	{
+		Name: "Q5Min", Types: "Q5_1", Bytes: 384, Next: "NEXT_MIN", Min: true, Constants: []string{loadFifth},
+		Steps: []string{"PREFETCH6(src)", "F16_SCALE(src)", "F16_OFFSET(src)", "BEGIN", "GROUP5(src, 64)"},
+	},
+	{
+		Name: "Q8", Types: "Q8_0", Bytes: 544, Next: "NEXT_START",
+		Steps: []string{"PREFETCH9(src)", "F16_SCALE(src)", "START", "GROUP8(src, 32)"},
+	},
 }
 
 var gemvSuperblocks = []gemvFormat{
-	{Name: "Pairs4", Types: "Q4_K", Frame: 512, Bytes: 256, Next: "NEXT_MIN", Min: true, Pairs: true,
+	{
+		Name: "Pairs4", Types: "Q4_K", Frame: 512, Bytes: 256, Next: "NEXT_MIN", Min: true, Pairs: true,
 		Heads: "PAIR_HEADS", Constants: []string{loadHigh},
-		Steps: []string{"PREFETCH4(src)", "PAIR_SCALE(factors, scale, min)", "BEGIN", "GROUP4(src, 0)"}},
-	{Name: "Pairs5", Types: "Q5_K", Frame: 512, Bytes: 320, Next: "NEXT_MIN", Min: true, Pairs: true,
+		Steps: []string{"PREFETCH4(src)", "PAIR_SCALE(factors, scale, min)", "BEGIN", "GROUP4(src, 0)"},
+	},
+	{
+		Name: "Pairs5", Types: "Q5_K", Frame: 512, Bytes: 320, Next: "NEXT_MIN", Min: true, Pairs: true,
 		Heads: "PAIR_HEADS", Constants: []string{loadHigh, loadFifth},
-		Steps: []string{"PREFETCH5(src)", "PAIR_SCALE(factors, scale, min)", "BEGIN", "GROUP5(src, 0)"}},
-	{Name: "Six", Types: "IQ4_XS", Frame: 256, Bytes: 256, Next: "NEXT_START",
+		Steps: []string{"PREFETCH5(src)", "PAIR_SCALE(factors, scale, min)", "BEGIN", "GROUP5(src, 0)"},
+	},
+	{
+		Name: "Six", Types: "IQ4_XS", Frame: 256, Bytes: 256, Next: "NEXT_START",
 		Heads: "SIX_HEADS", Constants: []string{loadTable, loadHigh},
-		Steps: []string{"PREFETCH4(src)", "SIX_SCALE(factors, scale, Z24)", "START", "GROUP_TABLE(src, 0)"}},
+		Steps: []string{"PREFETCH4(src)", "SIX_SCALE(factors, scale, Z24)", "START", "GROUP_TABLE(src, 0)"},
+	},
 	// GROUP_Bytes6 is in the template: its halves have factors.
-	{Name: "Bytes6", Types: "Q6_K", Bytes: 384, Next: "NEXT_HALVES",
-		Heads: "BYTE_HEADS", Constants: []string{loadSix, "VPXORD Z3, Z3, Z3"}},
+	{
+		Name: "Bytes6", Types: "Q6_K", Bytes: 384, Next: "NEXT_HALVES",
+		Heads: "BYTE_HEADS", Constants: []string{loadSix, "VPXORD Z3, Z3, Z3"},
+	},
 }
 
 // smallFormat is a small-N GEMM kernel that reads blocks of one format.
@@ -109,16 +135,26 @@ type smallFormat struct {
 }
 
 var smallFormats = []smallFormat{
-	{Name: "Q4", Types: "Q4_0", Prefetch: "PREFETCH5", Scales: "BLOCK_SCALE", Codes: "CODES4(32)",
-		Products: "PLAIN", Next: "NEXT_START", Bytes: 288},
-	{Name: "Q8", Types: "Q8_0", Prefetch: "PREFETCH9", Scales: "BLOCK_SCALE", Codes: "CODES8",
-		Products: "PLAIN", Next: "NEXT_START", Bytes: 512},
-	{Name: "Q6", Types: "Q6_K", Mask: "sixMask", HeadPrefetch: "PREFETCH5", Head: "HALF_HEAD",
-		Prefetch: "PREFETCH6", Scales: "HALF_FACTORS", Codes: "CODES6", Products: "HALVES", Next: "NEXT_HALVES", Bytes: 384},
-	{Name: "Pairs4", Types: "Q4_K", Frame: 256, HeadPrefetch: "PREFETCH4", Head: "PAIR_HEAD",
-		Prefetch: "PREFETCH4", Scales: "PAIR_SCALE", Codes: "CODES4(0)", Products: "MIN", Next: "NEXT_MIN", Bytes: 256},
-	{Name: "Pairs5", Types: "Q5_K", Frame: 256, Mask: "fifthBit", HeadPrefetch: "PREFETCH4", Head: "PAIR_HEAD",
-		Prefetch: "PREFETCH5", Scales: "PAIR_SCALE", Codes: "CODES5", Products: "MIN", Next: "NEXT_MIN", Bytes: 320},
+	{
+		Name: "Q4", Types: "Q4_0", Prefetch: "PREFETCH5", Scales: "BLOCK_SCALE", Codes: "CODES4(32)",
+		Products: "PLAIN", Next: "NEXT_START", Bytes: 288,
+	},
+	{
+		Name: "Q8", Types: "Q8_0", Prefetch: "PREFETCH9", Scales: "BLOCK_SCALE", Codes: "CODES8",
+		Products: "PLAIN", Next: "NEXT_START", Bytes: 512,
+	},
+	{
+		Name: "Q6", Types: "Q6_K", Mask: "sixMask", HeadPrefetch: "PREFETCH5", Head: "HALF_HEAD",
+		Prefetch: "PREFETCH6", Scales: "HALF_FACTORS", Codes: "CODES6", Products: "HALVES", Next: "NEXT_HALVES", Bytes: 384,
+	},
+	{
+		Name: "Pairs4", Types: "Q4_K", Frame: 256, HeadPrefetch: "PREFETCH4", Head: "PAIR_HEAD",
+		Prefetch: "PREFETCH4", Scales: "PAIR_SCALE", Codes: "CODES4(0)", Products: "MIN", Next: "NEXT_MIN", Bytes: 256,
+	},
+	{
+		Name: "Pairs5", Types: "Q5_K", Frame: 256, Mask: "fifthBit", HeadPrefetch: "PREFETCH4", Head: "PAIR_HEAD",
+		Prefetch: "PREFETCH5", Scales: "PAIR_SCALE", Codes: "CODES5", Products: "MIN", Next: "NEXT_MIN", Bytes: 320,
+	},
 }
 
 // decoder brings codes of some bits to one byte each.
@@ -194,3 +230,6 @@ type quantizeKernel struct {
 	Max, Temp, Dividend, Divisor int
 	Registers                    []int // that hold a group
 }
+
+// decoderStubs declare the decoders of an instruction set.
+type decoderStubs struct{ ISA, Lower string }
