@@ -17,7 +17,7 @@ func dotUnfused(a, b []float32 /* [n] */) float32 {
 	whole := len(a) / lanes * lanes
 	x, y := blocksOf(a), blocksOf(b[:len(a)])
 	for half := range 2 {
-		halfF32((*[lanes / 2]float32)(lane[half*lanes/2:]), x, y, half)
+		halfF32((*[lanes / 2]float32)(lane[half*lanes/2:]), x, y, uint(half))
 	}
 	for i, v := range a[whole:] {
 		lane[i] += float32(v * b[whole+i])
@@ -37,7 +37,7 @@ func (k portable) gemv(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols
 		var lane [lanes]float32
 		rowBlocks := halfBlocksOf(row)
 		for half := range 2 {
-			halfBF16((*[lanes / 2]float32)(lane[half*lanes/2:]), rowBlocks, xBlocks, half)
+			halfBF16((*[lanes / 2]float32)(lane[half*lanes/2:]), rowBlocks, xBlocks, uint(half))
 		}
 		for i, v := range x[whole:] {
 			lane[i] += float32(BF16ToF32(binary.LittleEndian.Uint16(row[2*(whole+i):])) * v)
@@ -47,34 +47,35 @@ func (k portable) gemv(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols
 	return true
 }
 
-// block16 and halfBlock16 are sixteen elements of 32 and of 16 bits, in two halves.
+// halves are half blocks of eight elements in 32 bits, halfBytes in 16 bits.
 type (
-	block16     = [2][lanes / 2]float32
-	halfBlock16 = [2][lanes]byte
+	halves    = [][lanes / 2]float32
+	halfBytes = [][lanes]byte
 )
 
-// blocksOf returns the whole blocks of sixteen elements in a.
-func blocksOf(a []float32) []block16 {
+// blocksOf returns the halves of the whole blocks of sixteen elements in a.
+func blocksOf(a []float32) halves {
 	if len(a) < lanes {
 		return nil
 	}
-	return unsafe.Slice((*block16)(unsafe.Pointer(&a[0])), len(a)/lanes)
+	return unsafe.Slice((*[lanes / 2]float32)(unsafe.Pointer(&a[0])), len(a)/lanes*2)
 }
 
 // halfBlocksOf does the same for a row of 16-bit numbers.
-func halfBlocksOf(row []byte) []halfBlock16 {
+func halfBlocksOf(row []byte) halfBytes {
 	if len(row) < 2*lanes {
 		return nil
 	}
-	return unsafe.Slice((*halfBlock16)(unsafe.Pointer(&row[0])), len(row)/(2*lanes))
+	return unsafe.Slice((*[lanes]byte)(unsafe.Pointer(&row[0])), len(row)/(2*lanes)*2)
 }
 
-// halfF32 sets lane to the partial sums of one half of the blocks of two rows.
-func halfF32(lane *[lanes / 2]float32, a, b []block16, half int) {
+// halfF32 sets lane to the partial sums of one half of every block of two rows: the
+// first or the second.
+func halfF32(lane *[lanes / 2]float32, a, b halves, first uint) {
 	b = b[:len(a)]
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
-	for i := range a {
-		x, y := &a[i][half&1], &b[i][half&1]
+	for i := first; i < uint(len(a)); i += 2 {
+		x, y := &a[i], &b[i]
 		s0 += float32(x[0] * y[0])
 		s1 += float32(x[1] * y[1])
 		s2 += float32(x[2] * y[2])
@@ -88,11 +89,11 @@ func halfF32(lane *[lanes / 2]float32, a, b []block16, half int) {
 }
 
 // halfBF16 is halfF32 for a row of bfloat16 numbers. One load brings four.
-func halfBF16(lane *[lanes / 2]float32, a []halfBlock16, b []block16, half int) {
+func halfBF16(lane *[lanes / 2]float32, a halfBytes, b halves, first uint) {
 	b = b[:len(a)]
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
-	for i := range a {
-		x, y := &a[i][half&1], &b[i][half&1]
+	for i := first; i < uint(len(a)); i += 2 {
+		x, y := &a[i], &b[i]
 		four := binary.LittleEndian.Uint64(x[0:8])
 		s0 += float32(math.Float32frombits(uint32(four)<<16) * y[0])
 		s1 += float32(math.Float32frombits(uint32(four)&0xffff0000) * y[1])

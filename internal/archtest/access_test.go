@@ -16,8 +16,9 @@ var unsafeAllowed = []string{"quant", "tiering", "store/vfs", "hetero/onnx", "he
 // filesAllowed lists the packages that may name files to the operating system.
 // Everyone else goes through store/vfs, where faults are injected and errors
 // get their path and offset. The command reads prompts and writes transcripts;
-// tiering and hetero ask the system about its memory and processors.
-var filesAllowed = []string{"store/vfs", "cmd", "internal", "tiering", "hetero"}
+// tiering and hetero ask the system about its memory and processors; the generator
+// of kernels writes source files.
+var filesAllowed = []string{"store/vfs", "cmd", "internal", "quant/internal", "tiering", "hetero"}
 
 // fileFunctions are the functions that open, change or list files by name, by
 // the import path that offers them.
