@@ -17,7 +17,7 @@ BASE     ?= HEAD
 # Where goroutines meet. The race detector makes arithmetic many times slower, so
 # of the forward pass it sees the tests that are about threads and cancelling.
 RACE_PACKAGES ?= . ./cmd/... ./hetero/... ./internal/threadpool ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
-RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|DividedPass
+RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|SplitPass
 
 # Who computes, directly or through others. The tag changes nothing elsewhere.
 NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./internal/threadpool ./kv/... ./quant/...
@@ -70,12 +70,12 @@ testrace: ## run the tests under the race detector (needs a C compiler)
 testnpu: ## run the tests of the NPU device on ONNX Runtime's CPU provider (needs npm)
 	library=$$(scripts/onnxruntime.sh) && \
 		export LLMRUN_ONNXRUNTIME=$$library CGO_ENABLED=0 && \
-		$(GO) test -tags npu $(NPU_PACKAGES) && $(GO) test -tags npu -run Divided ./exec .
+		$(GO) test -tags npu $(NPU_PACKAGES) && $(GO) test -tags npu -run Split ./exec .
 
 .PHONY: testgpu
 testgpu: ## run the tests of GPUs on whatever OpenCL driver there is (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)
 	CGO_ENABLED=0 $(GO) test -tags gpu $(GPU_PACKAGES)
-	CGO_ENABLED=0 $(GO) test -tags gpu -run 'GPU|Divided' . ./exec
+	CGO_ENABLED=0 $(GO) test -tags gpu -run 'GPU|Split' . ./exec
 
 .PHONY: testarm64
 testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs qemu)
