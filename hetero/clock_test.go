@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lateClock wakes sleepers late, by more and more.
+// lateClock wakes sleepers late, with increasing delays.
 type lateClock struct{ now, late time.Duration }
 
 func (c *lateClock) Now() time.Duration { return c.now }
@@ -17,7 +17,7 @@ func (c *lateClock) Sleep(d time.Duration) {
 	c.now += d + c.late
 }
 
-// endAt is work that ends at a moment of a clock.
+// endAt is work that ends at a time of the clock.
 type endAt struct {
 	clock *lateClock
 	end   time.Duration
@@ -26,14 +26,14 @@ type endAt struct {
 func (t endAt) Done() bool  { t.clock.now += time.Microsecond; return t.clock.now >= t.end }
 func (t endAt) Wait() error { return nil }
 
-func TestGrainIsTheLatest(t *testing.T) {
+func TestGrainIsTheLatestWakeUp(t *testing.T) {
 	c := &lateClock{}
 	require.Equal(t, grainSleeps*10*time.Microsecond, Grain(c))
 	require.Positive(t, Grain(Wall()))
 }
 
-// Nobody sleeps nearer to the end than the grain, nor where no sleep is short
-// enough.
+// TestAwait checks that no sleep is shorter than the grain and that a sleep that
+// cannot be short enough is replaced by polling.
 func TestAwait(t *testing.T) {
 	for _, c := range []struct {
 		predicted, grain, want time.Duration

@@ -17,7 +17,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// bench is a device with buffers, that are all given back at the end.
+// bench is a device with buffers, which are checked for leaks at the end of the test.
 type bench struct {
 	*Device
 	x, y hetero.View
@@ -41,7 +41,7 @@ func newBench(t *testing.T, o Options, floats int) *bench {
 	return &bench{d, hetero.View{Buffer: pool.Take()}, hetero.View{Buffer: pool.Take()}, rand.New(rand.NewPCG(1, 2))}
 }
 
-// weigh gives a product weights and returns them as numbers.
+// weigh sets random weights and returns them as numbers.
 func (b *bench) weigh(t *testing.T, op *hetero.Op) []float32 {
 	rowBytes, err := op.Type.RowBytes(op.Cols)
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func (b *bench) weigh(t *testing.T, op *hetero.Op) []float32 {
 	return numbers
 }
 
-// do prepares, runs and closes a product.
+// do prepares, runs and closes a matmul.
 func (b *bench) do(t *testing.T, op hetero.Op) (tolerance float64) {
 	k, err := b.Prepare(op)
 	require.NoError(t, err)
@@ -76,8 +76,8 @@ func (b *bench) do(t *testing.T, op hetero.Op) (tolerance float64) {
 	return k.Tolerance()
 }
 
-// check compares a product with one in float64, and what is beside it with what
-// was there.
+// check compares a matmul with one in float64, and the bytes around the result with
+// their previous contents.
 func (b *bench) check(t *testing.T, op hetero.Op, weights []float32, tolerance float64) {
 	for tok := range op.Tokens {
 		x := b.x.Row(tok, op.Cols)
@@ -99,9 +99,10 @@ func (b *bench) check(t *testing.T, op hetero.Op, weights []float32, tolerance f
 	}
 }
 
-// Every type of weights, views that lie apart in their buffers, groups of threads
-// and slow ones: results are within the tolerance, and nothing else is written.
-func TestProducts(t *testing.T) {
+// TestMatmuls tests every type of weights, views at offsets in their buffers, groups
+// of threads and slow devices. Results must be within the tolerance, and no other
+// byte may be written.
+func TestMatmuls(t *testing.T) {
 	for _, o := range []Options{{Threads: 1}, {Threads: 2}, {Threads: 1, Slow: 3}} {
 		b := newBench(t, o, 40*500)
 		for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0, quant.Q4_1, quant.Q8_0, quant.Q4_K, quant.Q6_K} {
@@ -124,7 +125,8 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// With a scale, numbers are rounded to 127 steps of it, and what lies beyond is clipped.
+// TestScaleClips checks that inputs are quantized to 127 steps of a fixed scale and
+// clipped beyond.
 func TestScaleClips(t *testing.T) {
 	b := newBench(t, Options{Threads: 2}, 3*64)
 	op := hetero.Op{Tokens: 3, Rows: 5, Cols: 64, Type: quant.Q8_0, Scale: 0.01}
@@ -142,8 +144,9 @@ func TestScaleClips(t *testing.T) {
 	b.check(t, op, weights, 1e-6)
 }
 
-// The stated tolerance is no wide guess: rounding uses a good part of it.
-func TestToleranceIsNear(t *testing.T) {
+// TestToleranceIsTight checks that quantization can use a large part of the stated
+// tolerance.
+func TestToleranceIsTight(t *testing.T) {
 	b := newBench(t, Options{Threads: 1}, 64)
 	op := hetero.Op{Tokens: 1, Rows: 1, Cols: 32, Type: quant.Q8_0}
 	weights := b.weigh(t, &op)
@@ -151,7 +154,7 @@ func TestToleranceIsNear(t *testing.T) {
 	x := b.x.Row(0, op.Cols)
 	sums, want := 0.0, 0.0
 	for i, w := range weights {
-		// Each is rounded away from the sum's sign as far as can be.
+		// Every input has the maximum rounding error against the sign of the sum.
 		x[i] = float32(math.Copysign(100.499/127, float64(w)))
 		if i == 0 {
 			x[i] = float32(math.Copysign(1, float64(w)))
@@ -163,8 +166,8 @@ func TestToleranceIsNear(t *testing.T) {
 	require.Greater(t, math.Abs(float64(b.y.Row(0, 1)[0])-want), 0.8*tolerance*sums)
 }
 
-// Products run in the order of their submission: each multiplies the result of
-// the one before.
+// TestQueueIsInOrder checks that matmuls run in the order of submission: each uses
+// the result of the previous one.
 func TestQueueIsInOrder(t *testing.T) {
 	const n = 3 * queueLength
 	b := newBench(t, Options{Threads: 2}, 64)
@@ -190,8 +193,9 @@ func TestQueueIsInOrder(t *testing.T) {
 	require.NoError(t, k.Close())
 }
 
-// Kernels of the same weights share the tiles; the last one frees them.
-func TestWeightsAreArrangedOnce(t *testing.T) {
+// TestWeightsAreTiledOnce checks that kernels of the same weights share the tiles and
+// that the last one frees them.
+func TestWeightsAreTiledOnce(t *testing.T) {
 	b := newBench(t, Options{Threads: 1}, 1<<14)
 	op := hetero.Op{Tokens: 1, Rows: 64, Cols: 256, Type: quant.Q4_0}
 	b.weigh(t, &op)
@@ -213,10 +217,10 @@ func TestWeightsAreArrangedOnce(t *testing.T) {
 	require.Zero(t, pinned())
 }
 
-// TestWeightsInOtherMemory prepares weights from memory that others were in before, as
-// a loader does that reads one matrix after the other, and multiplies fewer tokens
-// than were prepared for.
-func TestWeightsInOtherMemory(t *testing.T) {
+// TestWeightsInReusedMemory prepares weights from memory that held other weights
+// before, like a loader that reads one matrix after the other, and multiplies fewer
+// tokens than the kernel is prepared for.
+func TestWeightsInReusedMemory(t *testing.T) {
 	b := newBench(t, Options{Threads: 1}, 1<<12)
 	op := hetero.Op{Tokens: 4, Rows: 32, Cols: 256, Type: quant.Q4_0}
 	b.x.Stride, b.y.Stride = op.Cols, op.Rows
@@ -288,11 +292,12 @@ func TestRefusals(t *testing.T) {
 	require.ErrorIs(t, b.Attach(b.x.Buffer), ErrClosed)
 }
 
-// Threads that are bound compute the same, and the names tell.
+// TestBoundThreads checks that pinned threads give the same results and that the
+// device's name lists the processors.
 func TestBoundThreads(t *testing.T) {
 	fast, _ := threadpool.CoreGroups()
 	if len(fast) == 0 {
-		t.Skipf("%s does not tell which processors there are", runtime.GOOS)
+		t.Skipf("%s does not report its processors", runtime.GOOS)
 	}
 	b := newBench(t, Options{Cores: fast[:1], Slow: 2}, 1<<12)
 	require.Contains(t, b.Capabilities().Name, fmt.Sprintf("1 thread on processors [%d], made 2 times slower", fast[0]))

@@ -13,7 +13,8 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// A device that cannot be opened is named, beside those that can.
+// TestBrokenDevicesAreNamed checks that the list includes a device that cannot be
+// opened.
 func TestBrokenDevicesAreNamed(t *testing.T) {
 	broken := errors.New("out of order")
 	list := []opencl.Info{{Index: 0, Name: "good"}, {Index: 1, Name: "bad"}}

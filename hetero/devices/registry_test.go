@@ -11,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// fake is a provider of one device, that counts how often it is asked.
+// fake returns a provider of one device that counts its queries.
 func fake(name, clash string, missing error, asked *int) *Provider {
 	return &Provider{Name: name, Kind: hetero.GPU, Tag: "fake", Conflict: clash, Find: func() ([]Found, error) {
 		*asked++
@@ -22,7 +22,8 @@ func fake(name, clash string, missing error, asked *int) *Provider {
 	}}
 }
 
-// The processor is there always, and every driver is or says why not.
+// TestAll checks that the CPU is always listed and that every driver is available or
+// has a reason.
 func TestAll(t *testing.T) {
 	list := All.List()
 	require.Equal(t, "cpu", list[0].Found[0].Name)
@@ -42,7 +43,8 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// A kind stands for its first device, and any other name for itself.
+// TestKindsAreResolved checks that a kind selects its first device and that any other
+// name selects itself.
 func TestKindsAreResolved(t *testing.T) {
 	asked := 0
 	r := New(fake("driver", "", nil, &asked))
@@ -74,12 +76,12 @@ func TestSlowProcessors(t *testing.T) {
 		return []Found{{Name: "driver", Capabilities: hetero.Capabilities{Kind: hetero.CPU}}}, nil
 	}
 	_, err = New(driver).Open("driver/2", Options{})
-	require.ErrorIs(t, err, ErrSlow, "a driver's processor runs at its full speed")
+	require.ErrorIs(t, err, ErrSlow, "a driver's device cannot be slowed down")
 }
 
-// Of two drivers that clash only one is loaded: the one that is asked for, or the
-// first. One that is not there is no reason to do without the other.
-func TestDriversThatClash(t *testing.T) {
+// TestConflictingDrivers checks that only one of two conflicting drivers is loaded:
+// the requested one or the first. A missing driver does not exclude the other one.
+func TestConflictingDrivers(t *testing.T) {
 	var one, two, none int
 	absent := errors.New("no library")
 	r := New(fake("none", "phone", absent, &none), fake("one", "phone", nil, &one), fake("two", "phone", nil, &two))
@@ -90,7 +92,7 @@ func TestDriversThatClash(t *testing.T) {
 		require.ErrorIs(t, list[2].Missing, ErrConflict)
 		require.ErrorContains(t, list[2].Missing, "two and one cannot share a process (phone)")
 	}
-	require.Equal(t, []int{1, 1, 0}, []int{none, one, two}, "asked once, and never beside another")
+	require.Equal(t, []int{1, 1, 0}, []int{none, one, two}, "each is queried at most once, and never two of them")
 
 	r = New(fake("one", "phone", nil, &one), fake("two", "phone", nil, &two), fake("free", "", nil, &none))
 	_, err := r.find("two")
@@ -111,8 +113,8 @@ func TestUnknownDevices(t *testing.T) {
 	require.ErrorContains(t, err, "available: cpu")
 }
 
-// TestThreadsBesideHalves: both halves together are all threads.
-func TestThreadsBesideHalves(t *testing.T) {
+// TestHalvesCoverAllThreads checks that both halves together have all threads.
+func TestHalvesCoverAllThreads(t *testing.T) {
 	require.Equal(t, threadpool.DefaultThreads(), HostThreads("cpu-a")+HostThreads("cpu-b/4"))
 	for _, device := range []string{"cpu", "cpu/2", "cpu-slow", "opencl-0", "gpu"} {
 		require.Zero(t, HostThreads(device), device)

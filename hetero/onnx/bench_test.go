@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// benchCases are graphs of the feed-forward input of a model of 1.5B.
+// benchCases are graphs of the feed-forward input of a model with 1.5B parameters.
 var benchCases = []struct {
 	precision graph.Precision
 	scale     float32
@@ -29,7 +29,7 @@ var benchCases = []struct {
 
 const benchRows, benchCols = 8960, 1536
 
-// benchDevice opens a device with buffers for a product of so many tokens.
+// benchDevice opens a device with buffers for a matmul of a number of tokens.
 func benchDevice(b *testing.B, o Options, tokens int) (d *Device, op hetero.Op, x, y hetero.View) {
 	d, err := Open(o)
 	if errors.Is(err, ErrMissing) {
@@ -66,8 +66,8 @@ func benchDevice(b *testing.B, o Options, tokens int) (d *Device, op hetero.Op, 
 	return d, op, x, y
 }
 
-// BenchmarkProduct is what a product takes once it is prepared.
-func BenchmarkProduct(b *testing.B) {
+// BenchmarkMatmul measures a prepared matmul.
+func BenchmarkMatmul(b *testing.B) {
 	for _, c := range benchCases {
 		for _, tokens := range []int{1, 32, 256} {
 			b.Run(fmt.Sprintf("%v/scale=%v/streamed=%v/inplace=%v/tokens=%d", c.precision, c.scale > 0, c.streamed, c.inPlace, tokens), func(b *testing.B) {
@@ -93,13 +93,14 @@ func BenchmarkProduct(b *testing.B) {
 	}
 }
 
-// BenchmarkPrepare is what a graph takes to prepare: new, or read back from disk.
+// BenchmarkPrepare measures the preparation of a graph: new, or loaded from the
+// cache.
 func BenchmarkPrepare(b *testing.B) {
 	for _, c := range benchCases {
-		for _, kept := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%v/scale=%v/streamed=%v/inplace=%v/kept=%v", c.precision, c.scale > 0, c.streamed, c.inPlace, kept), func(b *testing.B) {
+		for _, cached := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%v/scale=%v/streamed=%v/inplace=%v/cached=%v", c.precision, c.scale > 0, c.streamed, c.inPlace, cached), func(b *testing.B) {
 				o := Options{Precision: c.precision, InPlace: c.inPlace}
-				if kept {
+				if cached {
 					o.CacheDir = b.TempDir()
 				}
 				d, op, _, _ := benchDevice(b, o, 256)

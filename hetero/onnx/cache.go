@@ -119,7 +119,7 @@ func (e *entry) read(f io.ReaderAt, all []byte) error {
 
 // store has prepare write a graph to a temporary file and adds it to the cache. The
 // graph is usable even if it cannot be stored: the error is that of prepare.
-func (c *cache) store(name string, rounding float64, prepare func(path string) error) (kept bool, err error) {
+func (c *cache) store(name string, rounding float64, prepare func(path string) error) (stored bool, err error) {
 	temp := fmt.Sprintf("%s%s%016x", name, vfs.TempMark, rand.Uint64())
 	defer func() {
 		// prepare may have failed before it created the file.

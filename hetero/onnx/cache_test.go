@@ -15,13 +15,14 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// A graph that was kept gives the same bits; one that is damaged is made anew.
-func TestGraphsAreKept(t *testing.T) {
+// TestGraphsAreCached checks that a cached graph gives the same bits and that a
+// damaged one is rebuilt.
+func TestGraphsAreCached(t *testing.T) {
 	for _, precision := range []graph.Precision{graph.WeightOnly, graph.Integer} {
 		dir := filepath.Join(t.TempDir(), "graphs")
 		var want []float32
 		tolerance := 0.0
-		// attempt prepares and does the product on a device of its own.
+		// attempt prepares and runs the matmul on a new device.
 		attempt := func(name string) (s Stats) {
 			t.Run(precision.String()+"/"+name, func(t *testing.T) {
 				b := newBench(t, Options{CacheDir: dir, Precision: precision})
@@ -48,11 +49,11 @@ func TestGraphsAreKept(t *testing.T) {
 		require.Positive(t, first.Weights)
 		again := attempt("again")
 		require.Equal(t, [3]int{1, 1, 0}, [3]int{again.Built, again.Cached, again.Damaged})
-		require.Zero(t, again.Weights, "the graph holds them")
+		require.Zero(t, again.Weights, "the graph contains the weights")
 
 		files, err := os.ReadDir(dir)
 		require.NoError(t, err)
-		require.Len(t, files, 1, "nothing temporary is left")
+		require.Len(t, files, 1, "no temporary file remains")
 		name := filepath.Join(dir, files[0].Name())
 		whole, err := os.ReadFile(name)
 		require.NoError(t, err)
@@ -72,7 +73,7 @@ func TestGraphsAreKept(t *testing.T) {
 	}
 }
 
-// foreignEntry is a file that is whole and yet no graph that the library takes.
+// foreignEntry writes an intact file that is not a graph of the library.
 func foreignEntry(t *testing.T) []byte {
 	dir := t.TempDir()
 	c := &cache{fs: vfs.OS(), dir: dir}
@@ -84,8 +85,8 @@ func foreignEntry(t *testing.T) []byte {
 	return entry
 }
 
-// A graph that cannot be written serves all the same.
-func TestCacheThatCannotBeWritten(t *testing.T) {
+// TestReadOnlyCache checks that a graph works even if it cannot be cached.
+func TestReadOnlyCache(t *testing.T) {
 	dir := t.TempDir()
 	b := newBench(t, Options{CacheDir: dir})
 	op := b.op(quant.Q4_0, 1, 32, 32)

@@ -15,9 +15,9 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Every kind of graph gives results within the tolerance that it states, and not
-// within much less: a tolerance that allows anything would show nothing.
-func TestProductsAreWithinTheirTolerance(t *testing.T) {
+// TestMatmulsAreWithinTolerance checks that every kind of graph has results within
+// its tolerance and that the tolerance is not much too large.
+func TestMatmulsAreWithinTolerance(t *testing.T) {
 	for _, test := range []struct {
 		typ       quant.Type
 		precision graph.Precision
@@ -50,7 +50,8 @@ func TestProductsAreWithinTheirTolerance(t *testing.T) {
 	}
 }
 
-// Weights that are read where they are give the same results and take half.
+// TestWeightsInPlace checks that weights that the library reads in place give the
+// same results and need half the memory.
 func TestWeightsInPlace(t *testing.T) {
 	for _, precision := range []graph.Precision{graph.WeightOnly, graph.Integer} {
 		held := map[bool]int64{}
@@ -70,8 +71,8 @@ func TestWeightsInPlace(t *testing.T) {
 	}
 }
 
-// Numbers beyond 127 steps of a fixed scale count as 127 steps: what is missing
-// is for others to add.
+// TestFixedScaleClips checks that inputs beyond 127 steps of a fixed scale are
+// clipped; the caller adds the difference.
 func TestFixedScaleClips(t *testing.T) {
 	b := newBench(t, Options{Precision: graph.Integer})
 	op := b.op(quant.Q8_0, 1, 8, 32)
@@ -87,9 +88,9 @@ func TestFixedScaleClips(t *testing.T) {
 	b.compare(op, k, x, y)
 }
 
-// Weights with a scale for each row are multiplied by activations with one scale as
-// whoever adds what is clipped does it: the same codes, and nothing but the last bits of
-// floats between the results.
+// TestRowsKeepTheirScales compares weights with a scale per row and activations with
+// a fixed scale with the caller's outlier path: both use the same codes, so that the
+// results differ only in the last bits.
 func TestRowsKeepTheirScales(t *testing.T) {
 	for _, streamed := range []bool{false, true} {
 		b := newBench(t, Options{})
@@ -125,7 +126,8 @@ func TestRowsKeepTheirScales(t *testing.T) {
 	}
 }
 
-// Views need not fill their rows, and kernels of one device run in order.
+// TestViewsWithGaps checks views with a stride and the order of kernels on one
+// device.
 func TestViewsWithGaps(t *testing.T) {
 	b := newBench(t, Options{})
 	op := b.op(quant.Q4_0, 4, 32, 64)
@@ -156,14 +158,14 @@ func TestViewsWithGaps(t *testing.T) {
 	}
 }
 
-// A prompt of any number of chunks needs the graphs of one chunk, and graphs
-// of several lengths one copy of the weights.
+// TestChunksShareGraphs checks that a prompt of any number of chunks uses the graphs
+// of one chunk, and that graphs of several lengths share one copy of the weights.
 func TestChunksShareGraphs(t *testing.T) {
 	b := newBench(t, Options{})
 	up, down := b.op(quant.Q4_0, 8, 64, 32), b.op(quant.Q4_0, 8, 32, 64)
 	for chunk := range 10 {
 		b.prepare(up)
-		// The same weights at another place are the same weights.
+		// Equal weights at another address count as the same.
 		again := down
 		again.Weights = append([]byte(nil), down.Weights...)
 		b.prepare(again)
@@ -175,15 +177,15 @@ func TestChunksShareGraphs(t *testing.T) {
 	weights := b.Stats().Weights
 	size, err := graph.Size(up, graph.Auto)
 	require.NoError(t, err)
-	require.Equal(t, 2*size, weights, "as many weights in both")
+	require.Equal(t, 2*size, weights, "both graphs have the same weights")
 	up.Tokens = 1
 	b.prepare(up)
 	require.Equal(t, 3, b.Stats().Graphs)
 	require.Equal(t, weights, b.Stats().Weights)
 }
 
-// A limit of memory is kept: what does not fit is refused and said to be, and
-// what is closed makes room.
+// TestMemoryLimit checks that a matmul beyond the memory limit is refused with an
+// error and that closed kernels release memory.
 func TestMemoryLimit(t *testing.T) {
 	const limit = 3<<16 + 40_000 // the buffers, and some
 	b := newBench(t, Options{Memory: limit})
@@ -203,7 +205,7 @@ func TestMemoryLimit(t *testing.T) {
 	require.NoError(t, k.Close())
 	b.prepare(other)
 
-	// Which products a limit leaves room for: those with most work for their bytes.
+	// The limit admits the matmuls with the most operations per byte.
 	layer := []schedule.Graph{
 		{Name: "attention output", Weights: bytes / 2, Work: 1, Buffers: func(int) int64 { return bytes / 2 }},
 		{Name: "feed-forward", Weights: bytes, Work: 2, Buffers: func(int) int64 { return 0 }},
@@ -211,7 +213,7 @@ func TestMemoryLimit(t *testing.T) {
 	require.Equal(t, []int{0, 1}, schedule.Place(layer, 4, beyond.Limit-3<<16))
 }
 
-// Submitting again takes no memory.
+// TestSteadyStateAllocatesNothing checks that repeated submissions allocate nothing.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	b := newBench(t, Options{})
 	op := b.op(quant.Q4_0, 4, 64, 64)
@@ -230,8 +232,9 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	require.Zero(t, allocated)
 }
 
-// A graph that the provider does not take leaves nothing behind, wherever it fails.
-func TestGraphsThatAreRefused(t *testing.T) {
+// TestRefusedGraphs checks that a graph that the provider refuses leaves nothing
+// behind, at whatever step it fails.
+func TestRefusedGraphs(t *testing.T) {
 	b := newBench(t, Options{})
 	op := b.op(quant.Q4_0, 1, 32, 32)
 	b.provider = "Abacus" + providerSuffix // which the library does not know
@@ -251,7 +254,7 @@ func TestGraphsThatAreRefused(t *testing.T) {
 	require.Zero(t, b.Stats().Weights)
 }
 
-func TestClosedIsClosed(t *testing.T) {
+func TestUseAfterClose(t *testing.T) {
 	b := newBench(t, Options{})
 	op := b.op(quant.Q4_0, 1, 32, 32)
 	k, err := b.Prepare(op)

@@ -16,8 +16,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// bench is a device with a few buffers, whose memory and goroutines are checked
-// when the test ends.
+// bench is a device with a few buffers. At the end of the test it checks for leaked
+// memory and goroutines.
 type bench struct {
 	*Device
 	t    *testing.T
@@ -25,7 +25,7 @@ type bench struct {
 	rng  *rand.Rand
 }
 
-// newBench opens a device, or skips the test where there is no library.
+// newBench opens a device and skips the test if there is no library.
 func newBench(t *testing.T, o Options) *bench {
 	t.Helper()
 	goroutines := testutil.NoGoroutinesLeft(t)
@@ -40,7 +40,7 @@ func newBench(t *testing.T, o Options) *bench {
 	b := &bench{Device: d, t: t, pool: pool, rng: rand.New(rand.NewPCG(3, 0))}
 	t.Cleanup(func() {
 		require.NoError(t, d.Close())
-		require.Equal(t, int64(3<<16), d.Stats().Held, "only the buffers")
+		require.Equal(t, int64(3<<16), d.Stats().Held, "only the buffers are held")
 		pool.Close()
 		require.NoError(t, o.Budget.Check())
 		goroutines()
@@ -48,7 +48,7 @@ func newBench(t *testing.T, o Options) *bench {
 	return b
 }
 
-// op returns a product with random weights.
+// op returns a matmul with random weights.
 func (b *bench) op(typ quant.Type, tokens, rows, cols int) hetero.Op {
 	rowBytes, err := typ.RowBytes(cols)
 	require.NoError(b.t, err)
@@ -63,7 +63,7 @@ func (b *bench) op(typ quant.Type, tokens, rows, cols int) hetero.Op {
 	return op
 }
 
-// prepare prepares a product until the test ends.
+// prepare prepares a matmul until the end of the test.
 func (b *bench) prepare(op hetero.Op) hetero.Kernel {
 	b.t.Helper()
 	k, err := b.Prepare(op)
@@ -72,7 +72,7 @@ func (b *bench) prepare(op hetero.Op) hetero.Kernel {
 	return k
 }
 
-// fill gives a matrix random numbers of one size a row.
+// fill sets a matrix to random numbers with one magnitude per row.
 func (b *bench) fill(v hetero.View, rows, cols int) {
 	for r := range rows {
 		size := math.Exp(b.rng.NormFloat64())
@@ -82,7 +82,7 @@ func (b *bench) fill(v hetero.View, rows, cols int) {
 	}
 }
 
-// run does a product and waits for it.
+// run runs a matmul and waits for it.
 func (b *bench) run(k hetero.Kernel, x, y hetero.View) {
 	b.t.Helper()
 	ticket, err := k.Submit(x, y)
@@ -91,9 +91,10 @@ func (b *bench) run(k hetero.Kernel, x, y hetero.View) {
 	require.True(b.t, ticket.Done())
 }
 
-// compare holds a result against arithmetic in 64 bits, and returns the largest
-// error as a share of what the kernel allows. A tolerance is for the worst case,
-// and rounding has no direction: so there must be no common factor besides.
+// compare compares a result with arithmetic in float64 and returns the largest error
+// as a fraction of the kernel's tolerance. The tolerance covers the worst case, and
+// rounding errors have no direction: therefore the results must also have no common
+// factor.
 func (b *bench) compare(op hetero.Op, k hetero.Kernel, x, y hetero.View) (worst float64) {
 	b.t.Helper()
 	rowBytes, err := op.Type.RowBytes(op.Cols)
@@ -110,12 +111,12 @@ func (b *bench) compare(op hetero.Op, k hetero.Kernel, x, y hetero.View) (worst 
 				largest = max(largest, math.Abs(float64(v)))
 			}
 			got := float64(y.Row(t, op.Rows)[r])
-			share := math.Abs(got-want) / (k.Tolerance() * largest * sum)
-			require.LessOrEqual(b.t, share, 1.0, "y[%d,%d] is %g, not %g", t, r, got, want)
-			worst = max(worst, share)
+			fraction := math.Abs(got-want) / (k.Tolerance() * largest * sum)
+			require.LessOrEqual(b.t, fraction, 1.0, "y[%d,%d] is %g, not %g", t, r, got, want)
+			worst = max(worst, fraction)
 			alike, size = alike+got*want, size+want*want
 		}
 	}
-	require.InDelta(b.t, 1, alike/size, 0.02, "the results' factor")
+	require.InDelta(b.t, 1, alike/size, 0.02, "common factor of the results")
 	return worst
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// report asks for the library, or skips the test where there is none.
+// report queries the library and skips the test if there is none.
 func report(t *testing.T) *Report {
 	r, err := Probe(Options{})
 	if errors.Is(err, ErrMissing) {
@@ -34,9 +34,9 @@ func TestProbe(t *testing.T) {
 	require.True(t, found)
 }
 
-// A library that is not there is missing; one that has no such functions, or a
-// second one, is a mistake.
-func TestOtherLibraries(t *testing.T) {
+// TestWrongLibraries checks that a library that does not exist counts as missing, and
+// that a library without the functions, or a second library, is an error.
+func TestWrongLibraries(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.so")
 	_, err := load(none)
 	require.ErrorIs(t, err, ErrMissing)
@@ -48,7 +48,7 @@ func TestOtherLibraries(t *testing.T) {
 	require.ErrorContains(t, err, "not 5")
 }
 
-func TestProvidersThatAreNotThere(t *testing.T) {
+func TestMissingProviders(t *testing.T) {
 	report(t)
 	_, err := Open(Options{Provider: "Abacus"})
 	require.ErrorContains(t, err, "AbacusExecutionProvider")
@@ -57,8 +57,8 @@ func TestProvidersThatAreNotThere(t *testing.T) {
 	require.ErrorContains(t, err, path)
 }
 
-// Providers with hardware of their own are appended by it; the CPU is the only one
-// that there is here.
+// TestAppendByHardware checks that devices with a hardware entry are appended by it.
+// On this machine the CPU is the only one.
 func TestAppendByHardware(t *testing.T) {
 	report(t)
 	if loaded.version < versionPlugins {

@@ -122,13 +122,13 @@ func (d *Device) build(key graphKey, op hetero.Op, size int64) (g *prepared, err
 		g.session, err = d.library.newSession(file, g.packed.Tensors, d.sessionOptions())
 		return g, err
 	}
-	kept, err := d.cache.store(d.cache.name(key), g.packed.QuantError, func(path string) (err error) {
+	stored, err := d.cache.store(d.cache.name(key), g.packed.QuantError, func(path string) (err error) {
 		o := d.sessionOptions()
 		o.saveTo = path
 		g.session, err = d.library.newSession(file, g.packed.Tensors, o)
 		return err
 	})
-	if err == nil && !kept {
+	if err == nil && !stored {
 		d.stats.Unsaved++
 	}
 	return g, err

@@ -11,7 +11,8 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// After a failure nothing more is done, and whoever asks is told.
+// TestQueueStopsAtAFailure checks that no matmul runs after a failure and that every
+// wait returns the error.
 func TestQueueStopsAtAFailure(t *testing.T) {
 	broken := errors.New("the driver has gone")
 	var done []int
@@ -41,7 +42,7 @@ func TestQueueStopsAtAFailure(t *testing.T) {
 	require.Equal(t, []int{0, 1}, done)
 }
 
-// A queue that is full refuses, and goes on when there is room.
+// TestQueueIsBounded checks that a full queue refuses work until it has room again.
 func TestQueueIsBounded(t *testing.T) {
 	begin := make(chan bool)
 	q := newQueue(func(submission) error { <-begin; return nil })

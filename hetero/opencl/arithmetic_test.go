@@ -16,16 +16,16 @@ import (
 // half rounds to half precision.
 func half(x float32) float32 { return quant.F16ToF32(quant.F32ToF16(x)) }
 
-// halfSteps are the ways in which devices add a product to a sum in half precision: as
-// OpenCL has it, rounded once; in float, and then rounded, which now and then makes
-// another of it; and with a product that was rounded before.
+// halfSteps are the ways in which devices add a product to a sum in half precision:
+// rounded once, as OpenCL specifies; computed in float and then rounded, which
+// sometimes differs; and with a product that was rounded before.
 var halfSteps = map[string]func(w, x, sum float64) float32{
 	"at once":  func(w, x, sum float64) float32 { return half(odd(math.FMA(w, x, sum))) },
 	"in float": func(w, x, sum float64) float32 { return half(float32(math.FMA(w, x, sum))) },
 	"apart":    func(w, x, sum float64) float32 { return half(half(float32(w*x)) + float32(sum)) },
 }
 
-// inHalves is a product as kernels compute it in half precision.
+// inHalves computes a matmul like the kernels in half precision.
 func inHalves(x, w []float32, step func(w, x, sum float64) float32) (sum float32) {
 	for from := 0; from < len(x); from += blockElems {
 		ofBlock := float32(0)
@@ -37,8 +37,9 @@ func inHalves(x, w []float32, step func(w, x, sum float64) float32) (sum float32
 	return sum
 }
 
-// odd rounds to a float in a way that lets rounding to fewer bits give what it gives of
-// x: what lies between two floats becomes the one whose last bit is set.
+// odd rounds x to a float so that a second rounding to fewer bits gives the same as
+// rounding x directly: a number between two floats becomes the one whose last bit is
+// set.
 func odd(x float64) float32 {
 	near := float32(x)
 	if float64(near) == x || math.Float32bits(near)&1 == 1 {
@@ -47,10 +48,9 @@ func odd(x float64) float32 {
 	return math.Nextafter32(near, float32(math.Copysign(math.Inf(1), x-float64(near))))
 }
 
-// TestProductsInFewerBits multiplies many tokens with weights of every type in half
-// precision and as tensor units do: in that arithmetic where the device has it, and
-// emulated.
-func TestProductsInFewerBits(t *testing.T) {
+// TestMatmulsInFewerBits multiplies many tokens with weights of every type in half
+// precision and on tensor units, natively if the device supports it, and emulated.
+func TestMatmulsInFewerBits(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	kinds, usual := roundingKinds(c), c.Arithmetic
@@ -102,8 +102,8 @@ func roundingKinds(c *Context) []Arithmetic {
 	return kinds
 }
 
-// TestTilesOfTensorUnits compares what they make of small and large tiles, with all that
-// can be done with sums, with what floats give.
+// TestTilesOfTensorUnits compares small and large tiles, with every output operation,
+// with float arithmetic.
 func TestTilesOfTensorUnits(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
@@ -149,8 +149,9 @@ func TestTilesOfTensorUnits(t *testing.T) {
 	}
 }
 
-// requireHalves requires that a product is bit for bit what one way of halfSteps makes
-// of numbers that half precision has: that in float where it is emulated.
+// requireHalves requires that a matmul equals one of halfSteps bit for bit, for
+// inputs that half precision represents. Emulated arithmetic must equal the way in
+// float.
 func requireHalves(t *testing.T, a Arithmetic, x, w, got []float32, cols int) {
 	t.Helper()
 	rows := len(w) / cols
@@ -171,7 +172,7 @@ func requireHalves(t *testing.T, a Arithmetic, x, w, got []float32, cols int) {
 	require.NotEmpty(t, ways)
 }
 
-// TestArithmeticNeedsADevice asks for arithmetic that a device may not have.
+// TestArithmeticNeedsADevice requests arithmetic that a device may not support.
 func TestArithmeticNeedsADevice(t *testing.T) {
 	for _, c := range []struct {
 		name          string

@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestFetchChangesOnlyWhatWasWritten divides the columns of a product: others write
-// beside it, between Flush and Fetch, on a device that copies.
+// TestFetchChangesOnlyWhatWasWritten splits the columns of a matmul on a device that
+// copies. Another device writes next to it, between Flush and Fetch.
 func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 	d, budget := open(t)
 	d.context.SharesMemory = false
@@ -49,21 +49,21 @@ func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 		require.EqualValues(t, 8, y.Buffer.Floats()[2], "nothing was written since the last Flush")
 		_, err = k.Submit(x, y.At(0, 2))
 		require.NoError(t, err)
-		require.NoError(t, d.FlushRows(y, tokens, 2)) // beside it
+		require.NoError(t, d.FlushRows(y, tokens, 2)) // adjacent rows
 		require.NoError(t, d.Fetch(y.Buffer))
-		require.EqualValues(t, cols, y.Buffer.Floats()[2], "flushed rows beside it take nothing away")
+		require.EqualValues(t, cols, y.Buffer.Floats()[2], "flushing adjacent rows keeps the result")
 		_, err = k.Submit(x, y.At(0, 2))
 		require.NoError(t, err)
 		y.Buffer.Floats()[2] = 9
 		require.NoError(t, errors.Join(d.FlushRows(y, tokens, width), d.Fetch(y.Buffer)))
-		require.EqualValues(t, 9, y.Buffer.Floats()[2], "others wrote there since")
+		require.EqualValues(t, 9, y.Buffer.Floats()[2], "another device has written there since")
 		require.NoError(t, k.Close())
-		pool.Close() // the device has copies of it
+		pool.Close() // the device has copies
 	}
 }
 
-// TestTicketsEndInOrder waits for the last of some tickets, which gives back the
-// events of all, and leaves one to Close.
+// TestTicketsEndInOrder waits for the last of several tickets, which releases the
+// events of all, and leaves one ticket to Close.
 func TestTicketsEndInOrder(t *testing.T) {
 	budget := tiering.New(0)
 	d, err := OpenDevice(Options{Budget: budget})

@@ -11,9 +11,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestVectorsOfEveryShape divides one product in ways that devices ask for which
-// have many compute units.
-func TestVectorsOfEveryShape(t *testing.T) {
+// TestGEMVOfEveryShape partitions one matmul in the ways that devices with many
+// compute units use.
+func TestGEMVOfEveryShape(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -35,7 +35,7 @@ func TestVectorsOfEveryShape(t *testing.T) {
 			require.NoError(t, v.Launch())
 			require.NoError(t, out.Read(0, floatBytes(got)))
 			for r := range rows {
-				require.InDelta(t, m.exact(roundedBlocks(x), r), got[r], 1e-4, "%+v, tailored %v, row %d", s, tailored, r)
+				require.InDelta(t, m.exact(quantizedBlocks(x), r), got[r], 1e-4, "%+v, tailored %v, row %d", s, tailored, r)
 			}
 			require.NoError(t, v.Close())
 		}
@@ -43,10 +43,10 @@ func TestVectorsOfEveryShape(t *testing.T) {
 	require.NoError(t, errors.Join(in.Free(), out.Free(), p.Close()))
 }
 
-// TestGroupsThatTheDriverAllows asks for groups of more work items than a kernel may
-// have: larger than the device's, and smaller because of what the kernel needs, which is
-// made up here.
-func TestGroupsThatTheDriverAllows(t *testing.T) {
+// TestGroupLimitsOfTheDriver requests more work items per group than a kernel may
+// have: more than the device allows, and more than the driver allows for a kernel
+// (simulated).
+func TestGroupLimitsOfTheDriver(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	rng := rand.New(rand.NewPCG(11, 12))
@@ -67,7 +67,7 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 			require.InDelta(t, m.exact(x[i/rows*cols:][:cols], i%rows), y, 1e-3, "element %d", i)
 		}
 	}
-	allow := func(groups ...int) { // of the kernels that are built one after the other
+	allow := func(groups ...int) { // limits of the kernels in the order in which they are built
 		c.maxGroupOverride = func(*Kernel) int {
 			most := groups[0]
 			groups = groups[1:]
@@ -79,14 +79,14 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 	v, err := p.NewGEMV(Input{X: in}, Output{Y: out})
 	require.NoError(t, err)
 	require.LessOrEqual(t, v.local[0], c.Info.MaxGroup)
-	result(roundedBlocks(x[:cols]), v.Launch)
+	result(quantizedBlocks(x[:cols]), v.Launch)
 	require.NoError(t, v.Close())
 	p.forcedShape = &gemvShape{rows: 8, lanes: 16, depth: 2}
 	allow(100, 60, 60)
 	v, err = p.NewGEMV(Input{X: in}, Output{Y: out})
 	require.NoError(t, err)
-	require.Equal(t, 8*7, v.local[0], "the smaller kernel is allowed less once more")
-	result(roundedBlocks(x[:cols]), v.Launch)
+	require.Equal(t, 8*7, v.local[0], "the limit of the smaller kernel is lower again")
+	result(quantizedBlocks(x[:cols]), v.Launch)
 	require.NoError(t, v.Close())
 	allow(2)
 	_, err = p.NewGEMV(Input{X: in}, Output{Y: out})
@@ -94,7 +94,7 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 	require.ErrorContains(t, err, "work-groups are limited to 2 ")
 
 	units := c.Info.ComputeUnits
-	c.Info.ComputeUnits = 1 // large tiles are of use then
+	c.Info.ComputeUnits = 1 // so that GEMM uses large tiles
 	if c.Info.LocalMemory >= largeMemory {
 		for _, few := range []bool{false, true} {
 			allow(gemmThreads, gemmThreads)
@@ -115,8 +115,8 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 	require.NoError(t, errors.Join(in.Free(), out.Free(), p.Close()))
 }
 
-// TestDotsAgree compares the device's instruction for codes with what every device
-// can do: sums of integers are the same.
+// TestDotsAgree compares the device's dot product instruction with the portable one:
+// integer sums are equal.
 func TestDotsAgree(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
@@ -145,7 +145,7 @@ func TestDotsAgree(t *testing.T) {
 			require.NoError(t, v.Close())
 		}
 		c.Info.Dot = found
-		require.InDeltaSlice(t, got[1], got[0], 1e-4, "%v", typ) // a step of one code is more
+		require.InDeltaSlice(t, got[1], got[0], 1e-4, "%v", typ) // less than a step of one code
 		require.NoError(t, p.Close())
 	}
 	require.NoError(t, errors.Join(in.Free(), out.Free()))

@@ -11,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// openGraphs opens a device that runs graphs, or emulates them.
+// openGraphs opens a device that runs or emulates graphs.
 func openGraphs(t *testing.T) *Context {
 	t.Helper()
 	d, _ := open(t)
@@ -23,9 +23,10 @@ func openGraphs(t *testing.T) *Context {
 	return c
 }
 
-// TestGraphsRunWhatWasRecorded records a product with its input and its result, and runs
-// it with other inputs, when the kernel has other arguments than then.
-func TestGraphsRunWhatWasRecorded(t *testing.T) {
+// TestGraphsReplayRecordings records a matmul with the transfers of its input and its
+// result. It replays the recording with other inputs after the kernel's arguments
+// have changed.
+func TestGraphsReplayRecordings(t *testing.T) {
 	c := openGraphs(t)
 	rng := rand.New(rand.NewPCG(17, 18))
 	const rows, cols = 20, 4 * blockElems
@@ -49,7 +50,7 @@ func TestGraphsRunWhatWasRecorded(t *testing.T) {
 		return errors.Join(sent, launched, read)
 	})
 	require.NoError(t, err)
-	require.Zero(t, c.Stats().Since(before).Launches, "nothing runs while it is recorded")
+	require.Zero(t, c.Stats().Since(before).Launches, "recording runs nothing")
 	const resultPlace = 10 // of matvec's arguments
 	require.NoError(t, v.kernel.SetInt(resultPlace, 0))
 	for range 3 {
@@ -62,19 +63,19 @@ func TestGraphsRunWhatWasRecorded(t *testing.T) {
 		got, err := tiering.View[float32](out, rows)
 		require.NoError(t, err)
 		for r := range rows {
-			require.InDelta(t, m.exact(roundedBlocks(x), r), got[r], 1e-4, "row %d", r)
+			require.InDelta(t, m.exact(quantizedBlocks(x), r), got[r], 1e-4, "row %d", r)
 		}
 	}
 	require.NoError(t, errors.Join(g.Close(), v.Close(), p.Close(), memory.Free()))
 }
 
-// TestWhatCannotBeRecorded asks for recordings of what has none.
-func TestWhatCannotBeRecorded(t *testing.T) {
+// TestUnrecordableCommands tries to record commands that cannot be recorded.
+func TestUnrecordableCommands(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	nothing := func(*Graph) error { return nil }
 	_, err := c.Record(nothing)
-	require.ErrorIs(t, err, errNoGraphs, "nobody asked for graphs")
+	require.ErrorIs(t, err, errNoGraphs, "graphs are not enabled")
 
 	c = openGraphs(t)
 	k, err := c.Kernel("probe.cl", "", "probe")
@@ -86,7 +87,7 @@ func TestWhatCannotBeRecorded(t *testing.T) {
 	_, err = c.Record(func(*Graph) error { return c.Launch(k, size, size) })
 	require.ErrorIs(t, err, errNotRecordable)
 	require.ErrorContains(t, err, "probe")
-	require.NoError(t, c.Launch(k, size, size), "it is not recorded any more")
+	require.NoError(t, c.Launch(k, size, size), "the recording has ended")
 	require.NoError(t, errors.Join(c.Finish(), k.Close(), m.Free()))
 }
 
@@ -102,6 +103,6 @@ func TestEnvironmentChoosesGraphs(t *testing.T) {
 	require.NoError(t, c.OpenGraphs())
 	require.False(t, c.CanRecord())
 	c = &Context{Graphs: CUDAGraphs}
-	require.ErrorIs(t, c.OpenGraphs(), errNoGraphs, "the device is none of NVIDIA's")
+	require.ErrorIs(t, c.OpenGraphs(), errNoGraphs, "the device is not from NVIDIA")
 	require.Equal(t, NoGraphs, c.Graphs)
 }

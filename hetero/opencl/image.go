@@ -51,7 +51,7 @@ type imageDescription struct {
 	buffer                                             uintptr
 }
 
-// newImage creates an image of so many units. Free it before the buffer.
+// newImage creates an image of the given number of units. Free it before the buffer.
 func (m *Memory) newImage(units int) (*Image, error) {
 	c := m.context
 	format := imageFormat{order: imageRGBA, kind: imageUint32}

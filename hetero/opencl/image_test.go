@@ -21,9 +21,9 @@ func openImages(t *testing.T) *Context {
 	return d.context
 }
 
-// TestImagesGiveTheSame multiplies weights of every type, of one token and of several,
-// read from buffers and from images.
-func TestImagesGiveTheSame(t *testing.T) {
+// TestImagesMatchBuffers multiplies weights of every type from buffers and from
+// images, for one token and for several.
+func TestImagesMatchBuffers(t *testing.T) {
 	c := openImages(t)
 	rng := rand.New(rand.NewPCG(11, 12))
 	const rows, cols, tokens = 37, 512, 3
@@ -61,9 +61,9 @@ func TestImagesGiveTheSame(t *testing.T) {
 	require.NoError(t, errors.Join(in.Free(), out.Free()))
 }
 
-// TestWhatIsNoImageIsABuffer asks for images that are too large, that the driver
-// refuses, and that nobody wants.
-func TestWhatIsNoImageIsABuffer(t *testing.T) {
+// TestImagesFallBackToBuffers tests images that are too large, that the driver
+// refuses, or that are disabled.
+func TestImagesFallBackToBuffers(t *testing.T) {
 	c := openImages(t)
 	const rows, cols = 8, 64
 	weights := Weights{Type: quant.F32, Rows: rows, Cols: cols, Data: make([]byte, 4*rows*cols)}

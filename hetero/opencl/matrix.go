@@ -28,7 +28,7 @@ type WeightMatrix struct {
 	Name       string // of launches in traces; "" = the kernel's name
 	Rows, Cols int
 	Format     Format
-	// Exact: the weights are the model's, without rounding.
+	// Exact states that the weights are those of the model, without rounding.
 	Exact bool
 	// Specialized compiles GEMV kernels for the matrix's sizes and offsets, which
 	// makes them faster but costs a build each.

@@ -12,9 +12,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestRefusedMemoryIsNotShared takes the device's queue away, so that no kernel can
-// use the memory.
-func TestRefusedMemoryIsNotShared(t *testing.T) {
+// TestUnusableMemoryIsNotShared removes the device's queue, so that no kernel can use
+// the memory.
+func TestUnusableMemoryIsNotShared(t *testing.T) {
 	d, _ := open(t)
 	queue := d.context.queue
 	d.context.queue = 0
@@ -24,8 +24,8 @@ func TestRefusedMemoryIsNotShared(t *testing.T) {
 	require.False(t, shares)
 }
 
-// TestStagingReachesTheDevice sends mapped memory to a device that copies, and gives
-// it back unmapped.
+// TestStagingReachesTheDevice sends mapped memory to a device that copies, and frees
+// it unmapped.
 func TestStagingReachesTheDevice(t *testing.T) {
 	d, budget := open(t)
 	c := d.context
@@ -46,8 +46,8 @@ func TestStagingReachesTheDevice(t *testing.T) {
 	require.Zero(t, c.Stats().Held)
 }
 
-// TestMemoryIsLimited takes all that may be taken of a device's memory, whether it
-// shares the machine's or has its own.
+// TestMemoryIsLimited allocates a device's whole memory limit, both for devices that
+// share the machine's memory and for others.
 func TestMemoryIsLimited(t *testing.T) {
 	for _, shares := range []bool{true, false} {
 		c, err := Open(Options{Memory: 3 * 4096})
@@ -66,8 +66,8 @@ func TestMemoryIsLimited(t *testing.T) {
 	}
 }
 
-// TestSizesAreKnownBefore compares what products take with what was said of them.
-func TestSizesAreKnownBefore(t *testing.T) {
+// TestSizesArePredicted compares the memory of matmuls with the prediction.
+func TestSizesArePredicted(t *testing.T) {
 	d, _ := open(t)
 	for _, typ := range []quant.Type{quant.F32, quant.BF16, quant.Q4_0, quant.Q4_K, quant.Q6_K, quant.Q3_K} {
 		size, err := typ.RowBytes(256)
@@ -84,9 +84,9 @@ func TestSizesAreKnownBefore(t *testing.T) {
 	}
 }
 
-// TestMissingTimesAreTold asks for the times of a command that the driver does not
-// know. Some give times even of a queue that keeps none.
-func TestMissingTimesAreTold(t *testing.T) {
+// TestMissingTimesAreReported requests the times of a command that the driver does
+// not know. Some drivers return times even for a queue without profiling.
+func TestMissingTimesAreReported(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	require.NoError(t, c.SetTrace(trace.New()))

@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestMergedInputs multiplies what parts of attention have left, of heads that pieces of
-// the input fit into and of others, with numbers and with codes.
+// TestMergedInputs multiplies the partial results of attention, as floats and as
+// codes, for heads that the pieces of the input divide evenly and for others.
 func TestMergedInputs(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
@@ -23,9 +23,9 @@ func TestMergedInputs(t *testing.T) {
 		cols := heads * head
 		sums, states := randoms(rng, most*cols), randoms(rng, most*heads*2)
 		for i := 1; i < len(states); i += 2 {
-			states[i] = 1 + states[i]*states[i] // of weights
+			states[i] = 1 + states[i]*states[i] // sums of weights
 		}
-		states[0] = -100 // a part that hardly counts
+		states[0] = -100 // a part with a negligible weight
 		memory := floats(t, c, append(append([]float32(nil), sums...), states...))
 		out, err := c.Alloc(tiering.Shared, 4*rows)
 		require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestMergedInputs(t *testing.T) {
 			for _, parts := range []int{1, 2, 10, most} {
 				x := joined(sums, states, cols, head, parts)
 				if typ != quant.F32 {
-					x = roundedBlocks(x)
+					x = quantizedBlocks(x)
 				}
 				got := make([]float32, rows)
 				require.NoError(t, errors.Join(v.SetSplits(parts), v.Launch(), out.Read(0, floatBytes(got))))
@@ -52,9 +52,9 @@ func TestMergedInputs(t *testing.T) {
 	}
 }
 
-// joined is what parts of attention amount to: sums [parts, cols] that are weighted with
-// exponentials which begin at other scores, and states [parts, heads, 2], the scores and
-// the sums of weights.
+// joined merges the partial results of attention: sums [parts, cols], weighted with
+// exponentials relative to different scores, and states [parts, heads, 2], which are
+// the scores and the sums of weights.
 func joined(sums, states []float32, cols, head, parts int) []float32 {
 	x := make([]float32, cols)
 	for i := range x {

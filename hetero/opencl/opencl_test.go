@@ -15,8 +15,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// need returns the error of a test that needs a device, or skips where there is
-// none.
+// need fails a test that requires a device, or skips it if the error reports that
+// there is none.
 func need(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, ErrNotBuilt) || errors.Is(err, ErrNoDriver) {
@@ -25,7 +25,8 @@ func need(t testing.TB, err error) {
 	require.NoError(t, err)
 }
 
-// open opens the first device and checks in the end that it got everything back.
+// open opens the first device and checks at the end of the test that all memory was
+// released.
 func open(t testing.TB) (*Device, *tiering.Budget) {
 	t.Helper()
 	budget := tiering.New(0)
@@ -41,7 +42,7 @@ func open(t testing.TB) (*Device, *tiering.Budget) {
 	return d, budget
 }
 
-// floats makes a buffer of some numbers.
+// floats creates a buffer with the given numbers.
 func floats(t testing.TB, c *Context, values []float32) *Memory {
 	t.Helper()
 	m, err := c.Alloc(tiering.Shared, 4*len(values))
@@ -50,7 +51,7 @@ func floats(t testing.TB, c *Context, values []float32) *Memory {
 	return m
 }
 
-// randoms returns so many numbers.
+// randoms returns n random numbers.
 func randoms(rng *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -74,7 +75,7 @@ func TestListNamesDevices(t *testing.T) {
 	require.ErrorContains(t, err, list[0].Name)
 }
 
-func TestRefusalsHaveNames(t *testing.T) {
+func TestErrorsHaveNames(t *testing.T) {
 	d, _ := open(t)
 	_, err := d.context.Kernel("probe.cl", "", "nothing")
 	var refused *Error
@@ -87,7 +88,7 @@ func TestRefusalsHaveNames(t *testing.T) {
 	require.ErrorAs(t, err, &full)
 }
 
-// matrix is random weights of a type, as stored and as numbers.
+// matrix holds random weights of a type, as stored and as numbers.
 type matrix struct {
 	stored []byte
 	values []float32
@@ -129,7 +130,7 @@ func randomMatrix(t testing.TB, rng *rand.Rand, typ quant.Type, rows, cols int) 
 	return m
 }
 
-// exact returns an element of the product in float64.
+// exact returns an element of the matmul in float64.
 func (m *matrix) exact(x []float32, row int) (sum float64) {
 	for i, v := range x {
 		sum += float64(v) * float64(m.values[row*len(x)+i])
@@ -137,7 +138,7 @@ func (m *matrix) exact(x []float32, row int) (sum float64) {
 	return sum
 }
 
-func TestProductsOfEveryType(t *testing.T) {
+func TestMatmulsOfEveryType(t *testing.T) {
 	d, budget := open(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	shapes := []struct{ rows, cols, tokens int }{{40, 512, 1}, {131, 256, 1}, {70, 256, 3}, {131, 512, 70}}
@@ -169,8 +170,8 @@ func greatest(values []float32) (most float64) {
 	return most
 }
 
-// roundedBlocks rounds an input as it meets codes: in blocks, to 8 bits.
-func roundedBlocks(x []float32) []float32 {
+// quantizedBlocks quantizes an input like the kernels: in blocks, to 8 bits.
+func quantizedBlocks(x []float32) []float32 {
 	rounded := make([]float32, len(x))
 	for from := 0; from < len(x); from += blockElems {
 		step := greatest(x[from:][:blockElems]) / 127
@@ -222,15 +223,14 @@ func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, o
 		most := greatest(in)
 		rounded, step := in, 0.0
 		if op.Tokens == 1 && format < Half {
-			rounded, step = roundedBlocks(in), most/127
+			rounded, step = quantizedBlocks(in), most/127
 		}
 		for r := range op.Rows {
 			want, bound := m.exact(in, r), k.Tolerance()*most*m.sums[r]
 			if !(math.Abs(want-float64(out[r])) <= bound) {
 				t.Fatalf("%d×%d×%d: y[%d,%d] is %g, not %g ± %g", op.Tokens, op.Rows, op.Cols, token, r, out[r], want, bound)
 			}
-			// What the device makes of the input is known, but for an element that lies
-			// between two codes.
+			// The quantized input is known, except for an element between two codes.
 			want = m.exact(rounded, r)
 			bound = k.(*kernel).weights.Tolerance(2)*most*m.sums[r] + step*greatest(m.values[r*op.Cols:][:op.Cols])
 			if !(math.Abs(want-float64(out[r])) <= bound) {
@@ -269,7 +269,7 @@ func TestStackedAndInterleavedRows(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, out.Free()) }()
 
-	// run multiplies as one token and as many, from what out held.
+	// run multiplies one token and several, starting from the contents of out.
 	run := func(interleave bool, result OutputOp, before []float32) [2][]float32 {
 		p, err := c.NewWeightMatrix(interleave, parts...)
 		require.NoError(t, err)
@@ -291,7 +291,7 @@ func TestStackedAndInterleavedRows(t *testing.T) {
 	for i := range before {
 		before[i] = float32(i)
 	}
-	inputs := [2][]float32{roundedBlocks(x), x} // of one token and of many
+	inputs := [2][]float32{quantizedBlocks(x), x} // of one token and of many
 	for i, got := range run(false, Store, before) {
 		x := inputs[i]
 		for r := range rows {

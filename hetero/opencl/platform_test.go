@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestChoosePrefersPlaces(t *testing.T) {
+func TestChoosePrefersIndexes(t *testing.T) {
 	list := []Info{{Index: 0, Name: "NVIDIA H200"}, {Index: 1, Name: "Mali"}, {Index: 2, Name: "pocl"}}
 	for name, want := range map[string]int{"": 0, "2": 2, "1": 1, "opencl-2": 2, "200": 0, "mali": 1} {
 		info, err := selectDevice(list, name)
@@ -17,7 +17,7 @@ func TestChoosePrefersPlaces(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoDevice)
 }
 
-func TestNoDeviceSaysWhatToDo(t *testing.T) {
+func TestNoDeviceErrorSuggestsAFix(t *testing.T) {
 	require.ErrorIs(t, noDevice(nil), ErrNoDriver)
 	require.NotContains(t, noDevice([]string{"Portable Computing Language"}).Error(), "rusticl")
 	err := noDevice([]string{"Clover", "rusticl"})

@@ -65,7 +65,7 @@ func (p *WeightMatrix) limitDepth(s gemvShape) gemvShape {
 	return s
 }
 
-// limitGroup returns the shape with groups of at most so many work items: fewer
+// limitGroup returns the shape with groups of at most most work items: fewer
 // share a row and loop more often.
 func (s gemvShape) limitGroup(most int) (gemvShape, error) {
 	if most < rowStep {

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestShapesFitTheDevice asks for the division of products of several models on
-// devices from a phone's to a server's.
+// TestShapesFitTheDevice checks the work partition of matmuls of several models on
+// devices from phones to servers.
 func TestShapesFitTheDevice(t *testing.T) {
 	for _, info := range []Info{
 		{Kind: "GPU", ComputeUnits: 132, MaxGroup: 1024, LocalMemory: 48 << 10},
@@ -23,7 +23,7 @@ func TestShapesFitTheDevice(t *testing.T) {
 				s := p.shape()
 				require.LessOrEqual(t, s.rows*s.lanes, info.MaxGroup, "%+v", s)
 				require.Zero(t, s.rows%2, "pairs of rows are in one group")
-				require.Zero(t, s.rows*s.lanes%4, "work items share blocks by fours")
+				require.Zero(t, s.rows*s.lanes%4, "four work items share a block")
 				require.LessOrEqual(t, p.localBytes(s), info.LocalMemory, "%+v", s)
 				require.Positive(t, s.lanes)
 				require.Positive(t, s.depth)
@@ -32,7 +32,7 @@ func TestShapesFitTheDevice(t *testing.T) {
 			}
 		}
 	}
-	// What was measured on 132 compute units, see docs/results/gpu.md.
+	// Measured on 132 compute units, see docs/results/gpu.md.
 	c := &Context{Info: Info{Kind: "GPU", ComputeUnits: 132, MaxGroup: 1024, LocalMemory: 48 << 10}}
 	for size, want := range map[[2]int]gemvShape{
 		{2048, 1536}:   {rows: 16, lanes: 16, depth: 3},
@@ -45,8 +45,8 @@ func TestShapesFitTheDevice(t *testing.T) {
 	}
 }
 
-// TestShapesShrink: a driver may allow a kernel any number of work items below that of
-// the device.
+// TestShapesShrink checks limits below the device's: a driver may allow a kernel
+// fewer work items.
 func TestShapesShrink(t *testing.T) {
 	for _, s := range []gemvShape{{rows: 12, lanes: 70, depth: 4}, {rows: 32, lanes: 8, depth: 6}, {rows: 8, lanes: 1, depth: 1}} {
 		p := &WeightMatrix{Format: Codes4}
@@ -64,8 +64,9 @@ func TestShapesShrink(t *testing.T) {
 	}
 }
 
-// What NVIDIA's driver says of a kernel's groups is fewer than it runs.
-func TestNVIDIAIsNotAskedForGroups(t *testing.T) {
+// TestNVIDIAGroupLimitIsIgnored checks that the group limit of NVIDIA's driver is not
+// used: the driver reports less than it runs.
+func TestNVIDIAGroupLimitIsIgnored(t *testing.T) {
 	k := &Kernel{context: &Context{Info: Info{MaxGroup: 1024, nvidia: true}}}
 	most, err := k.MaxGroup()
 	require.NoError(t, err)

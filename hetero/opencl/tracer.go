@@ -23,9 +23,9 @@ type tracer struct {
 
 // tracedCommand is a command whose times are not read yet.
 type tracedCommand struct {
-	name  string
-	event uintptr
-	asked time.Duration // time of submission
+	name      string
+	event     uintptr
+	submitted time.Duration // time of submission
 }
 
 // clockRounds is how often the clocks are compared.
@@ -100,7 +100,7 @@ func (t *tracer) collect(waited time.Duration) {
 	for _, p := range t.pending {
 		begin, end := t.times(p.event)
 		begin, end = begin+t.offset, end+t.offset
-		t.lane.Span(p.name, begin, end, map[string]any{"queued_us": float64(max(0, begin-p.asked)) / float64(time.Microsecond)})
+		t.lane.Span(p.name, begin, end, map[string]any{"queued_us": float64(max(0, begin-p.submitted)) / float64(time.Microsecond)})
 		if err := status(clReleaseEvent, p.event); err != nil && t.err == nil {
 			t.err = err
 		}

@@ -1,5 +1,3 @@
-// Package profiles stores measurements of a machine's devices in a file, for the
-// plans of later runs.
 package profiles
 
 import (
@@ -78,9 +76,9 @@ func inPair(pair, key string) bool {
 }
 
 // Load reads the stored measurements. An unreadable file, or one of another
-// version, is replaced by an empty one; notice says why everything is measured
+// version, is replaced by an empty one; report says why everything is measured
 // again.
-func Load(dir string) (f *File, notice string) {
+func Load(dir string) (f *File, report string) {
 	empty := &File{Version: version, Devices: map[string]solve.Record{}, Pairs: map[string]Pair{}}
 	if dir == "" {
 		return empty, ""
@@ -129,7 +127,7 @@ func (f *File) validate() error {
 
 // Restore loads the stored measurements of the devices into a profiler. The
 // slowdown of a pair does not depend on the order of its devices.
-func (f *File) Restore(p *solve.Profiler, k Keys) (notice string) {
+func (f *File) Restore(p *solve.Profiler, k Keys) (report string) {
 	for d, key := range k {
 		if err := p.Restore(d, f.Devices[key]); err != nil {
 			return fmt.Sprintf("stored measurements of %s are unusable and made again: %v", key, err)
@@ -188,10 +186,10 @@ func (c *Check) matches(s *solve.Split) bool {
 }
 
 // SaveOrReport saves the file. A failure only costs a repeated measurement, so it
-// is reported through notice, which may be nil.
-func (f *File) SaveOrReport(dir string, notice func(text string)) {
-	if err := f.Save(dir); err != nil && notice != nil {
-		notice("measurements of devices are not saved: " + err.Error())
+// is reported through report, which may be nil.
+func (f *File) SaveOrReport(dir string, report func(text string)) {
+	if err := f.Save(dir); err != nil && report != nil {
+		report("measurements of devices are not saved: " + err.Error())
 	}
 }
 

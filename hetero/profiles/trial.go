@@ -60,13 +60,13 @@ func (f *File) Trial(k Keys, of Passes) *Trial {
 
 // SaveTrial adds a finished trial to the file and drops invalid ones. It reads the
 // file again first, because other processes may have measured during the trial.
-func SaveTrial(dir string, k Keys, t Trial, notice func(text string)) {
+func SaveTrial(dir string, k Keys, t Trial, report func(text string)) {
 	f, _ := Load(dir)
 	t.Program, t.At = build.Name(), time.Now()
 	both := f.Pairs[k.pair()]
 	both.Trials = append(slices.DeleteFunc(both.Trials, func(old Trial) bool { return old.Passes == t.Passes || !old.valid() }), t)
 	f.Pairs[k.pair()] = both
-	f.SaveOrReport(dir, notice)
+	f.SaveOrReport(dir, report)
 }
 
 // Invalidate removes everything derived from measurements that are to be repeated:

@@ -9,25 +9,27 @@ import (
 	"github.com/llmrun/llmrun/hetero/solve"
 )
 
-// loaded returns what is kept in a directory.
+// loaded loads the file in a directory.
 func loaded(t *testing.T, dir string) *File {
-	f, notice := Load(dir)
-	require.Empty(t, notice)
+	f, report := Load(dir)
+	require.Empty(t, report)
 	return f
 }
 
-func noNotice(t *testing.T) func(string) { return func(text string) { t.Error("unexpected:", text) } }
+func failOnReport(t *testing.T) func(string) {
+	return func(text string) { t.Error("unexpected:", text) }
+}
 
-// TestTrialsAreKept: one for the same passes on the same devices, and none that cannot
-// be.
-func TestTrialsAreKept(t *testing.T) {
+// TestTrialsAreSaved checks that a directory holds one trial for the same passes on
+// the same devices, and no implausible one.
+func TestTrialsAreSaved(t *testing.T) {
 	dir, keys := t.TempDir(), Keys{"cpu", "gpu"}
 	passes := Passes{Matmuls: "1 attn_q", Chunk: 32}
 	for _, took := range []time.Duration{time.Second, time.Minute, -1} {
 		f := loaded(t, dir)
 		f.AddCopy(keys, CopyTime{Tokens: 1, Width: 8, Took: took})
 		require.NoError(t, f.Save(dir))
-		SaveTrial(dir, keys, Trial{Passes: passes, Planned: PassTimes{Token: took}}, noNotice(t))
+		SaveTrial(dir, keys, Trial{Passes: passes, Planned: PassTimes{Token: took}}, failOnReport(t))
 		f = loaded(t, dir)
 		result := f.Trial(keys, passes)
 		copied, known := f.Copy(keys, 1, 8)
@@ -49,9 +51,9 @@ func TestTrialsAreKept(t *testing.T) {
 	}
 }
 
-// TestTrialsStopCounting: what another program found, or long ago, or at a time that is
-// yet to come, is tried again, and makes room.
-func TestTrialsStopCounting(t *testing.T) {
+// TestStaleTrialsAreIgnored checks that trials of another program version, old ones
+// and ones with a future time are ignored and replaced.
+func TestStaleTrialsAreIgnored(t *testing.T) {
 	keys, passes := Keys{"cpu", "gpu"}, Passes{Matmuls: "1 attn_q", Chunk: 32}
 	for name, c := range map[string]struct {
 		change func(*Trial)
@@ -60,24 +62,25 @@ func TestTrialsStopCounting(t *testing.T) {
 		"yesterday":       {func(old *Trial) { old.At = old.At.Add(-24 * time.Hour) }, true},
 		"two months ago":  {func(old *Trial) { old.At = old.At.Add(-60 * 24 * time.Hour) }, false},
 		"tomorrow":        {func(old *Trial) { old.At = old.At.Add(24 * time.Hour) }, false},
-		"nobody says":     {func(old *Trial) { old.At = time.Time{} }, false},
+		"unknown":         {func(old *Trial) { old.At = time.Time{} }, false},
 		"another program": {func(old *Trial) { old.Program += " of last year" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			SaveTrial(dir, keys, Trial{Passes: passes}, noNotice(t))
+			SaveTrial(dir, keys, Trial{Passes: passes}, failOnReport(t))
 			f := loaded(t, dir)
 			c.change(&f.Pairs["cpu + gpu"].Trials[0])
 			require.NoError(t, f.Save(dir))
 			require.Equal(t, c.counts, loaded(t, dir).Trial(keys, passes) != nil)
-			SaveTrial(dir, keys, Trial{Passes: Passes{Matmuls: "another model"}}, noNotice(t))
+			SaveTrial(dir, keys, Trial{Passes: Passes{Matmuls: "another model"}}, failOnReport(t))
 			require.Len(t, loaded(t, dir).Pairs["cpu + gpu"].Trials, map[bool]int{true: 2, false: 1}[c.counts])
 		})
 	}
 }
 
-// TestForgetting leaves what other devices did, and checks of other products.
-func TestForgetting(t *testing.T) {
+// TestInvalidate checks that measurements of other devices and checks of other
+// matmuls remain.
+func TestInvalidate(t *testing.T) {
 	dir, passes := t.TempDir(), Passes{Matmuls: "1 attn_q", Chunk: 32}
 	again, other := solve.Shape{Type: "Q8_0", Tokens: 1, Rows: 4, Cols: 32}, solve.Shape{Type: "Q8_0", Tokens: 2, Rows: 4, Cols: 32}
 	split := solve.Split{Pieces: []solve.Piece{{Rows: 2}, {Device: 1, Row: 2, Rows: 2}}}
@@ -91,7 +94,7 @@ func TestForgetting(t *testing.T) {
 	}
 	require.NoError(t, f.Save(dir))
 	for _, keys := range pairs {
-		SaveTrial(dir, keys, Trial{Passes: passes}, noNotice(t))
+		SaveTrial(dir, keys, Trial{Passes: passes}, failOnReport(t))
 	}
 	f = loaded(t, dir)
 	f.Invalidate(pairs["both"], []solve.Shape{again})

@@ -103,10 +103,10 @@ func (r *flashBench) threaded() (gbs float64, err error) {
 // queued reads through the system's read queue, as a weight stream does where
 // possible.
 func (r *flashBench) queued(queue *vfs.ReadQueue, file vfs.File) (gbs float64, err error) {
-	var next, landed, read int64
+	var next, completed, read int64
 	start := time.Now()
-	for on := true; on || landed < next; on = time.Since(start) < r.during {
-		for on && next-landed < tiering.StreamReads {
+	for on := true; on || completed < next; on = time.Since(start) < r.during {
+		for on && next-completed < tiering.StreamReads {
 			queue.Add(file, r.slot(next), r.place(next), int(next))
 			next++
 		}
@@ -115,7 +115,7 @@ func (r *flashBench) queued(queue *vfs.ReadQueue, file vfs.File) (gbs float64, e
 		if !ok {
 			continue
 		}
-		landed++
+		completed++
 		if k := int64(tag); n < len(r.slot(k)) {
 			if n, err = r.from.ReadAt(r.slot(k), r.place(k)); err != nil {
 				return 0, err

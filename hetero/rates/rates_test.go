@@ -15,9 +15,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// The products are computed, and of sound numbers: the time of anything else
-// would say little.
-func TestProductsAreComputed(t *testing.T) {
+// TestMatmulsAreComputed checks that the measured matmuls have finite, nonzero
+// results; the time of anything else would mean little.
+func TestMatmulsAreComputed(t *testing.T) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.BF16, quant.F32} {
 		t.Run(typ.String(), func(t *testing.T) {
 			p, err := newMatmulBench(typ, 2, 0)
@@ -47,7 +47,7 @@ func TestComputeRefuses(t *testing.T) {
 	require.Error(t, err)
 }
 
-// slow takes the same time for each read and remembers how many overlapped.
+// slow takes a fixed time for each read and records how many reads overlap.
 type slow struct {
 	each         time.Duration
 	in, most     atomic.Int64
@@ -74,7 +74,7 @@ func TestFlash(t *testing.T) {
 	s := &slow{each: 2 * time.Millisecond, beyond: 10 * piece}
 	gbs, err := Flash(s, 10*piece+5, piece, 40*time.Millisecond)
 	require.NoError(t, err)
-	require.LessOrEqual(t, gbs, tiering.StreamReads*piece/0.002/1e9, "no read is faster than it can be")
+	require.LessOrEqual(t, gbs, tiering.StreamReads*piece/0.002/1e9, "the result is not faster than the source")
 	require.Positive(t, gbs)
 	require.EqualValues(t, tiering.StreamReads, s.most.Load(), "reads overlap")
 
@@ -101,7 +101,7 @@ func BenchmarkCompute(b *testing.B) {
 	}
 }
 
-func TestSpreadVisitsAllOfAFile(t *testing.T) {
+func TestSpreadVisitsTheWholeFile(t *testing.T) {
 	for _, windows := range []int64{1, 2, 3, 4, 8, 10, 16, 97, 256, 1000} {
 		at := spread(windows)
 		seen := map[int64]bool{}

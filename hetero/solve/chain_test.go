@@ -13,9 +13,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestChainedSplitsOnDevicesThatCopy divides two products that follow each other
-// between devices of which one has memory of its own: what it wrote of the first
-// result and nobody has fetched must still be there when the second begins.
+// TestChainedSplitsOnDevicesThatCopy splits two consecutive matmuls between devices,
+// one of which has its own memory. Rows of the first result that it has written and
+// that were not fetched must still exist when the second matmul starts.
 func TestChainedSplitsOnDevicesThatCopy(t *testing.T) {
 	const tokens, width = 3, 64
 	soc, err := sim.New("8-gen-3", sim.Options{SeparateMemory: true})

@@ -12,20 +12,20 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// ended is work that is done, or failed.
+// ended is a ticket that has completed or failed.
 type ended struct{ error }
 
 func (ended) Done() bool    { return true }
 func (e ended) Wait() error { return e.error }
 
-// onlyClock is a device that nothing else is asked of.
+// onlyClock is a device that supports only Clock.
 type onlyClock struct{ hetero.Device }
 
 func (onlyClock) Clock() hetero.Clock { return hetero.Wall() }
 
-// TestFailedWorkIsToldHoweverOneWaits: a product that failed looks done, and nobody may
-// take its rows for results.
-func TestFailedWorkIsToldHoweverOneWaits(t *testing.T) {
+// TestFailedMatmulsAreReported checks every way of waiting: a failed matmul looks
+// completed, but its rows must not be used.
+func TestFailedMatmulsAreReported(t *testing.T) {
 	broken := errors.New("the device is gone")
 	for _, fast := range []bool{false, true} {
 		e := solve.Executor{Devices: [2]hetero.Device{onlyClock{}, onlyClock{}}, Fast: fast}
@@ -35,13 +35,13 @@ func TestFailedWorkIsToldHoweverOneWaits(t *testing.T) {
 	}
 }
 
-// slow is a device whose products are done when somebody waits for them, and which
-// fails from some submit on.
+// slow is a device whose matmuls complete when they are waited for, and which fails
+// from a certain submission on.
 type slow struct {
 	hetero.Device
-	sound   int // submits that are
-	pending int // products
-	closed  int // kernels
+	sound   int // remaining successful submissions
+	pending int // matmuls in flight
+	closed  int // closed kernels
 }
 
 func (*slow) Capabilities() hetero.Capabilities          { return hetero.Capabilities{} }
@@ -79,9 +79,9 @@ func (t *slowTicket) Wait() error {
 	return nil
 }
 
-// TestNothingIsUnderWayAfterAnError lets the second device of two, in the order that they
-// are given their pieces in, fail from one product on; and whoever is closed waits, too.
-func TestNothingIsUnderWayAfterAnError(t *testing.T) {
+// TestErrorsLeaveNothingInFlight lets the second device, in order of submission, fail
+// from one matmul on. The executor must wait for the others, and so must Close.
+func TestErrorsLeaveNothingInFlight(t *testing.T) {
 	split := solve.Split{Pieces: []solve.Piece{{Device: 0, Tokens: 4, Padded: 4, Rows: 8}, {Device: 1, Tokens: 4, Padded: 4, Row: 8, Rows: 8}}}
 	op := hetero.Op{Type: quant.F32, Tokens: 4, Rows: 16, Cols: 4}
 	for sound := range 3 {
@@ -103,9 +103,9 @@ func TestNothingIsUnderWayAfterAnError(t *testing.T) {
 	}
 }
 
-// TestMeasurementsEndWhole: a product that fails in the middle of a chain leaves none
-// behind it.
-func TestMeasurementsEndWhole(t *testing.T) {
+// TestFailedMeasurementsEndCompletely checks that a matmul that fails in the middle
+// of a chain leaves no other one in flight.
+func TestFailedMeasurementsEndCompletely(t *testing.T) {
 	for sound := range 4 {
 		d := &slow{sound: sound}
 		p := solve.NewProfiler([]hetero.Device{d}, nil)
@@ -116,14 +116,14 @@ func TestMeasurementsEndWhole(t *testing.T) {
 	}
 }
 
-// noCosts knows nothing.
+// noCosts predicts nothing.
 type noCosts struct{}
 
 func (noCosts) Time(int, hetero.Op) time.Duration { return 0 }
 func (noCosts) Start(int) time.Duration           { return 0 }
 func (noCosts) Slowdown(hetero.Op) float64        { return 1 }
 
-// noting is a device that notes its name when it gets work.
+// noting is a device that records its name when it receives work.
 type noting struct {
 	onlyClock
 	name  string
@@ -142,9 +142,10 @@ func (k notingKernel) Submit(_, _ hetero.View) (hetero.Ticket, error) {
 	return ended{}, nil
 }
 
-// TestH9_WhoHasMostToDoBegins: of many tokens the NPU, whose part is the longer one, and
-// of a single one the GPU, whose queue still holds the work before.
-func TestH9_WhoHasMostToDoBegins(t *testing.T) {
+// TestLongestPieceIsSubmittedFirst checks that the executor submits first to the NPU
+// for many tokens, whose piece is the longer one, and to the GPU for a single token,
+// because its queue still holds earlier work.
+func TestLongestPieceIsSubmittedFirst(t *testing.T) {
 	for tokens, want := range map[int][]string{1: {"GPU", "NPU"}, 256: {"NPU", "GPU"}} {
 		var began []string
 		e := solve.Executor{Devices: [2]hetero.Device{noting{name: "GPU", began: &began}, noting{name: "NPU", began: &began}}, Costs: instant{}, Fast: true}

@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// lazy is a device whose kernels get ready when they first run, as drivers do that
-// compile or copy then. Its time is what it is told to take.
+// lazy is a device whose kernels become ready on their first run, like drivers that
+// compile or copy at that time. Its times are configurable.
 type lazy struct {
 	hetero.Device
 	now         time.Duration
@@ -30,7 +30,7 @@ func (l *lazy) Prepare(hetero.Op) (hetero.Kernel, error) {
 	return &lazyKernel{device: l}, nil
 }
 
-// lazyKernel is a kernel of it; what it is not asked for it does not have.
+// lazyKernel is a kernel of lazy. Methods that the test does not need are missing.
 type lazyKernel struct {
 	hetero.Kernel
 	device *lazy
@@ -52,8 +52,8 @@ func (k *lazyKernel) Close() error {
 	return nil
 }
 
-// TestOnlyWarmKernelsAreMeasured: what a kernel's first run takes besides is in no
-// time, however few runs there are.
+// TestOnlyWarmKernelsAreMeasured checks that the additional time of a kernel's first
+// run is in no measurement, even with few runs.
 func TestOnlyWarmKernelsAreMeasured(t *testing.T) {
 	const others = 8
 	for _, c := range []struct {

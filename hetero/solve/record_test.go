@@ -13,9 +13,9 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// What was measured once is known to a profiler that learns it, through a file's
-// text, and is not measured again.
-func TestRecordsAreKept(t *testing.T) {
+// TestRecordsAreSaved checks that a profiler that restores a record, through its JSON
+// text, does not measure again.
+func TestRecordsAreSaved(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{TimeOnly: true})
 	require.NoError(t, err)
 	pair := []hetero.Device{soc.GPU, soc.NPU}
@@ -44,7 +44,7 @@ func TestRecordsAreKept(t *testing.T) {
 	require.Equal(t, before, soc.Elapsed(), "nothing ran")
 }
 
-func TestRecordsThatCannotBe(t *testing.T) {
+func TestImplausibleRecordsAreRejected(t *testing.T) {
 	good := solve.Shape{Type: "Q8_0", Tokens: 1, Rows: 32, Cols: 32}
 	p := solve.NewProfiler(nil, nil)
 	negative := -time.Second
@@ -60,8 +60,8 @@ func TestRecordsThatCannotBe(t *testing.T) {
 	require.ErrorIs(t, p.RestoreSlowdowns([]solve.Slowdown{{good, 0.5}}), solve.ErrRecord)
 }
 
-// What is measured anew replaces what was known of the same product, and of nothing
-// else; what cannot be is forgotten.
+// TestRecordsAreMerged checks that a new measurement replaces only that of the same
+// matmul and that implausible ones are dropped.
 func TestRecordsAreMerged(t *testing.T) {
 	shape := func(rows int) solve.Shape { return solve.Shape{Type: "Q8_0", Tokens: 1, Rows: rows, Cols: 32} }
 	early, late, negative := time.Second, 2*time.Second, -time.Second

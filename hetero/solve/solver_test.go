@@ -24,8 +24,9 @@ func profiled(t *testing.T) *solve.Profiler {
 	return p
 }
 
-// A split is never predicted to be slower than the better device alone, and
-// is faster where the devices are near to each other.
+// TestSplitIsNoSlowerThanOneDevice checks that a split is never predicted to be
+// slower than the better device alone, and that it is faster for devices of similar
+// speed.
 func TestSplitIsNoSlowerThanOneDevice(t *testing.T) {
 	p := profiled(t)
 	s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}
@@ -40,19 +41,20 @@ func TestSplitIsNoSlowerThanOneDevice(t *testing.T) {
 	require.Less(t, s.Solve(down).Time.Seconds(), 0.75*alone.Solve(down).Time.Seconds())
 	runs := p.Runs
 	s.Solve(down)
-	require.Equal(t, runs, p.Runs, "what is known is not measured again")
+	require.Equal(t, runs, p.Runs, "known matmuls are not measured again")
 }
 
-// The operand that gains more by staying is the one that stays: weights are
-// streamed past few tokens, and few weights stay under many.
+// TestOrderIsChosen checks the choice of the stationary operand: weights are streamed
+// past few tokens, and few weights are stationary under many tokens.
 func TestOrderIsChosen(t *testing.T) {
 	s := solve.Solver{Costs: profiled(t), Steps: solve.DefaultSteps, Static: true}
 	require.True(t, s.Solve(product(64, 14336, 4096)).Streamed)
 	require.False(t, s.Solve(product(1024, 256, 4096)).Streamed)
 }
 
-// What cutting by length is for: 300 = 256 + 44, and 600 = 512 + 32 + 56.
-func TestLengthsAreCut(t *testing.T) {
+// TestSequencesAreSplitByLength checks splits by length: 300 = 256 + 44, and 600 =
+// 512 + 32 + 56.
+func TestSequencesAreSplitByLength(t *testing.T) {
 	steps := solve.DefaultSteps
 	op := product(600, 1024, 4096)
 	found := map[solve.Cut][]solve.Piece{}
@@ -69,8 +71,9 @@ func TestLengthsAreCut(t *testing.T) {
 	}
 }
 
-// Memory that is made for a product's room holds each way to divide it.
-func TestRoomHoldsEveryCut(t *testing.T) {
+// TestBuffersFitEverySplit checks that a buffer for a matmul's padded size fits every
+// split.
+func TestBuffersFitEverySplit(t *testing.T) {
 	for tokens := 1; tokens < 1400; tokens += 37 {
 		for _, static := range []bool{false, true} {
 			for _, split := range solve.DefaultSteps.Cuts(hetero.Op{Tokens: tokens, Rows: 512, Cols: 256}, static) {
@@ -80,8 +83,9 @@ func TestRoomHoldsEveryCut(t *testing.T) {
 	}
 }
 
-// The share of a device that others need is kept to, at some price.
-func TestShareIsKept(t *testing.T) {
+// TestQuotaIsRespected checks that the solver respects the quota of a device at some
+// cost.
+func TestQuotaIsRespected(t *testing.T) {
 	p := profiled(t)
 	op := product(256, 4096, 14336)
 	free := (&solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}).Solve(op)
@@ -99,8 +103,9 @@ func TestShareIsKept(t *testing.T) {
 	}
 }
 
-// Copies, where memory is not shared, speak against splits.
-func TestCopiesSpeakAgainstSplits(t *testing.T) {
+// TestCopiesDiscourageSplits checks that copies, on devices without shared memory,
+// discourage splits.
+func TestCopiesDiscourageSplits(t *testing.T) {
 	p := profiled(t)
 	op := product(1, 14336, 4096)
 	s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}
@@ -132,11 +137,11 @@ func TestTreeFindsSteps(t *testing.T) {
 			require.InDelta(t, want(a, b), tree.Predict([]float64{a, b}), 1e-9)
 		}
 	}
-	require.Equal(t, 1, solve.GrowTree([]solve.Sample{{X: []float64{1}, Y: 3}, {X: []float64{1}, Y: 5}}, 1).Leaves(), "equal features cannot be told apart")
+	require.Equal(t, 1, solve.GrowTree([]solve.Sample{{X: []float64{1}, Y: 3}, {X: []float64{1}, Y: 5}}, 1).Leaves(), "equal features cannot be separated")
 }
 
-// Predictions of shapes between those that were measured are near the truth,
-// and not by luck: those of a tree with one leaf are far off.
+// TestPredictions checks that predictions for shapes between the measured ones are
+// accurate, and that a tree with one leaf is not.
 func TestPredictions(t *testing.T) {
 	p := profiled(t)
 	var samples, between []hetero.Op
@@ -158,9 +163,9 @@ func TestPredictions(t *testing.T) {
 	require.Less(t, gpu, 0.1)
 }
 
-// TestN8_MatricesBeyondADevicesMemory are cut so that its part fits, or stay with the
-// other device.
-func TestN8_MatricesBeyondADevicesMemory(t *testing.T) {
+// TestMatricesLargerThanDeviceMemory checks that such matrices are split so that the
+// device's piece fits, or stay on the other device.
+func TestMatricesLargerThanDeviceMemory(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{TimeOnly: true})
 	require.NoError(t, err)
 	p := solve.NewProfiler([]hetero.Device{soc.GPU, soc.NPU}, nil)

@@ -18,7 +18,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// shapes are the products of three families, a 64th of their size: rows, columns.
+// shapes are the matmuls of three model families, a 64th of their size: rows,
+// columns.
 var shapes = map[string][][2]int{
 	"llama-8b":      {{64, 64}, {16, 64}, {224, 64}, {64, 224}},
 	"qwen2.5-1.5b":  {{24, 32}, {4, 32}, {140, 32}, {24, 160}},
@@ -28,14 +29,14 @@ var shapes = map[string][][2]int{
 // small are the steps of HeteroLLM for such sizes.
 var small = solve.Steps{Rows: 16, Tokens: 4, Lengths: []int{4, 8, 16}}
 
-// place is a device that takes part in the test.
+// place is a device of the test.
 type place struct {
 	name   string
 	device hetero.Device
 	grain  time.Duration
 }
 
-// odd are products of sizes that no step, tile or block of a device divides, with the
+// odd are matmuls whose sizes no step, tile or block of a device divides, with the
 // types that such columns allow.
 var odd = []hetero.Op{
 	{Tokens: 33, Rows: 43, Cols: 33, Type: quant.F32},
@@ -47,8 +48,8 @@ var odd = []hetero.Op{
 	{Tokens: 3, Rows: 33, Cols: 160, Type: quant.Q5_0},
 }
 
-// places opens a device of each kind of a simulated phone, a GPU with memory of its
-// own, and all that this machine has and this program was built with.
+// places opens each kind of device of a simulated phone, a GPU with its own memory,
+// and all devices of this machine and build.
 func places(t *testing.T, budget *tiering.Budget) (list []place) {
 	soc, err := sim.New("8-gen-3", sim.Options{})
 	require.NoError(t, err)
@@ -73,9 +74,9 @@ func places(t *testing.T, budget *tiering.Budget) (list []place) {
 	return list
 }
 
-// TestEverySplitEqualsOneDevice is the metamorphic test of devices: whatever is
-// cut, and between whatever devices, the result is that of one device, within
-// the tolerance that the kernels state.
+// TestEverySplitEqualsOneDevice is a metamorphic test: for every split between any
+// two devices, the result must equal that of one device within the stated tolerance
+// of the kernels.
 func TestEverySplitEqualsOneDevice(t *testing.T) {
 	budget := tiering.New(0)
 	all := places(t, budget)
@@ -98,7 +99,7 @@ func TestEverySplitEqualsOneDevice(t *testing.T) {
 	views := [3]*hetero.Buffer{pool.Take(), pool.Take(), pool.Take()}
 	for i, first := range all {
 		for j, second := range all {
-			// Device 0 takes any number of tokens; of two that do, one order is enough.
+			// Device 0 accepts any number of tokens. One order of two such devices is enough.
 			static := second.device.Capabilities().Static
 			if i == j || first.device.Capabilities().Static || !static && j < i {
 				continue
@@ -132,20 +133,20 @@ func TestEverySplitEqualsOneDevice(t *testing.T) {
 	}
 }
 
-// pair is two devices that products are divided between.
+// pair is two devices that share matmuls.
 type pair struct {
 	places [2]place
 	seed   uint64
-	cuts   map[solve.Cut]int // how often each was tried
+	cuts   map[solve.Cut]int // number of tests of each
 
 	exec      solve.Executor
 	op        hetero.Op
 	x         hetero.View
 	single    float64   // tolerance of device 0
-	allowance []float64 // [tokens × rows] that one of tolerance stands for
+	allowance []float64 // [tokens × rows] error that a tolerance of one admits
 }
 
-// everySplit does a product in every way.
+// everySplit runs a matmul with every split.
 func (p *pair) everySplit(t *testing.T, buffers [3]*hetero.Buffer, op hetero.Op) {
 	rng := rand.New(rand.NewPCG(p.seed, 0))
 	p.op = op
@@ -183,7 +184,7 @@ func (p *pair) everySplit(t *testing.T, buffers [3]*hetero.Buffer, op hetero.Op)
 	}
 }
 
-// do computes a product as it is split.
+// do runs a matmul with a split.
 func (p *pair) do(t *testing.T, split *solve.Split, out hetero.View) (tolerance float64) {
 	for j := range split.PaddedTokens() * p.op.Rows {
 		out.Buffer.Floats()[j] = float32(math.NaN())
@@ -210,14 +211,14 @@ func (p *pair) compare(t *testing.T, split *solve.Split, got, want hetero.View, 
 	}
 }
 
-// instant predicts nothing: everything is waited for by looking.
+// instant predicts no times, so that the executor polls for everything.
 type instant struct{}
 
 func (instant) Time(int, hetero.Op) time.Duration { return 0 }
 func (instant) Start(int) time.Duration           { return 0 }
 func (instant) Slowdown(hetero.Op) float64        { return 1 }
 
-// weigh gives the product random weights and returns Σ|w| of its rows.
+// weigh sets random weights and returns Σ|w| of each row.
 func weigh(t *testing.T, rng *rand.Rand, op *hetero.Op) []float64 {
 	bytes, err := op.Type.RowBytes(op.Cols)
 	require.NoError(t, err)
@@ -250,7 +251,7 @@ func weigh(t *testing.T, rng *rand.Rand, op *hetero.Op) []float64 {
 	return sums
 }
 
-// covers checks that the pieces do each token and row once.
+// covers checks that the pieces cover each token and row once.
 func covers(t *testing.T, split *solve.Split, tokens, rows int) {
 	count := make([]int, tokens*rows)
 	for _, p := range split.Pieces {

@@ -13,7 +13,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// randomOp returns a product with weights of one format.
+// randomOp returns a matmul with weights of one format.
 func randomOp(t *testing.T, typ quant.Type, rows, cols int) (op hetero.Op, weights []float32) {
 	rng := rand.New(rand.NewPCG(uint64(typ), 7))
 	rowBytes, err := typ.RowBytes(cols)
@@ -32,7 +32,7 @@ func randomOp(t *testing.T, typ quant.Type, rows, cols int) (op hetero.Op, weigh
 	return op, weights
 }
 
-// pack packs weights that are given back, and counted, when the test ends.
+// pack packs weights; at the end of the test it frees them and checks the ledger.
 func pack(t *testing.T, op hetero.Op, p Precision) *Weights {
 	budget := tiering.New(0)
 	w, err := Pack(budget, op, p)
@@ -44,8 +44,9 @@ func pack(t *testing.T, op hetero.Op, p Precision) *Weights {
 	return w
 }
 
-// Weights of 4 and 8 bits with a scale for each block keep every bit.
-func TestBlocksLoseNothing(t *testing.T) {
+// TestBlocksAreLossless checks that weights of 4 and 8 bits with a scale for each
+// block keep every bit.
+func TestBlocksAreLossless(t *testing.T) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		op, weights := randomOp(t, typ, 5, 96)
 		w := pack(t, op, WeightOnly)
@@ -64,9 +65,9 @@ func TestBlocksLoseNothing(t *testing.T) {
 	}
 }
 
-// With one scale for all, a weight is at most half a step off, and the stated
-// rounding is that of the worst row.
-func TestWholeMatricesAreRoundedAsStated(t *testing.T) {
+// TestPerTensorErrorIsAsStated checks that with one scale per tensor the error of a
+// weight is at most half a step, and that the stated error is that of the worst row.
+func TestPerTensorErrorIsAsStated(t *testing.T) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		for _, streamed := range []bool{false, true} {
 			const rows, cols = 70, 64 // more rows than are packed together
@@ -94,11 +95,12 @@ func TestWholeMatricesAreRoundedAsStated(t *testing.T) {
 	}
 }
 
-// Weights whose rows have one scale each keep every bit, rows of zeros too.
+// TestRowsKeepTheirScales checks that weights with one scale per row keep every bit,
+// including rows of zeros.
 func TestRowsKeepTheirScales(t *testing.T) {
 	for _, streamed := range []bool{false, true} {
 		const rows, cols = 70, 64
-		op := wholeRowsOp(t, rows, cols)
+		op := rowScaleOp(t, rows, cols)
 		op.Streamed = streamed
 		w := pack(t, op, Integer)
 		require.Zero(t, w.QuantError)
@@ -117,13 +119,13 @@ func TestRowsKeepTheirScales(t *testing.T) {
 			}
 		}
 	}
-	alike := wholeRowsOp(t, 2, 64)
+	alike := rowScaleOp(t, 2, 64)
 	copy(alike.Weights[len(alike.Weights)/2:], alike.Weights)
-	require.Len(t, pack(t, alike, Integer).Tensors, 1, "one scale is enough")
+	require.Len(t, pack(t, alike, Integer).Tensors, 1, "equal scales are merged")
 }
 
-// wholeRowsOp returns a product with one scale for each row, the first of which is zero.
-func wholeRowsOp(t *testing.T, rows, cols int) hetero.Op {
+// rowScaleOp returns a matmul with one scale per row, the first of which is zero.
+func rowScaleOp(t *testing.T, rows, cols int) hetero.Op {
 	op, weights := randomOp(t, quant.Q8_0, rows, cols)
 	clear(weights[:cols])
 	rowBytes := len(op.Weights) / rows
@@ -161,14 +163,14 @@ func TestPackRefuses(t *testing.T) {
 	require.Equal(t, Integer, p)
 }
 
-// field is a field of a protocol buffer message as it was read back.
+// field is a decoded field of a protocol buffer message.
 type field struct {
 	number int
 	value  uint64
 	bytes  []byte
 }
 
-// fields reads a message.
+// fields decodes a message.
 func fields(t *testing.T, m []byte) (list []field) {
 	for len(m) > 0 {
 		tag, n := binary.Uvarint(m)
@@ -196,8 +198,8 @@ func all(t *testing.T, m []byte, number int) (list [][]byte) {
 	return list
 }
 
-// A graph has the operations that its arithmetic needs, and names its weights
-// without holding them.
+// TestGraphs checks that a graph has the operations of its arithmetic and names its
+// weights without containing them.
 func TestGraphs(t *testing.T) {
 	for _, test := range []struct {
 		typ       quant.Type
@@ -216,7 +218,7 @@ func TestGraphs(t *testing.T) {
 		op.Scale, op.Streamed = test.scale, test.streamed
 		w := pack(t, op, test.precision)
 		file := Matmul(op, w)
-		require.Equal(t, file, Matmul(op, w), "the same bytes each time")
+		require.Equal(t, file, Matmul(op, w), "the graph is deterministic")
 		require.Less(t, len(file), 1000)
 		graph := all(t, file, 7)[0]
 		var ops []string
@@ -227,7 +229,7 @@ func TestGraphs(t *testing.T) {
 		beside := 0
 		for _, tensor := range all(t, graph, 5) {
 			if len(all(t, tensor, 13)) > 0 {
-				require.Empty(t, all(t, tensor, 9), "a tensor beside the model has no data in it")
+				require.Empty(t, all(t, tensor, 9), "an external tensor contains no data")
 				require.Equal(t, w.Tensors[beside].Name, string(all(t, tensor, 8)[0]))
 				beside++
 			}
