@@ -9,15 +9,14 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// BenchmarkDecode is a token of a session that goes on, with all that the
-// library does around the forward pass.
+// BenchmarkDecode measures decode including the library's work around the forward pass.
 func BenchmarkDecode(b *testing.B) {
 	s := newSession(b, demo(b))
 	o := limit(0)
 	o.IgnoreEOS = true
 	o.Sampling = llmrun.Sampling{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05, Seed: seed(1)}
 	b.ReportAllocs()
-	// The text begins anew before attention costs more than the weights.
+	// Reset the session before attention costs more than the weights.
 	for done := 0; done < b.N; {
 		o.MaxTokens = min(b.N-done, 200)
 		require.NoError(b, s.Reset())
@@ -29,7 +28,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tok/s")
 }
 
-// BenchmarkPrefill reads 512 tokens.
+// BenchmarkPrefill prefills 512 tokens.
 func BenchmarkPrefill(b *testing.B) {
 	ids := demoReference(b).LongContext[0].Prompt[:512]
 	s := newSession(b, demo(b))

@@ -11,16 +11,16 @@ import (
 	"github.com/llmrun/llmrun/text/jinja"
 )
 
-// TestTemplateCutsMarkedText renders with templates that take apart what
-// a message says, and with it the marks around it. A special token that a
-// template wrote may then become text, but never the other way round.
+// TestTemplateCutsMarkedText renders templates that take marked messages apart. Special
+// tokens of the template may then become plain text, but spelled ones never become special
+// tokens.
 func TestTemplateCutsMarkedText(t *testing.T) {
 	tok, err := modelfile.OpenTokenizer(vfs.OS(), "cmd/llmrun/bundled/model")
 	require.NoError(t, err)
 	messages := []Message{{"user", "ab<|im_end|>cd"}}
 	for _, test := range []struct {
 		source string
-		want   []int32 // special tokens
+		want   []int32 // expected special tokens
 	}{
 		{`<|im_start|>{{ messages[0].content }}<|im_end|>`, []int32{1, 2}},
 		{`<|im_start|>{{ messages[0].content | trim | upper | lower }}<|im_end|>`, []int32{1, 2}},

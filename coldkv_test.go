@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestDemoAnswersWithContextOnFlash asks for facts in long texts of which nine
-// tenths are on flash.
+// TestDemoAnswersWithContextOnFlash asks for facts in long texts with nine tenths of the keys
+// and values on flash.
 func TestDemoAnswersWithContextOnFlash(t *testing.T) {
 	for i, c := range demoReference(t).LongContext {
 		t.Run(fmt.Sprintf("%d-%d", i, c.Tokens), func(t *testing.T) {
@@ -36,15 +36,15 @@ func TestDemoAnswersWithContextOnFlash(t *testing.T) {
 	}
 }
 
-// TestConversationLongerThanMemory holds a conversation for which there is no
-// memory, in a budget that streams the weights as well: the same tokens, never
-// more than the budget, and less of it when asked.
+// TestConversationLongerThanMemory runs a session whose keys and values exceed the budget,
+// while weights are streamed too. The tokens do not change, the peak stays within the budget,
+// and Trim moves more pages to flash.
 func TestConversationLongerThanMemory(t *testing.T) {
 	ctx := context.Background()
 	path := wide(t)
 	options := llmrun.Options{Threads: 2, Context: 4096, Memory: llmrun.MemoryOptions{Chunk: 64, RAM: llmrun.NoLimit}}
 	whole := open(t, path, options)
-	tokens, budgets := 1800, []int64{0, 2 << 20, 12 << 20} // above the least
+	tokens, budgets := 1800, []int64{0, 2 << 20, 12 << 20} // bytes above the minimum
 	if portable() {
 		tokens, budgets = 320, budgets[:1]
 	}

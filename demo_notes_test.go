@@ -13,20 +13,20 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// note is a note with what the demo model is expected to say about it.
+// note is a note and the expected answers of the demo model.
 type note struct {
 	File      string
 	Tokens    int
 	Summary   string `json:"expected_summary"`
 	Questions []struct {
 		Question, Expected string
-		Exact              bool `json:"model_exact"` // the reference gives this answer
+		Exact              bool `json:"model_exact"` // the reference model gives this answer
 	}
-	Reproduces bool `json:"model_reproduces_summary"` // the reference gives this summary
+	Reproduces bool `json:"model_reproduces_summary"` // the reference model gives this summary
 }
 
-// TestDemoNotes asks for summaries and facts. All questions about one note
-// begin with the note, which therefore is read once.
+// TestDemoNotes asks for summaries and facts. All prompts about a note begin with it, so the
+// session prefills it once.
 func TestDemoNotes(t *testing.T) {
 	dir := testutil.Shared(t, "demo", "notes")
 	var expected struct{ Notes []note }
@@ -34,7 +34,7 @@ func TestDemoNotes(t *testing.T) {
 	require.NotEmpty(t, expected.Notes)
 	for _, n := range expected.Notes {
 		t.Run(n.File, func(t *testing.T) {
-			if 2*n.Tokens > affordable() { // a note is not only read, many answers follow
+			if 2*n.Tokens > affordable() { // each note gets many answers
 				t.Skip("a long note; LLMRUN_TEST_LONG=1 reads it")
 			}
 			text, err := os.ReadFile(filepath.Join(dir, n.File))
@@ -44,7 +44,7 @@ func TestDemoNotes(t *testing.T) {
 	}
 }
 
-// check asks whatever the reference answers as expected.
+// check asks all questions that the reference model answers as expected.
 func (n *note) check(t *testing.T, text string) {
 	s := newSession(t, demo(t))
 	asked := 0
@@ -53,7 +53,7 @@ func (n *note) check(t *testing.T, text string) {
 		a := complete(t, s.ChatMessages(context.Background(), messages, llmrun.GenerateOptions{MaxTokens: 400}))
 		require.Equal(t, want, strings.TrimSpace(a.Text), question)
 		if asked++; asked > 1 {
-			require.GreaterOrEqual(t, s.Stats().ReusedTokens, n.Tokens, "the note was read again")
+			require.GreaterOrEqual(t, s.Stats().ReusedTokens, n.Tokens, "the note was re-prefilled")
 		}
 	}
 	if n.Reproduces {

@@ -13,8 +13,8 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// reference is what another implementation computes with the demo model, in
-// float32 on the same bfloat16 weights.
+// reference holds results of another implementation, in float32 with the same bfloat16
+// weights.
 type reference struct {
 	Encode []struct {
 		Text    string
@@ -38,13 +38,13 @@ type reference struct {
 	ValTokens   int           `json:"val_text_tokens"`
 }
 
-// longContext is a long text with a fact in it, and a question about the fact.
+// longContext is a long text that contains a fact, and a question about it.
 type longContext struct {
 	Tokens int
 	Prompt []int32 `json:"prompt_ids"`
 	Want   []int32 `json:"expected_ids"`
 	Text   string  `json:"expected_text"`
-	Exact  bool    `json:"model_exact"` // the reference gives the expected answer
+	Exact  bool    `json:"model_exact"` // the reference model gives the expected answer
 }
 
 func demoReference(t testing.TB) (r reference) {
@@ -68,8 +68,8 @@ func TestDemoEncodings(t *testing.T) {
 	}
 }
 
-// TestDemoLogits allows what the order of float32 sums may change: a
-// thousandth of the logits' spread.
+// TestDemoLogits allows a difference of a thousandth of the logits' standard deviation,
+// because float32 sums depend on their order.
 func TestDemoLogits(t *testing.T) {
 	for _, want := range demoReference(t).Logits {
 		rows, err := demo(t).Logits(context.Background(), want.IDs, nil)
@@ -105,14 +105,14 @@ func TestDemoGreedy(t *testing.T) {
 	}
 }
 
-// validationIDs are the tokens of the beginning of the validation text.
+// validationIDs returns the tokens of the validation text.
 func validationIDs(t *testing.T) []int32 {
 	text, err := os.ReadFile("testdata/demo/val_text.txt")
 	require.NoError(t, err)
 	return demo(t).Tokenizer().Encode(string(text), llmrun.EncodeOptions{})
 }
 
-// TestDemoPerplexity reads the beginning of the validation text as one window.
+// TestDemoPerplexity evaluates the beginning of the validation text as one window.
 func TestDemoPerplexity(t *testing.T) {
 	if portable() && testing.Short() {
 		t.Skip("2049 tokens take long without SIMD")

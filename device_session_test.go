@@ -10,19 +10,18 @@ import (
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 )
 
-// TestDeviceSessions saves a session with each device and goes on with it in another
-// engine: answers are those of one that never stopped. What a divided model remembers is
-// kept, of a GPU only the text; so the processor goes on with the latter, and with the
-// former only if the text may be read again.
+// TestDeviceSessions saves a session with each device and continues it in another engine,
+// with the same answer as without the interruption. A split saves keys and values, which the
+// CPU alone must re-prefill. A GPU saves only tokens, which the CPU accepts as they are.
 func TestDeviceSessions(t *testing.T) {
 	for name, c := range map[string]struct {
-		device string
-		layers int
-		keeps  bool
+		device  string
+		layers  int
+		savesKV bool
 	}{
-		"divided":       {"cpu+cpu/2", 0, true},
-		"a GPU":         {"gpu", 0, false},
-		"a GPU in part": {"gpu", 3, false},
+		"split":              {"cpu+cpu/2", 0, true},
+		"GPU":                {"gpu", 0, false},
+		"last layers on GPU": {"gpu", 3, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -45,22 +44,22 @@ func TestDeviceSessions(t *testing.T) {
 			s := openSession(t, e, "notes", llmrun.SessionOptions{})
 			ids(t, s, first, 4)
 			require.NoError(t, s.Save(""))
-			require.Equal(t, c.keeps, len(kvFiles(t, dir)) > 0)
+			require.Equal(t, c.savesKV, len(kvFiles(t, dir)) > 0)
 			length := s.Len()
 			require.NoError(t, e.Close())
 
 			s = openSession(t, engine(options), "notes", llmrun.SessionOptions{})
 			require.Equal(t, length, s.Len())
 			require.Equal(t, want, ids(t, s, second, 4))
-			require.Equal(t, c.keeps, s.Stats().RestoredTokens > 0)
+			require.Equal(t, c.savesKV, s.Stats().RestoredTokens > 0)
 			require.NoError(t, s.Close())
 
 			e = engine(llmrun.Options{FS: bundled.FS, Context: 256, Cache: llmrun.CacheOptions{Dir: dir}})
-			if c.keeps {
+			if c.savesKV {
 				_, err := e.OpenSession("notes", llmrun.SessionOptions{})
 				require.ErrorIs(t, err, llmrun.ErrOtherSettings)
 			}
-			s = openSession(t, e, "notes", llmrun.SessionOptions{RePrefill: c.keeps})
+			s = openSession(t, e, "notes", llmrun.SessionOptions{RePrefill: c.savesKV})
 			require.Equal(t, length, s.Len())
 			ids(t, s, second, 4)
 		})

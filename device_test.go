@@ -45,9 +45,9 @@ func TestRefusedDevices(t *testing.T) {
 	}
 }
 
-// TestSplitMatchesCPU asks a model that is divided with each device that this
-// program and machine have, one more that the processor stands for, and the processor.
-// A text goes on behind what was read.
+// TestSplitMatchesCPU compares the CPU with splits between the CPU and each available device,
+// including half of the CPU's cores as a second device. The second prompt continues the
+// session.
 func TestSplitMatchesCPU(t *testing.T) {
 	answer := func(device string) (list []int32) {
 		engine, err := llmrun.Open(bundled.Name, llmrun.Options{FS: bundled.FS, Context: 256, Device: llmrun.DeviceOptions{Name: device}, Memory: llmrun.MemoryOptions{Chunk: 8, KV: "f16"}})
@@ -71,7 +71,7 @@ func TestSplitMatchesCPU(t *testing.T) {
 	require.Equal(t, want, answer("cpu+cpu/2"))
 	for device, kind := range map[string]hetero.Kind{"cpu+gpu": hetero.GPU, "cpu+npu": hetero.NPU} {
 		if _, err := devices.All.First(kind); err != nil {
-			t.Logf("%s is left out: %v", device, err)
+			t.Logf("%s is skipped: %v", device, err)
 			_, err := llmrun.Open(bundled.Name, llmrun.Options{FS: bundled.FS, Device: llmrun.DeviceOptions{Name: device}})
 			require.Error(t, err)
 			require.Equal(t, errors.Is(err, devices.ErrNotBuilt), errors.Is(err, llmrun.ErrNotBuilt))
@@ -81,8 +81,8 @@ func TestSplitMatchesCPU(t *testing.T) {
 	}
 }
 
-// TestGPUMatchesCPU asks both: the demo model is rarely undecided. Where there
-// is no GPU, the error says what is missing.
+// TestGPUMatchesCPU compares the answers of GPU and CPU, which agree because the demo model
+// is rarely undecided. It also checks the trace.
 func TestGPUMatchesCPU(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace.json")
 	options := llmrun.Options{FS: bundled.FS, Context: 256, Device: llmrun.DeviceOptions{Name: "gpu"}, Lab: llmrun.LabOptions{Trace: path}}
@@ -119,8 +119,8 @@ func TestGPUMatchesCPU(t *testing.T) {
 	require.GreaterOrEqual(t, count["wait"], 12)
 }
 
-// TestLastLayersOnGPU asks for some of the layers to be there: answers are the CPU's,
-// and what a plan says of it comes true.
+// TestLastLayersOnGPU runs three layers on a GPU, and compares answers with the CPU's and the
+// placement with the plan.
 func TestLastLayersOnGPU(t *testing.T) {
 	var notices []string
 	options := llmrun.Options{FS: bundled.FS, Context: 256, Notify: func(text string) { notices = append(notices, text) }, Device: llmrun.DeviceOptions{Name: "gpu", GPULayers: 3}}
@@ -153,10 +153,10 @@ func TestLastLayersOnGPU(t *testing.T) {
 		require.Zero(t, engine.MemoryUsed())
 	}
 	require.Equal(t, answers[1], answers[0])
-	require.Empty(t, notices, "that is what was asked for")
+	require.Empty(t, notices, "the placement is the requested one")
 }
 
-// TestPlacementNeedsGPU refuses to plan for other devices.
+// TestPlacementNeedsGPU checks that PlanPlacement refuses other devices.
 func TestPlacementNeedsGPU(t *testing.T) {
 	_, err := llmrun.PlanPlacement(bundled.Name, llmrun.Options{FS: bundled.FS, Device: llmrun.DeviceOptions{Name: "cpu+cpu"}})
 	require.ErrorIs(t, err, llmrun.ErrOptions)

@@ -38,8 +38,8 @@ func TestParseDiskSpeed(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }
 
-// TestSlowDisk streams a model from a slow disk: the answer is the same, and what
-// is streamed takes at least the time that it must.
+// TestSlowDisk streams a model from a throttled disk. The answer does not change, and decode
+// takes at least the time of the reads.
 func TestSlowDisk(t *testing.T) {
 	path := wide(t)
 	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16}}
@@ -55,13 +55,13 @@ func TestSlowDisk(t *testing.T) {
 	require.Equal(t, want, complete(t, s.GenerateIDs(ctx, someIDs(e, 20), o)).IDs)
 	got := s.Stats()
 	require.Positive(t, got.DecodeFlash.Bytes)
-	ahead := float64(e.Memory().Held["weight ring"]) // was read before
+	ahead := float64(e.Memory().Held["weight ring"]) // was prefetched
 	least := (float64(got.DecodeFlash.Bytes) - ahead) / 400e6
 	require.GreaterOrEqual(t, got.Decode.Seconds(), least)
 }
 
-// TestCloseWhileStreaming closes an engine in the middle of generations that wait
-// for a slow disk: everything comes back.
+// TestCloseWhileStreaming closes an engine during generations that wait for a throttled disk.
+// It must release all resources.
 func TestCloseWhileStreaming(t *testing.T) {
 	path := wide(t)
 	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16, WatchPressure: true}}
@@ -95,14 +95,14 @@ func TestCloseWhileStreaming(t *testing.T) {
 		require.NoError(t, e.CheckMemory())
 	}
 	require.Equal(t, files, openFiles(t))
-	// Goroutines that have nothing left to do are counted until they are gone.
+	// Goroutines that have finished are counted until they are gone.
 	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; runtime.Gosched() {
 		require.True(t, time.Now().Before(deadline), "%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
 	}
 }
 
-// openFiles returns how many files the process has open, 0 where the system does
-// not say.
+// openFiles returns the number of open files of the process, 0 if the system does not report
+// it.
 func openFiles(t *testing.T) int {
 	if runtime.GOOS != "linux" {
 		return 0

@@ -12,8 +12,7 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// The examples use the small model that ships with the command, from the
-// directory where it lies in the repository.
+// The examples use the demo model, by its path in the repository.
 
 func Example() {
 	engine, err := llmrun.Open("cmd/llmrun/bundled/model", llmrun.Options{})
@@ -41,7 +40,7 @@ func Example() {
 	// ended by: stop
 }
 
-// A conversation keeps what was said. Each turn reads only what is new.
+// A session keeps the conversation. Each turn prefills only new tokens.
 func ExampleSession_Chat() {
 	engine, session := openDemo()
 	defer engine.Close()
@@ -64,7 +63,7 @@ func ExampleSession_Chat() {
 	// (75 tokens, 60 of them known)
 }
 
-// A seed makes sampling repeatable.
+// A seed makes sampling reproducible.
 func ExampleGenerateOptions() {
 	engine, session := openDemo()
 	defer engine.Close()
@@ -92,7 +91,7 @@ func ExampleGenerateOptions() {
 	// " had a feeling that something had flinked the little girl"
 }
 
-// A context ends a generation; the session stays usable.
+// Cancelling the context ends a generation; the session remains usable.
 func ExampleSession_Generate_cancel() {
 	engine, session := openDemo()
 	defer engine.Close()
@@ -125,8 +124,8 @@ func ExampleSession_Generate_cancel() {
 	//  girl named Olive. Olive
 }
 
-// A server sends each piece as a line of JSON. A piece without text holds half
-// a character or what may become a stop string; its text follows later.
+// A server sends each piece as a line of JSON. The text of a piece is empty if the token ends
+// inside a character, or if it may be the beginning of a stop string.
 func ExamplePiece() {
 	engine, session := openDemo()
 	defer engine.Close()
@@ -210,7 +209,7 @@ func ExampleEngine_Logits() {
 	// Ġtime
 }
 
-// Inspect reads headers only, so that it is quick for a model of any size.
+// Inspect reads only headers, so it is fast for models of any size.
 func ExampleInspect() {
 	model, err := llmrun.Inspect(".", llmrun.Options{FS: os.DirFS("cmd/llmrun/bundled/model")})
 	if err != nil {
@@ -246,7 +245,7 @@ func ExampleRenderTemplate() {
 	// [assistant]
 }
 
-// openDemo opens the model and an empty session of it.
+// openDemo opens the demo model and an empty session.
 func openDemo() (*llmrun.Engine, *llmrun.Session) {
 	engine, err := llmrun.Open("cmd/llmrun/bundled/model", llmrun.Options{})
 	if err != nil {

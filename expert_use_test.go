@@ -9,8 +9,7 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// A generation tells how well the memory for experts served, and counts what was
-// read of them.
+// TestExpertUse checks the statistics of the expert cache of a generation.
 func TestExpertUse(t *testing.T) {
 	path := experts(t)
 	options := llmrun.Options{Threads: 2, Context: 128, Memory: llmrun.MemoryOptions{RAM: llmrun.NoLimit}}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// CheckMemory returns an error that names what the engine still holds.
+// CheckMemory returns an error that names the memory that the engine still holds.
 func (e *Engine) CheckMemory() error { return e.model.Budget().Check() }
 
-// Watch watches signs of pressure that root shows, whenever a time comes.
+// Watch starts a watcher that reads the pressure signs below root at each tick.
 func (e *Engine) Watch(root fs.FS, ticks <-chan time.Time) { e.watch(root, ticks, func() {}) }

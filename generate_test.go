@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// foxStart is how the demo model's greedy answer to foxPrompt begins, one word
-// a token.
+// foxStart is the beginning of the demo model's greedy answer to foxPrompt, one word per
+// token.
 const foxStart = "Once there lived a brave fox called Ruby. Ruby had a pink hat"
 
 func TestStopStringsAreNotPartOfAnswer(t *testing.T) {
@@ -25,10 +25,10 @@ func TestStopStringsAreNotPartOfAnswer(t *testing.T) {
 		want string
 	}{
 		{"one token", []string{" fox"}, "Once there lived a brave"},
-		{"across tokens, ending inside of one", []string{"fox called Ru"}, "Once there lived a brave "},
-		{"beginning inside of a token", []string{"ave fox"}, "Once there lived a br"},
-		{"the first that occurs counts, not the first that is listed", []string{"pink", "called"}, "Once there lived a brave fox "},
-		{"a false start before the real one", []string{"Ruby had"}, "Once there lived a brave fox called Ruby. "},
+		{"across tokens, ends inside a token", []string{"fox called Ru"}, "Once there lived a brave "},
+		{"begins inside a token", []string{"ave fox"}, "Once there lived a br"},
+		{"the first occurrence wins, not the first in the list", []string{"pink", "called"}, "Once there lived a brave fox "},
+		{"a partial match before the full one", []string{"Ruby had"}, "Once there lived a brave fox called Ruby. "},
 		{"the very first token", []string{"Once"}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestIncompleteStopStringIsFlushed(t *testing.T) {
 	e := demo(t)
 	want := fox(t, e, 8)
 	for _, test := range []struct{ name, stop, held string }{
-		{"given up during the text", "brave foxes", ""},
-		{"still possible at the end", "called Ruby and Max", "called Ruby"},
+		{"mismatch during the answer", "brave foxes", ""},
+		{"partial match at the end", "called Ruby and Max", "called Ruby"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newSession(t, e)
@@ -63,7 +63,7 @@ func TestIncompleteStopStringIsFlushed(t *testing.T) {
 	}
 }
 
-// TestIncompleteCharacterIsHeldBack forces the model to say half a character.
+// TestIncompleteCharacterIsHeldBack makes the model generate half a character.
 func TestIncompleteCharacterIsHeldBack(t *testing.T) {
 	e := demo(t)
 	half := e.Tokenizer().Encode("ï", llmrun.EncodeOptions{})
@@ -113,7 +113,7 @@ func TestEndOfText(t *testing.T) {
 	require.Len(t, b.IDs, len(a.IDs)+5)
 	require.Equal(t, a.IDs, b.IDs[:len(a.IDs)])
 
-	// Going on behind the end needs the last token's scores once more.
+	// To continue behind the end, the session processes the last token once more.
 	o.MaxTokens = 5
 	rest := complete(t, s.Generate(context.Background(), "", o))
 	require.Equal(t, b.IDs, append(a.IDs, rest.IDs...))
@@ -121,7 +121,8 @@ func TestEndOfText(t *testing.T) {
 	require.Equal(t, e.Tokenizer().Encode("<|im_end|>", llmrun.EncodeOptions{ParseSpecial: true})[0], b.IDs[len(a.IDs)])
 }
 
-// TestBreakFromLoop leaves after some tokens; going on gives the rest.
+// TestBreakFromLoop leaves the loop after some tokens and generates the rest with another
+// call.
 func TestBreakFromLoop(t *testing.T) {
 	e := demo(t)
 	want := fox(t, e, 20)
@@ -137,7 +138,7 @@ func TestBreakFromLoop(t *testing.T) {
 	require.Equal(t, 5, s.Stats().GeneratedTokens)
 	rest := complete(t, s.Generate(context.Background(), "", limit(15)))
 	require.Equal(t, want.IDs, append(ids, rest.IDs...))
-	require.Equal(t, s.Len()-15-1, s.Stats().ReusedTokens, "all but the token that was not read back")
+	require.Equal(t, s.Len()-15-1, s.Stats().ReusedTokens, "all but the last token")
 }
 
 func TestSessionUsableAfterPanicInLoop(t *testing.T) {
@@ -158,7 +159,7 @@ func TestSessionUsableAfterPanicInLoop(t *testing.T) {
 func TestCancelDuringDecode(t *testing.T) {
 	e := demo(t)
 	want := fox(t, e, 20)
-	cause := errors.New("the reader has left")
+	cause := errors.New("the client has disconnected")
 	s := newSession(t, e)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -180,9 +181,8 @@ func TestCancelDuringDecode(t *testing.T) {
 	require.Equal(t, want.IDs, append(ids, rest.IDs...))
 }
 
-// TestCancelDuringPrefill cancels after the first chunk. The prompt
-// then is no part of the text, and repeating the call does not read the chunk
-// again.
+// TestCancelDuringPrefill cancels after the first chunk. The prompt does not become part of
+// the session, and repeating the call does not process the chunk again.
 func TestCancelDuringPrefill(t *testing.T) {
 	const chunk = 8
 	e := open(t, demoModel, llmrun.Options{Memory: llmrun.MemoryOptions{Chunk: chunk}})
@@ -199,7 +199,7 @@ func TestCancelDuringPrefill(t *testing.T) {
 	a := collect(s.Generate(ctx, foxPrompt, o))
 	require.ErrorIs(t, a.err, context.Canceled)
 	require.Empty(t, a.IDs)
-	require.Equal(t, 1, chunks, "nothing is read after the context has ended")
+	require.Equal(t, 1, chunks, "no chunk after the context has ended")
 	require.Zero(t, s.Len())
 	require.Equal(t, llmrun.StopCancelled, s.Stats().StopReason)
 
@@ -208,7 +208,7 @@ func TestCancelDuringPrefill(t *testing.T) {
 	require.Equal(t, chunk, s.Stats().ReusedTokens)
 
 	a = collect(s.Generate(ctx, " And", limit(10)))
-	require.ErrorIs(t, a.err, context.Canceled, "a context that has ended before")
+	require.ErrorIs(t, a.err, context.Canceled, "a context that ended before the call")
 	require.Equal(t, 31, s.Len())
 }
 
@@ -218,7 +218,7 @@ func TestFullContext(t *testing.T) {
 	require.Equal(t, 40, s.Limit())
 	a := complete(t, s.Generate(context.Background(), foxPrompt, limit(0)))
 	require.Equal(t, llmrun.StopContext, s.Stats().StopReason)
-	require.Len(t, a.IDs, 40-21+1, "the last token is given, and not read")
+	require.Len(t, a.IDs, 40-21+1, "the last token is generated but not processed")
 	require.Equal(t, fox(t, demo(t), 20).IDs, a.IDs, "the limit changes nothing before it")
 	for _, prompt := range []string{"", "more"} {
 		require.ErrorIs(t, collect(s.Generate(context.Background(), prompt, limit(1))).err, llmrun.ErrContextFull)
@@ -231,7 +231,7 @@ func TestFullContext(t *testing.T) {
 	require.NoError(t, s.Reset())
 	too := strings.Repeat(" word", 60)
 	require.ErrorIs(t, collect(s.Chat(context.Background(), too, limit(1))).err, llmrun.ErrContextFull)
-	require.Empty(t, s.Messages(), "a turn without an answer is no part of the conversation")
+	require.Empty(t, s.Messages(), "a turn without an answer is not part of the conversation")
 }
 
 func TestParseSpecial(t *testing.T) {

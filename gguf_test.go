@@ -14,8 +14,8 @@ import (
 	"github.com/llmrun/llmrun/store/synth"
 )
 
-// The tiny GGUF models have a SentencePiece vocabulary, whose texts begin with
-// <s>, and no chat template.
+// The tiny GGUF models have a SentencePiece vocabulary with <s> as begin-of-text token, and
+// no chat template.
 const (
 	tinyBegin = 1
 	tinyEnd   = 2
@@ -36,15 +36,15 @@ func TestBOSIsAddedOnce(t *testing.T) {
 	require.Equal(t, words+1, s.Stats().PromptTokens)
 	require.Equal(t, a.IDs, complete(t, newSession(t, e).GenerateIDs(ctx, marked, o)).IDs)
 	complete(t, s.Generate(ctx, "Hello world", o))
-	require.Equal(t, words+1+3+words, s.Stats().PromptTokens, "only at the beginning")
+	require.Equal(t, words+1+3+words, s.Stats().PromptTokens, "BOS only at the beginning")
 
 	empty := newSession(t, e)
-	complete(t, empty.Generate(ctx, "", o)) // the begin of a text is a prompt
+	complete(t, empty.Generate(ctx, "", o)) // the begin-of-text token is a prompt
 	require.Equal(t, 1, empty.Stats().PromptTokens)
 }
 
-// TestChatWithoutTemplate uses the built-in one, which leaves the
-// begin of text to the tokenizer.
+// TestChatWithoutTemplate uses the built-in template, which leaves the begin-of-text token to
+// the tokenizer.
 func TestChatWithoutTemplate(t *testing.T) {
 	e := open(t, testutil.Shared(t, "gguf", "tiny-llama-q8_0.gguf"), llmrun.Options{})
 	require.False(t, e.Info().HasChatTemplate)
@@ -65,8 +65,8 @@ func TestChatWithoutTemplate(t *testing.T) {
 	require.Len(t, s.Messages(), 4)
 }
 
-// TestOptionsOfQuantizedModel compares the ways to compute with one file:
-// they differ, but not by much.
+// TestOptionsOfQuantizedModel compares the perplexity of a model with different options: it
+// differs, but not by much.
 func TestOptionsOfQuantizedModel(t *testing.T) {
 	path := testutil.Shared(t, "gguf", "tiny-llama-q4_k_m.gguf")
 	ids := []int32{1, 485, 75, 297, 496, 489, 275, 376, 496, 495}
@@ -76,9 +76,9 @@ func TestOptionsOfQuantizedModel(t *testing.T) {
 		return p
 	}
 	exact := perplexity(llmrun.Options{Exact: true})
-	require.Equal(t, exact, perplexity(llmrun.Options{Exact: true, Memory: llmrun.MemoryOptions{KV: "f32"}}), "what Exact means for keys and values")
+	require.Equal(t, exact, perplexity(llmrun.Options{Exact: true, Memory: llmrun.MemoryOptions{KV: "f32"}}), "the default KV with Exact")
 	quick := perplexity(llmrun.Options{})
-	require.Equal(t, quick, perplexity(llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}), "what quantized weights mean for keys and values")
+	require.Equal(t, quick, perplexity(llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}), "the default KV with quantized weights")
 	require.NotEqual(t, exact.MeanNLL, quick.MeanNLL)
 	require.InEpsilon(t, exact.MeanNLL, quick.MeanNLL, 0.03)
 
@@ -100,7 +100,7 @@ func keys[V any](m map[string]V) (out []string) {
 	return out
 }
 
-// A file may say that it has no tokenizer: it takes token ids.
+// TestGGUFWithoutTokenizer opens a file whose tokenizer is declared as "none".
 func TestGGUFWithoutTokenizer(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)

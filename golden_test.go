@@ -18,9 +18,8 @@ var update = flag.Bool("update", false, "write the golden transcripts instead of
 
 const goldenPath = "testdata/golden/transcripts.json"
 
-// transcripts are generations whose text must never change: not with another
-// number of threads or chunk size, and not with the next version. Each uses
-// another part of the sampler.
+// transcripts are generations whose text must never change, for any number of threads, any
+// chunk size and any version. Each one uses another part of the sampler.
 var transcripts = []struct {
 	name, prompt string
 	options      llmrun.GenerateOptions
@@ -41,8 +40,8 @@ var transcripts = []struct {
 
 func seed(n uint64) *uint64 { return &n }
 
-// TestGoldenTranscripts generates with different threads and chunks. The test
-// holds on every path of kernels: set LLMRUN_CPU, or build with noasm.
+// TestGoldenTranscripts generates with different threads and chunk sizes. It must pass with
+// all kernels: set LLMRUN_CPU, or build with the tag noasm.
 func TestGoldenTranscripts(t *testing.T) {
 	want := map[string]answer{}
 	if !*update {
@@ -82,8 +81,7 @@ func TestGoldenTranscripts(t *testing.T) {
 	}
 }
 
-// TestReportedSeedReproducesText repeats a generation by the seed
-// that it reports.
+// TestReportedSeedReproducesText repeats a generation with the seed that it reported.
 func TestReportedSeedReproducesText(t *testing.T) {
 	e := demo(t)
 	o := limit(30)

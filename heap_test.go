@@ -15,8 +15,8 @@ import (
 // goLimit returns Go's memory limit.
 func goLimit() int64 { return debug.SetMemoryLimit(-1) }
 
-// Engines share Go's one memory limit, and leave it as the program had it in whichever
-// order they are closed.
+// TestEnginesShareGoMemoryLimit checks that the program's limit is restored in whichever
+// order the engines are closed.
 func TestEnginesShareGoMemoryLimit(t *testing.T) {
 	require.Equal(t, int64(math.MaxInt64), goLimit())
 	opts := llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}}
@@ -32,7 +32,8 @@ func TestEnginesShareGoMemoryLimit(t *testing.T) {
 	}
 }
 
-// A limit that the program sets while an engine is open is not undone by its end.
+// TestProgramMemoryLimitIsPreserved checks that closing an engine keeps a limit that the
+// program set in the meantime.
 func TestProgramMemoryLimitIsPreserved(t *testing.T) {
 	e := open(t, demoModel, llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}})
 	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
@@ -43,8 +44,8 @@ func TestProgramMemoryLimitIsPreserved(t *testing.T) {
 	require.Equal(t, int64(1<<30), goLimit())
 }
 
-// What the program has on its own heap is part of a budget, so that the collector has
-// room for it: it ran all the time when the limit was what the engine needs.
+// TestBudgetCountsProgramHeap checks that a budget reserves room for the program's heap.
+// Without it, the garbage collector would run continuously.
 func TestBudgetCountsProgramHeap(t *testing.T) {
 	opts := llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}}
 	heap := func() (plan, limit int64) {
@@ -54,22 +55,22 @@ func TestBudgetCountsProgramHeap(t *testing.T) {
 	}
 	plan, limit := heap()
 	require.Equal(t, plan, limit)
-	notes := make([]byte, 64<<20)
-	withNotes, limit := heap()
-	require.Equal(t, withNotes, limit)
-	require.InDelta(t, plan+96<<20, withNotes, 12<<20)
+	ballast := make([]byte, 64<<20)
+	withBallast, limit := heap()
+	require.Equal(t, withBallast, limit)
+	require.InDelta(t, plan+96<<20, withBallast, 12<<20)
 
 	opts.Memory.RAM = 100 << 20
 	_, err := llmrun.Open(demoModel, opts)
 	var refused *llmrun.MinimumError
 	require.ErrorAs(t, err, &refused)
-	runtime.KeepAlive(notes)
+	runtime.KeepAlive(ballast)
 
-	// An engine that gets its budget later does not choke the program either.
+	// An engine whose budget is set later reserves it as well.
 	opts.Memory.RAM = 0
-	notes = make([]byte, 64<<20)
+	ballast = make([]byte, 64<<20)
 	e := open(t, demoModel, opts)
 	require.NoError(t, e.SetBudget(400<<20))
 	require.Greater(t, goLimit(), int64(64<<20))
-	runtime.KeepAlive(notes)
+	runtime.KeepAlive(ballast)
 }

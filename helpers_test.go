@@ -23,14 +23,13 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// demoModel is the model that ships with the command. Tests run in the
-// repository's root.
+// demoModel is the model that ships with the command. The tests run in the repository's root.
 const demoModel = "cmd/llmrun/bundled/model"
 
-// foxPrompt is a conversation as the demo model's template writes it.
+// foxPrompt is a conversation as the demo model's template renders it.
 const foxPrompt = "<|im_start|>user\nTell me a story about a brave fox named Ruby.<|im_end|>\n<|im_start|>assistant\n"
 
-// demoEngine is the engine of all tests that only use sessions of their own.
+// demoEngine is the engine of all tests that need no options of their own.
 var demoEngine = sync.OnceValues(func() (*llmrun.Engine, error) {
 	return llmrun.Open(demoModel, llmrun.Options{Threads: 2})
 })
@@ -42,8 +41,8 @@ func demo(t testing.TB) *llmrun.Engine {
 	return e
 }
 
-// open opens a model that the test closes, and checks that it then holds
-// nothing.
+// open opens a model. When the test ends, it closes the engine and checks that the engine
+// holds no memory.
 func open(t testing.TB, path string, o llmrun.Options) *llmrun.Engine {
 	t.Helper()
 	e, err := llmrun.Open(path, o)
@@ -63,20 +62,20 @@ func newSession(t testing.TB, e *llmrun.Engine) *llmrun.Session {
 	return s
 }
 
-// answer is a whole generation.
+// answer is the result of a generation.
 type answer struct {
 	IDs  []int32 `json:"ids"`
 	Text string  `json:"text"`
-	held string  // text of the last piece, if it came without a token
+	held string  // text of a last piece without a token
 	err  error
 }
 
-// collect runs a loop to its end.
+// collect runs a generation to its end.
 func collect(pieces iter.Seq2[llmrun.Piece, error]) (a answer) {
 	for p, err := range pieces {
 		if err != nil {
 			a.err = err
-			continue // there must be nothing behind an error
+			continue // nothing may follow an error
 		}
 		if a.err != nil {
 			panic("a piece after an error")
@@ -91,7 +90,7 @@ func collect(pieces iter.Seq2[llmrun.Piece, error]) (a answer) {
 	return a
 }
 
-// complete collects a generation that must not fail.
+// complete collects a generation that must succeed.
 func complete(t testing.TB, pieces iter.Seq2[llmrun.Piece, error]) answer {
 	t.Helper()
 	a := collect(pieces)
@@ -99,19 +98,19 @@ func complete(t testing.TB, pieces iter.Seq2[llmrun.Piece, error]) answer {
 	return a
 }
 
-// limit is a greedy generation of at most n tokens; special tokens that are
-// spelled in the prompt count.
+// limit returns options for a greedy generation of at most n tokens that parses special
+// tokens in the prompt.
 func limit(n int) llmrun.GenerateOptions {
 	return llmrun.GenerateOptions{MaxTokens: n, ParseSpecial: true}
 }
 
-// fox continues foxPrompt greedily in a session of its own.
+// fox continues foxPrompt greedily in a new session.
 func fox(t testing.TB, e *llmrun.Engine, n int) answer {
 	t.Helper()
 	return complete(t, newSession(t, e).Generate(context.Background(), foxPrompt, limit(n)))
 }
 
-// A tiny network of random weights, without a tokenizer.
+// The tiny model has random weights and no tokenizer.
 const (
 	tinyVocab   = 32
 	tinyDim     = 16
@@ -119,8 +118,8 @@ const (
 	tinyEOS     = 31
 )
 
-// tinyModel writes a tiny model and returns its directory. edit may change a
-// tensor's elements before they are written.
+// tinyModel writes the tiny model and returns its directory. edit may change the elements of
+// a tensor.
 func tinyModel(t testing.TB, edit func(name string, values []float32)) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -177,9 +176,8 @@ func tinyTensors(edit func(name string, values []float32)) (out []safetensors.Te
 	return out
 }
 
-// affordable is the longest context that a test may read. Attention costs the
-// square of it: all references together take minutes, and are read when
-// LLMRUN_TEST_LONG is set.
+// affordable returns the longest context, in tokens, that a test may process. All references
+// together take minutes; LLMRUN_TEST_LONG runs them.
 func affordable() int {
 	switch {
 	case os.Getenv("LLMRUN_TEST_LONG") != "":
@@ -192,12 +190,11 @@ func affordable() int {
 	return 8192
 }
 
-// portable reports whether the arithmetic runs without SIMD kernels, about ten
-// times slower.
+// portable reports whether the kernels use no SIMD, which makes them about ten times slower.
 func portable() bool { return strings.HasPrefix(quant.Features(), "portable") }
 
-// longTextModel is the model of tests that read long texts: the demo model, or without
-// SIMD a smaller one of random weights. Keys and values of either go the same ways.
+// longTextModel returns the model of tests with long sequences: the demo model, or without
+// SIMD a smaller one with random weights. Keys and values take the same paths in both.
 func longTextModel(t testing.TB) string {
 	t.Helper()
 	if !portable() {
@@ -209,7 +206,7 @@ func longTextModel(t testing.TB) string {
 	return writeShape(t, shape, "f16")
 }
 
-// overlay returns a model's directory with some files added or replaced.
+// overlay returns a copy of a model's directory with files added or replaced.
 func overlay(t testing.TB, dir string, files map[string]string) fstest.MapFS {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -18,7 +18,7 @@ func TestLogitsAtPositions(t *testing.T) {
 	rows, err := e.Logits(ctx, ids, []int{4, 0, 9, 4})
 	require.NoError(t, err)
 	require.Len(t, rows, 4)
-	require.Equal(t, rows[0], rows[3], "asked twice")
+	require.Equal(t, rows[0], rows[3], "the same position twice")
 	for i, pos := range []int{4, 0, 9} {
 		alone, err := e.Logits(ctx, ids[:pos+1], nil)
 		require.NoError(t, err)
@@ -42,8 +42,7 @@ func TestLogitsAtPositions(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }
 
-// TestPerplexityWindows cuts a text into windows and adds up what each gives
-// alone.
+// TestPerplexityWindows compares the perplexity of a text with the sum over its windows.
 func TestPerplexityWindows(t *testing.T) {
 	e := demo(t)
 	ctx := context.Background()
@@ -51,7 +50,7 @@ func TestPerplexityWindows(t *testing.T) {
 	require.Greater(t, len(ids), 41)
 	ids = ids[:41]
 	var sum float64
-	for _, part := range [][]int32{ids[:20], ids[20:40]} { // the last window, of one token, scores nothing
+	for _, part := range [][]int32{ids[:20], ids[20:40]} { // the last window has one token and no prediction
 		p, err := e.Perplexity(ctx, part, llmrun.PerplexityOptions{})
 		require.NoError(t, err)
 		require.Equal(t, llmrun.Perplexity{Tokens: 20, Scored: 19, MeanNLL: p.MeanNLL, PPL: math.Exp(p.MeanNLL)}, p)
@@ -77,7 +76,8 @@ func TestPerplexityWindows(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }
 
-// TestPerplexityWindowFitsSession takes windows as long as sessions may be.
+// TestPerplexityWindowFitsSession checks that the default window is at most the session's
+// limit.
 func TestPerplexityWindowFitsSession(t *testing.T) {
 	e := open(t, demoModel, llmrun.Options{Context: 16})
 	ids := e.Tokenizer().Encode(demoReference(t).Greedy[0].Text, llmrun.EncodeOptions{})[:32]

@@ -14,9 +14,8 @@ import (
 	"github.com/llmrun/llmrun/store/synth"
 )
 
-// TestSetBudgetReleasesMemory looks at what the system says the process holds:
-// it falls with the budget before SetBudget returns, in the middle of a
-// generation.
+// TestSetBudgetReleasesMemory checks that the memory that the system reports for the process
+// decreases before SetBudget returns, during a generation.
 func TestSetBudgetReleasesMemory(t *testing.T) {
 	path := mediumPack(t)
 	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16}}
@@ -42,7 +41,7 @@ func TestSetBudgetReleasesMemory(t *testing.T) {
 	require.Equal(t, 6, step)
 }
 
-// mediumPack returns a pack of about 170 MB, which many passes move.
+// mediumPack returns a pack of about 170 MB, which takes many passes to promote.
 func mediumPack(t *testing.T) string {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
@@ -50,9 +49,9 @@ func mediumPack(t *testing.T) string {
 	return packedShape(t, shape, "q8_0")
 }
 
-// Budgets change while weights move from the mapping that gave the first token to
-// memory in huge pages: tokens are those of a copy, no limit is passed, and in the
-// end nothing is mapped.
+// TestSetBudgetDuringPromotion changes the budget while weights are promoted from the mapping
+// of the first token to huge pages. The tokens do not change, the engine stays within the
+// budget, and in the end nothing is mapped.
 func TestSetBudgetDuringPromotion(t *testing.T) {
 	path := mediumPack(t)
 	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16}}
@@ -82,7 +81,7 @@ func TestSetBudgetDuringPromotion(t *testing.T) {
 		switch step {
 		case 1:
 			if whole = mapped; whole == 0 {
-				t.Skip("the page cache does not hold the file, or the system does not tell")
+				t.Skip("the page cache does not hold the file, or the system does not report it")
 			}
 		case 3:
 			require.Less(t, mapped, whole)
@@ -101,7 +100,7 @@ func TestSetBudgetDuringPromotion(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// resident returns what the process holds of memory.
+// resident returns the resident memory of the process.
 func resident(t *testing.T) (bytes int64) {
 	text, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)
@@ -116,11 +115,11 @@ func resident(t *testing.T) (bytes int64) {
 	return bytes
 }
 
-// What the engine holds is part of what the system has to give it: a budget of 0 took
-// an engine's own memory from it.
+// TestSystemBudgetIncludesHeldMemory checks that a budget of 0 includes what the engine
+// holds. A budget without it would shrink the engine each time.
 func TestSystemBudgetIncludesHeldMemory(t *testing.T) {
 	if llmrun.AvailableMemory() == 0 {
-		t.Skip("the system does not tell what is available")
+		t.Skip("the system does not report its available memory")
 	}
 	e := open(t, mediumPack(t), llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: llmrun.NoLimit, Pin: "anon"}})
 	h := e.MemoryUsed()
@@ -132,6 +131,6 @@ func TestSystemBudgetIncludesHeldMemory(t *testing.T) {
 		if e.Memory().Budget > min(before, llmrun.AvailableMemory())+h/2 {
 			return
 		}
-	} // others may have freed or taken memory at that moment, but not each time
-	t.Fatalf("the budget is %d, available are %d, and held %d", e.Memory().Budget, llmrun.AvailableMemory(), h)
+	} // other programs may have allocated memory at that moment, but not each time
+	t.Fatalf("the budget is %d, %d bytes are available, and the engine holds %d", e.Memory().Budget, llmrun.AvailableMemory(), h)
 }

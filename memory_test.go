@@ -17,7 +17,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// packed imports a model into a directory of the test.
+// packed imports a model to a temporary directory and returns the pack.
 func packed(t testing.TB, path string, o llmrun.ImportOptions) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "m.pack")
@@ -26,14 +26,14 @@ func packed(t testing.TB, path string, o llmrun.ImportOptions) string {
 	return to
 }
 
-// wide writes a pack of a few layers and some megabytes of random weights.
+// wide writes a pack with a few layers and some megabytes of random weights.
 func wide(t testing.TB) string {
 	t.Helper()
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	shape.Layers, shape.Dim, shape.FFN, shape.Vocab, shape.Tied = 6, 512, 1536, 4096, false
 	if portable() {
-		shape.Dim, shape.FFN = 256, 1024 // a third of the arithmetic
+		shape.Dim, shape.FFN = 256, 1024 // a third of the operations
 	}
 	return packedShape(t, shape, "q8_0")
 }
@@ -61,7 +61,7 @@ func writeShape(t testing.TB, shape synth.Shape, mix string) string {
 	return path
 }
 
-// minimum returns the least budget in which a model opens.
+// minimum returns the smallest budget in which a model opens.
 func minimum(t testing.TB, path string, o llmrun.Options) int64 {
 	t.Helper()
 	o.Memory.RAM = 1
@@ -71,7 +71,7 @@ func minimum(t testing.TB, path string, o llmrun.Options) int64 {
 	return refused.Minimum
 }
 
-// held returns the sum of what an engine's ledger holds.
+// held returns the memory that an engine holds.
 func held(e *llmrun.Engine) (n int64) {
 	for _, bytes := range e.Memory().Held {
 		n += bytes
@@ -79,7 +79,7 @@ func held(e *llmrun.Engine) (n int64) {
 	return n
 }
 
-// someIDs is a prompt without meaning.
+// someIDs returns an arbitrary prompt of n tokens.
 func someIDs(e *llmrun.Engine, n int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {
@@ -88,8 +88,8 @@ func someIDs(e *llmrun.Engine, n int) []int32 {
 	return ids
 }
 
-// Weights of a pack that are rounded while they are loaded cannot be read piece by
-// piece, and importing them again would not help.
+// TestPackWithChangedWeightsIsNotStreamable checks that weights which are quantized while
+// they are loaded cannot be streamed. The error does not advise to import the model.
 func TestPackWithChangedWeightsIsNotStreamable(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
@@ -108,8 +108,8 @@ func TestPackWithChangedWeightsIsNotStreamable(t *testing.T) {
 	}
 }
 
-// A plan counts all that is loaded for good: an embedding that is not in a pack, or is
-// rounded, and the columns of outliers.
+// TestPlanMatchesLoadedBytes checks that a plan counts everything that is loaded: an
+// embedding that is not in a pack or is quantized, and the columns of the outlier path.
 func TestPlanMatchesLoadedBytes(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
@@ -133,9 +133,9 @@ func TestPlanMatchesLoadedBytes(t *testing.T) {
 	}
 }
 
-// TestSetBudgetWhileGenerating shrinks and grows the budget at random while
-// another goroutine generates: tokens stay the same, and the ledger holds no more
-// than the budget as soon as a call has returned.
+// TestSetBudgetWhileGenerating changes the budget at random while another goroutine
+// generates. The tokens do not change, and the engine holds no more than the budget when
+// SetBudget returns.
 func TestSetBudgetWhileGenerating(t *testing.T) {
 	ctx := context.Background()
 	for name, model := range map[string]struct {
@@ -186,7 +186,7 @@ func TestSetBudgetWhileGenerating(t *testing.T) {
 						return
 					}
 					if n := held(e); ram > 0 && n > ram {
-						done <- fmt.Errorf("%d bytes are held of %d: %+v", n, ram, e.Memory())
+						done <- fmt.Errorf("the engine holds %d bytes with a budget of %d: %+v", n, ram, e.Memory())
 						return
 					}
 					if now := e.Memory().Plan; now.Resident() {
@@ -222,7 +222,7 @@ func TestSetBudgetRefuses(t *testing.T) {
 	o.IgnoreEOS = true
 	want := complete(t, s.GenerateIDs(ctx, someIDs(e, 20), o)).IDs
 	require.NoError(t, s.Reset())
-	require.Error(t, e.SetBudget(1)) // pages that no conversation uses go back even so
+	require.Error(t, e.SetBudget(1)) // releases the pages of closed sessions nevertheless
 	before := e.Memory()
 	for _, ram := range []int64{1, least - 1, least / 2} {
 		var refused *llmrun.MinimumError
@@ -236,8 +236,8 @@ func TestSetBudgetRefuses(t *testing.T) {
 	require.Equal(t, before, e.Memory())
 	require.Equal(t, want, complete(t, s.GenerateIDs(ctx, someIDs(e, 20), o)).IDs)
 
-	// Conversations keep what they hold.
-	options.Memory.RAM, options.Memory.KV = llmrun.NoLimit, "f32" // large ones
+	// Sessions keep their pages.
+	options.Memory.RAM, options.Memory.KV = llmrun.NoLimit, "f32" // large pages
 	long := open(t, path, options)
 	one := newSession(t, long)
 	complete(t, one.GenerateIDs(ctx, someIDs(long, 510), limit(1)))
@@ -257,7 +257,8 @@ func TestSetBudgetRefuses(t *testing.T) {
 	require.ErrorIs(t, e.Trim(llmrun.TrimLow), llmrun.ErrClosed)
 }
 
-// A model that is no pack stays in memory, so it takes budgets that hold it.
+// TestSetBudgetWithoutPack checks that a model which is not a pack stays in memory, and
+// accepts only budgets that hold it.
 func TestSetBudgetWithoutPack(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
@@ -278,13 +279,13 @@ func TestSetBudgetWithoutPack(t *testing.T) {
 	require.LessOrEqual(t, held(e), whole)
 	whole = held(e)
 	require.NoError(t, e.Trim(llmrun.TrimCritical))
-	require.Less(t, held(e), whole, "buffers for prompts are smaller")
+	require.Less(t, held(e), whole, "prefill buffers are smaller")
 	require.NoError(t, e.Trim(llmrun.TrimNone))
 	require.Equal(t, whole, held(e))
 }
 
-// Weights that a device has a part of stay where they are: a budget that does not hold
-// them is refused, whatever a plan of the whole model would say.
+// TestSetBudgetOfSplitModel checks that weights with a part on a device stay in memory, and
+// that a budget which does not hold them is refused.
 func TestSetBudgetOfSplitModel(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
@@ -310,11 +311,11 @@ func TestSetBudgetOfSplitModel(t *testing.T) {
 	require.ErrorIs(t, e.SetBudget(whole), llmrun.ErrClosed)
 }
 
-// A pack of which less is to be in memory is opened a second time: it has to be the
-// same one.
+// TestSetBudgetAfterPackIsReplaced checks that the engine refuses to stream from a pack whose
+// file was moved or replaced.
 func TestSetBudgetAfterPackIsReplaced(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("files that are open stay in their place there")
+		t.Skip("open files cannot be renamed there")
 	}
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
@@ -323,7 +324,7 @@ func TestSetBudgetAfterPackIsReplaced(t *testing.T) {
 	least := minimum(t, path, options)
 	options.Memory.RAM = llmrun.NoLimit
 	e := open(t, path, options)
-	away := path + ".away"
+	moved := path + ".moved"
 	refused := func() {
 		t.Helper()
 		before := e.Memory()
@@ -335,14 +336,14 @@ func TestSetBudgetAfterPackIsReplaced(t *testing.T) {
 			require.Equal(t, before, e.Memory())
 		}
 	}
-	require.NoError(t, os.Rename(path, away))
+	require.NoError(t, os.Rename(path, moved))
 	refused()
 	require.NoError(t, os.Rename(other, path))
 	refused()
-	s := newSession(t, e) // there is still room for more than is held
+	s := newSession(t, e) // there is room for more
 	complete(t, s.GenerateIDs(t.Context(), someIDs(e, 500), limit(1)))
 	require.NoError(t, s.Close())
-	require.NoError(t, os.Rename(away, path))
+	require.NoError(t, os.Rename(moved, path))
 	require.NoError(t, e.SetBudget(least))
 	require.LessOrEqual(t, held(e), least)
 }

@@ -72,8 +72,7 @@ func TestEmptyPromptIsRefused(t *testing.T) {
 	require.ErrorIs(t, collect(s.GenerateIDs(context.Background(), nil, limit(1))).err, llmrun.ErrOptions)
 }
 
-// TestModelInFS opens the model from an fs.FS, as a program that embeds one
-// does.
+// TestModelInFS opens a model in an fs.FS.
 func TestModelInFS(t *testing.T) {
 	var last llmrun.Progress
 	calls := 0
@@ -88,7 +87,7 @@ func TestModelInFS(t *testing.T) {
 	require.Greater(t, calls, 10)
 }
 
-// TestErrorsNameFile opens what is not there or is no model.
+// TestErrorsNameFile opens paths that are missing or are not models.
 func TestErrorsNameFile(t *testing.T) {
 	write := func(name, text string) string {
 		path := t.TempDir() + "/" + name
@@ -103,7 +102,7 @@ func TestErrorsNameFile(t *testing.T) {
 		{write("model.gguf", "GG"), llmrun.ErrFormat},
 		{write("model.gguf", strings.Repeat("x", 100)), llmrun.ErrFormat},
 		{t.TempDir(), llmrun.ErrModel},
-		{write("model.safetensors", "{}"), fs.ErrNotExist}, // no config.json beside it
+		{write("model.safetensors", "{}"), fs.ErrNotExist}, // config.json is missing
 	} {
 		_, err := llmrun.Open(test.path, llmrun.Options{})
 		require.ErrorIs(t, err, test.want, test.path)

@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/store/synth"
 )
 
-// quantizedModel writes a small model of random weights.
+// quantizedModel writes a small model with random weights.
 func quantizedModel(t *testing.T) string {
 	t.Helper()
 	shape, ok := synth.FindShape("tiny-moe")
@@ -20,8 +20,7 @@ func quantizedModel(t *testing.T) string {
 	return writeShape(t, shape, "q4_k_m")
 }
 
-// logitsOf opens a model, and returns what it computes for a few tokens and what
-// was noticed.
+// logitsOf returns some logits of a model, and the notices of opening it.
 func logitsOf(t *testing.T, path string, opts llmrun.Options) (logits [][]float32, notices []string) {
 	t.Helper()
 	opts.Notify = func(text string) { notices = append(notices, text) }
@@ -64,7 +63,7 @@ func TestImportThenReplace(t *testing.T) {
 func TestCacheDir(t *testing.T) {
 	path, dir := quantizedModel(t), filepath.Join(t.TempDir(), "cache")
 	want, _ := logitsOf(t, path, llmrun.Options{})
-	require.NoDirExists(t, dir, "nothing is written unless asked")
+	require.NoDirExists(t, dir, "nothing is written without Cache.Dir")
 	none, err := llmrun.CachedPacks(dir)
 	require.NoError(t, err)
 	require.Empty(t, none)
@@ -92,7 +91,7 @@ func TestCacheDir(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, packs[0].Bytes, done.Bytes)
 
-	// A pack that is damaged in its weights is noticed while they are read.
+	// Loading detects damaged weights of a pack.
 	name := filepath.Join(dir, packs[0].Name)
 	data, err := os.ReadFile(name)
 	require.NoError(t, err)
@@ -110,7 +109,7 @@ func TestCacheDir(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }
 
-// TestImportCancelled leaves the model and nothing else.
+// TestImportCancelled checks that a cancelled import leaves only the model.
 func TestImportCancelled(t *testing.T) {
 	path := quantizedModel(t)
 	ctx, cancel := context.WithCancel(context.Background())

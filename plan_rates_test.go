@@ -13,8 +13,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// What was measured is kept, for each machine, type of weights and number of
-// threads, and measured again when asked.
+// TestRatesAreCached checks that measurements are cached for each weight type and number of
+// threads, and repeated on request.
 func TestRatesAreCached(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	f, err := modelfile.Open(vfs.OS(), "cmd/llmrun/bundled/model")
@@ -46,7 +46,7 @@ func TestRatesAreCached(t *testing.T) {
 	m.threads = 2
 	get(2)
 	m.threads = 3
-	require.Equal(t, first, get(2), "the other figures stay")
+	require.Equal(t, first, get(2), "the other measurements stay")
 	m.remeasure = true
 	require.NotEqual(t, first, get(3))
 	m.remeasure = false
@@ -56,7 +56,7 @@ func TestRatesAreCached(t *testing.T) {
 	m.remeasure, m.memory = true, 100<<20
 	get(5)
 	m.remeasure = false
-	require.EqualValues(t, 4, get(5).DecodeGBs, "what was measured in little memory is not kept")
+	require.EqualValues(t, 4, get(5).DecodeGBs, "measurements in little memory are not cached")
 	m.dir = ""
 	get(6)
 	get(7)

@@ -65,7 +65,7 @@ func TestPlanMemoryRefuses(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrBudget)
 	var refused *llmrun.MinimumError
 	require.ErrorAs(t, err, &refused)
-	require.Equal(t, 2048, refused.Context, "none was asked for")
+	require.Equal(t, 2048, refused.Context, "the default context")
 	require.Greater(t, refused.Minimum, int64(40<<20))
 
 	options.Context, options.Memory.RAM = 32768, 120<<20

@@ -9,9 +9,8 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestQuantizationLoss holds quantized weights, rounded activations and
-// keys and values in few bits to what docs/results/accuracy.md promises, on a part
-// of the text.
+// TestQuantizationLoss compares the loss of quantized weights, activations, keys and values
+// with the promises of docs/results/accuracy.md, on a part of the text.
 func TestQuantizationLoss(t *testing.T) {
 	tokens := 768
 	if portable() {
@@ -27,7 +26,7 @@ func TestQuantizationLoss(t *testing.T) {
 	cases := []struct {
 		name    string
 		options llmrun.Options
-		most    float64 // allowed increase
+		most    float64 // largest permitted increase of perplexity
 	}{
 		{"k8v8", llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}, 0.005},
 		{"q8", llmrun.Options{Quantize: "q8", Memory: llmrun.MemoryOptions{KV: "f32"}}, 0.005},
@@ -41,8 +40,8 @@ func TestQuantizationLoss(t *testing.T) {
 		{"q4all", llmrun.Options{Quantize: "q4all", Memory: llmrun.MemoryOptions{KV: "f32"}}, 0.07},
 	}
 	if portable() {
-		// The numbers are those of the other kernels, as other tests show, and so few
-		// tokens say little about the coarser mixes.
+		// Portable kernels compute the same numbers, as other tests show, and the coarser
+		// mixes need more tokens for a significant result.
 		cases = cases[:3]
 	}
 	for _, c := range cases {

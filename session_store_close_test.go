@@ -9,8 +9,8 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// An engine may be closed while its sessions are opened and saved: these end with
-// ErrClosed, nothing is held afterwards, and no name stays in use.
+// TestCloseDuringOpenAndSave closes an engine while its sessions are opened and saved. They
+// return ErrClosed, and neither memory nor session names stay in use.
 func TestCloseDuringOpenAndSave(t *testing.T) {
 	model, dir := tinyModel(t, nil), t.TempDir()
 	o := llmrun.Options{Threads: 1, Cache: llmrun.CacheOptions{KVDir: dir}}

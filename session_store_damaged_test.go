@@ -10,9 +10,9 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestDamagedPagesAreRePrefilled damages kept chunks whose pages stay on flash: they
-// are verified only when attention looks at them. The answer is the same, somebody is
-// told, and the next one finds sound files, whether a session needs them or not.
+// TestDamagedPagesAreRePrefilled damages saved segments whose pages stay on flash, where they
+// are verified when attention reads them. The answer does not change, the engine reports the
+// damage, and the files are replaced, with and without a named session.
 func TestDamagedPagesAreRePrefilled(t *testing.T) {
 	model := longTextModel(t)
 	steps := [][]int32{document(1100), {40, 41}, {42}}
@@ -54,13 +54,13 @@ func TestDamagedPagesAreRePrefilled(t *testing.T) {
 			stats := ask(1)
 			require.NotEmpty(t, notices)
 			require.Contains(t, notices[0], "is damaged")
-			require.Less(t, stats.ReusedTokens, 1000, "what was read again was not reused")
+			require.Less(t, stats.ReusedTokens, 1000, "re-prefilled tokens are not reused")
 			require.LessOrEqual(t, stats.RestoredTokens, stats.ReusedTokens)
 
 			notices = nil
 			stats = ask(2)
 			require.Empty(t, notices)
-			require.Equal(t, 1088, stats.RestoredTokens, "they were written again")
+			require.Equal(t, 1088, stats.RestoredTokens, "the damaged pages were replaced")
 			if name != "" {
 				_, err := llmrun.VerifySession(o.Cache.KVDir, name)
 				require.NoError(t, err)

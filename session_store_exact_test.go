@@ -9,8 +9,9 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestSelectedKVIsNotUsedAsExact: what was computed from a part of the context is not found
-// by who looks at all of it, as a prompt or as a session. What was read exactly before is.
+// TestSelectedKVIsNotUsedAsExact checks that keys and values computed with KVSelect are not
+// used without it, neither from the prefix cache nor from a session. Those of exact prefill
+// are.
 func TestSelectedKVIsNotUsedAsExact(t *testing.T) {
 	model := longTextModel(t)
 	exact := llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}, Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}
@@ -23,7 +24,7 @@ func TestSelectedKVIsNotUsedAsExact(t *testing.T) {
 	answer := ids(t, s, text, 140)
 	require.Less(t, s.Stats().Selection.Selected, s.Stats().Selection.Blocks)
 	require.NoError(t, s.Save(""))
-	require.NoError(t, s.Save("")) // finds all that it needs
+	require.NoError(t, s.Save("")) // reuses all saved segments
 	require.NoError(t, e.Close())
 	all := slices.Concat(text, answer, question)
 
@@ -31,7 +32,7 @@ func TestSelectedKVIsNotUsedAsExact(t *testing.T) {
 	alone := newSession(t, open(t, model, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}))
 	s = newSession(t, e)
 	require.Equal(t, ids(t, alone, all, 4), ids(t, s, all, 4))
-	require.Equal(t, 1280, s.Stats().RestoredTokens, "the text was read exactly")
+	require.Equal(t, 1280, s.Stats().RestoredTokens, "the prompt was prefilled exactly")
 	_, err := e.OpenSession("book", llmrun.SessionOptions{})
 	require.ErrorIs(t, err, llmrun.ErrOtherSettings)
 	require.ErrorContains(t, err, "kv k8v8, selected")

@@ -10,8 +10,8 @@ import (
 	"github.com/llmrun/llmrun/store/synth"
 )
 
-// What was read of a prompt before it was interrupted is kept, so that another process
-// goes on from there.
+// TestInterruptedPromptResumes checks that the processed part of an interrupted prompt is
+// saved, and that another process continues from there.
 func TestInterruptedPromptResumes(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
@@ -31,20 +31,20 @@ func TestInterruptedPromptResumes(t *testing.T) {
 	for _, err := range s.GenerateIDs(ctx, doc, options) {
 		require.ErrorIs(t, err, context.Canceled)
 	}
-	require.Zero(t, s.Len(), "the text is what it was")
+	require.Zero(t, s.Len(), "the session did not change")
 	require.Positive(t, s.Stats().SavedBytes)
 	require.NoError(t, e.Close())
 
 	s = newSession(t, open(t, model, o))
 	require.Equal(t, want, ids(t, s, doc, 8))
-	require.Equal(t, 960, s.Stats().RestoredTokens, "the chunk that was being read has been read")
+	require.Equal(t, 960, s.Stats().RestoredTokens, "the interrupted chunk was completed")
 }
 
-// Of a long text whole chunks are kept while it is read, in case nobody can do so at
-// the end; all of them are there once.
+// TestLongPromptIsSavedDuringPrefill checks that a long prompt is saved segment by segment
+// during prefill, each segment once.
 func TestLongPromptIsSavedDuringPrefill(t *testing.T) {
 	if portable() && testing.Short() {
-		t.Skip("what is kept does not depend on kernels, and takes 5000 tokens")
+		t.Skip("saving does not depend on kernels; the test takes 5000 tokens")
 	}
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)

@@ -132,9 +132,9 @@ func packLimit(dir string, size int64) int64 {
 	if size == 0 {
 		return 0
 	}
-	kept, err := CachedKV(dir)
+	saved, err := CachedKV(dir)
 	if err != nil {
 		return size - kvLimit(size) // the engine reports the error when it opens the store
 	}
-	return max(1, size-min(kept.Bytes, kvLimit(size)))
+	return max(1, size-min(saved.Bytes, kvLimit(size)))
 }

@@ -8,17 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Want of room is told once, whatever the figures; other troubles once each.
+// TestStoreErrorsAreReportedOnce checks that a full disk is reported once, whatever the
+// sizes, and each other error once.
 func TestStoreErrorsAreReportedOnce(t *testing.T) {
-	var told []string
-	k := &sessionStore{reported: map[string]bool{}, notify: func(text string) { told = append(told, text) }}
+	var reports []string
+	store := &sessionStore{reported: map[string]bool{}, notify: func(text string) { reports = append(reports, text) }}
 	damaged := errors.New("damaged")
 	for free := range 3 {
-		k.report(fmt.Errorf("%w: %d bytes", ErrNoRoom, free))
-		k.report(damaged)
-		k.report(nil)
+		store.report(fmt.Errorf("%w: %d bytes", ErrNoRoom, free))
+		store.report(damaged)
+		store.report(nil)
 	}
-	k.report(errors.New("damaged elsewhere"))
-	require.Len(t, told, 3)
-	require.Contains(t, told[0], "0 bytes")
+	store.report(errors.New("damaged at another offset"))
+	require.Len(t, reports, 3)
+	require.Contains(t, reports[0], "0 bytes")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestSessionWithoutRoom saves a session whose keys and values do not all fit into the
-// cache: its text is there, and so is what fits, and it goes on as if all were.
+// TestSessionWithoutRoom saves a session whose keys and values exceed the cache's limit. Its
+// tokens and as many pages as fit are saved, and it continues with the same answers.
 func TestSessionWithoutRoom(t *testing.T) {
 	model := longTextModel(t)
 	alone := newSession(t, open(t, model, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}))
@@ -21,7 +21,7 @@ func TestSessionWithoutRoom(t *testing.T) {
 		var notices []string
 		o := llmrun.Options{Notify: func(text string) { notices = append(notices, text) }, Cache: llmrun.CacheOptions{KVDir: t.TempDir(), NoKV: true}, Memory: llmrun.MemoryOptions{KV: "k8v8"}}
 		page := int64(open(t, model, o).KVUse().PageBytes)
-		o.Cache.Size = 4 * (int64(roomFor)*page + 32<<10) // a quarter is for keys and values
+		o.Cache.Size = 4 * (int64(roomFor)*page + 32<<10) // a quarter of the cache is for keys and values
 		require.NoError(t, alone.Reset())
 		for i, step := range steps {
 			e := open(t, model, o)
@@ -42,8 +42,8 @@ func TestSessionWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestSaveWhileKVIsDeleted saves a session while somebody deletes keys and
-// values as fast as they come: the text is kept all the same.
+// TestSaveWhileKVIsDeleted saves a session while other goroutines delete all keys and values.
+// Save succeeds and saves the tokens.
 func TestSaveWhileKVIsDeleted(t *testing.T) {
 	model, dir := longTextModel(t), t.TempDir()
 	e := open(t, model, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir, NoKV: true}, Memory: llmrun.MemoryOptions{KV: "k8v8"}})

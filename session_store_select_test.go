@@ -8,16 +8,15 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestSavedSessionSelectsSamePages opens a long session again, once into memory and once
-// where it lies on flash: new tokens look at the same blocks as if it had never been
-// closed, and say the same.
+// TestSavedSessionSelectsSamePages opens a long session again, once into memory and once with
+// its pages on flash. New tokens select the same blocks, and the answer does not change.
 func TestSavedSessionSelectsSamePages(t *testing.T) {
 	model, formats := longTextModel(t), []string{"k8v8", "k4v8", "f32"}
 	if portable() {
 		formats = formats[:1]
 	}
 	for _, kv := range formats {
-		// 24 whole pages and the last token, which is not read.
+		// 24 full pages and the last token, which is not processed.
 		text, question := document(1533), document(1550)[1540:]
 		o := llmrun.Options{Memory: llmrun.MemoryOptions{KV: kv, KVSelect: "0.1"}, Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}
 		e := open(t, model, o)
@@ -46,8 +45,8 @@ func TestSavedSessionSelectsSamePages(t *testing.T) {
 	}
 }
 
-// TestRestoredPromptIsPrefilledExactly asks again what is a long prompt: its end, which is not
-// kept, is few tokens, but is read as it was the first time.
+// TestRestoredPromptIsPrefilledExactly repeats a long prompt. Its last tokens are not in the
+// prefix cache; they are few, but attend to the whole context as the first time.
 func TestRestoredPromptIsPrefilledExactly(t *testing.T) {
 	text := document(1590)
 	o := llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8", KVSelect: "0.1"}, Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}

@@ -9,8 +9,8 @@ import (
 	"github.com/llmrun/llmrun/store/synth"
 )
 
-// TestSessionOfImportedModel opens a session that was kept with a pack with the model's
-// own file, which some options need, and the other way round: it is the same model.
+// TestSessionOfImportedModel saves a session with a pack and opens it with the model's own
+// file, which some options require, and vice versa.
 func TestSessionOfImportedModel(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)

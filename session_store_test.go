@@ -15,7 +15,7 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// document returns n token ids of text.
+// document returns a prompt of n token ids.
 func document(n int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {
@@ -24,7 +24,7 @@ func document(n int) []int32 {
 	return ids
 }
 
-// drawn is a generation of n tokens that are drawn, whatever comes.
+// drawn returns options that sample n tokens with a fixed seed.
 func drawn(n int) llmrun.GenerateOptions {
 	return llmrun.GenerateOptions{MaxTokens: n, IgnoreEOS: true, Sampling: llmrun.Sampling{Temperature: 1, Seed: seed(11)}}
 }
@@ -41,8 +41,8 @@ func kvFiles(t testing.TB, dir string) []string {
 	return files
 }
 
-// TestPrefixCacheHit: what one engine has read of a prompt, another one finds,
-// also for a prompt that goes on otherwise, and goes on as if it had read it.
+// TestPrefixCacheHit checks that an engine restores the prefix of a prompt that another
+// engine has prefilled, also if the prompts differ later, with the same answer.
 func TestPrefixCacheHit(t *testing.T) {
 	model := longTextModel(t)
 	for _, kv := range []string{"f32", "k8v8"} {
@@ -61,19 +61,19 @@ func TestPrefixCacheHit(t *testing.T) {
 			require.Zero(t, s.Stats().RestoredTokens)
 			require.Positive(t, s.Stats().SavedBytes)
 			files := kvFiles(t, dir)
-			require.Len(t, files, 1, "ten pages and a bit")
+			require.Len(t, files, 1, "ten full pages")
 
-			e = open(t, model, o) // as another process would
+			e = open(t, model, o) // stands for another process
 			s = newSession(t, e)
 			require.Equal(t, wantSecond, ids(t, s, second, 8))
 			require.Equal(t, 640, s.Stats().RestoredTokens)
 			require.Equal(t, 640, s.Stats().ReusedTokens)
-			require.Zero(t, s.Stats().SavedBytes, "it is there")
+			require.Zero(t, s.Stats().SavedBytes, "it is already saved")
 			s = newSession(t, e)
 			require.Equal(t, wantFirst[:2], ids(t, s, first[:703], 2))
 			require.Equal(t, 640, s.Stats().RestoredTokens)
 			ids(t, newSession(t, e), document(200), 1)
-			require.Equal(t, files, kvFiles(t, dir), "short prompts are not kept")
+			require.Equal(t, files, kvFiles(t, dir), "short prompts are not saved")
 
 			o.Cache.NoKV = true
 			s = newSession(t, open(t, model, o))
@@ -83,8 +83,8 @@ func TestPrefixCacheHit(t *testing.T) {
 	}
 }
 
-// TestDamagedPrefixIsRePrefilled changes a byte: the answer is the same, somebody is
-// told, and the file is replaced.
+// TestDamagedPrefixIsRePrefilled changes a byte of a segment. The answer does not change, the
+// engine reports the damage, and the file is replaced.
 func TestDamagedPrefixIsRePrefilled(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func TestDamagedPrefixIsRePrefilled(t *testing.T) {
 	require.Contains(t, notices[0], file+" at offset")
 	s = newSession(t, open(t, model, o))
 	require.Equal(t, want, ids(t, s, prompt, 4))
-	require.Equal(t, 576, s.Stats().RestoredTokens, "it was written again")
+	require.Equal(t, 576, s.Stats().RestoredTokens, "the segment was replaced")
 }
 
 func damage(t testing.TB, file string, at int) {
@@ -120,8 +120,8 @@ func openSession(t testing.TB, e *llmrun.Engine, name string, o llmrun.SessionOp
 	return s
 }
 
-// TestSessionContinuesInAnotherProcess saves after each step and opens again: the
-// text is what it would have been without ever stopping.
+// TestSessionContinuesInAnotherProcess saves and reopens a session after each step. The
+// answers are those of an uninterrupted session.
 func TestSessionContinuesInAnotherProcess(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
@@ -158,20 +158,20 @@ func TestSessionContinuesInAnotherProcess(t *testing.T) {
 	shown, err := llmrun.ShowSession(dir, "book")
 	require.NoError(t, err)
 	require.Len(t, shown.IDs, held)
-	kept, err := llmrun.CachedKV(dir)
+	saved, err := llmrun.CachedKV(dir)
 	require.NoError(t, err)
-	require.Equal(t, kept.Bytes, kept.SessionBytes)
-	require.Positive(t, kept.Bytes)
+	require.Equal(t, saved.Bytes, saved.SessionBytes)
+	require.Positive(t, saved.Bytes)
 	clean, err := llmrun.CleanCachedKV(dir)
 	require.NoError(t, err)
-	require.Zero(t, clean.Files, "a session needs all")
+	require.Zero(t, clean.Files, "the session uses all files")
 	freed, err := llmrun.RemoveSession(dir, "book")
 	require.NoError(t, err)
-	require.Equal(t, kept.Bytes, freed)
+	require.Equal(t, saved.Bytes, freed)
 	require.Empty(t, kvFiles(t, dir))
 }
 
-// TestSavedConversationContinues keeps the messages of a chat.
+// TestSavedConversationContinues saves the messages of a chat.
 func TestSavedConversationContinues(t *testing.T) {
 	o := llmrun.Options{Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}
 	ask := func(s *llmrun.Session, text string) string {
@@ -191,8 +191,8 @@ func TestSavedConversationContinues(t *testing.T) {
 	require.Equal(t, second, ask(s, "What is 3 + 4?"))
 }
 
-// TestSessionIsRefused: whatever does not fit is refused by name, and not used.
-// Its text can be, where the model is the same.
+// TestSessionIsRefused checks that a session which does not match the engine, or is damaged,
+// is refused with its own error. RePrefill opens it if the model is the same.
 func TestSessionIsRefused(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
@@ -218,9 +218,9 @@ func TestSessionIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, kind)
 		require.ErrorContains(t, err, text)
 		_, err = e.OpenSession("a", llmrun.SessionOptions{})
-		require.NotErrorIs(t, err, llmrun.ErrLocked, "the refusal gave the name back")
+		require.NotErrorIs(t, err, llmrun.ErrLocked, "the refused call released the lock")
 	}
-	rereads := func(e *llmrun.Engine) *llmrun.Session {
+	rePrefills := func(e *llmrun.Engine) *llmrun.Session {
 		t.Helper()
 		var notices []string
 		s := openSession(t, e, "a", llmrun.SessionOptions{RePrefill: true, Notify: func(text string) { notices = append(notices, text) }})
@@ -232,7 +232,7 @@ func TestSessionIsRefused(t *testing.T) {
 
 	other := open(t, model, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "f32"}})
 	refused(other, llmrun.ErrOtherSettings, "kv k8v8")
-	require.NoError(t, rereads(other).Close())
+	require.NoError(t, rePrefills(other).Close())
 	refused(open(t, tinyModel(t, nil), llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}}), llmrun.ErrOtherModel, model)
 	short := open(t, model, llmrun.Options{Context: 100, Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "k8v8"}})
 	refused(short, llmrun.ErrContextFull, "155 tokens")
@@ -243,7 +243,7 @@ func TestSessionIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrFormat)
 	require.NoError(t, os.Remove(file))
 	refused(open(t, model, o), llmrun.ErrKVMissing, file)
-	s = rereads(open(t, model, o))
+	s = rePrefills(open(t, model, o))
 	require.Equal(t, want, ids(t, s, []int32{50}, 5))
 	require.NoError(t, s.Close())
 
@@ -273,16 +273,15 @@ func TestSessionNames(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 	require.False(t, errors.Is(err, fs.ErrNotExist))
 
-	inTheWay := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(inTheWay, nil, 0o600))
-	_, err = open(t, demoModel, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: inTheWay}}).OpenSession("x", llmrun.SessionOptions{})
+	blocked := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
+	_, err = open(t, demoModel, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: blocked}}).OpenSession("x", llmrun.SessionOptions{})
 	require.NotErrorIs(t, err, llmrun.ErrOptions)
-	require.ErrorContains(t, err, inTheWay)
+	require.ErrorContains(t, err, blocked)
 }
 
-// TestRestoredPagesStayOnFlash opens a session that is larger than what may be in
-// memory, goes on, and saves it with what went to flash meanwhile: the text is what
-// it would have been in memory.
+// TestRestoredPagesStayOnFlash opens a session that exceeds the memory limit, continues and
+// saves it. The answers are those of a session in memory.
 func TestRestoredPagesStayOnFlash(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
@@ -305,16 +304,15 @@ func TestRestoredPagesStayOnFlash(t *testing.T) {
 	}
 }
 
-// TestSavedPagesAreNotSpilled reads and answers at a length that is a multiple of
-// what may be in memory. Its keys and values go to flash once, as what is kept: none
-// go to the file for those that are not, and the text is what it would have been in
-// memory.
+// TestSavedPagesAreNotSpilled generates with a sequence of several times the memory limit.
+// Its pages are written to flash once, as saved segments, and not to the spill file. The
+// answers are those of a session in memory.
 func TestSavedPagesAreNotSpilled(t *testing.T) {
 	if portable() && testing.Short() {
-		t.Skip("what is kept does not depend on kernels, and takes 4500 tokens")
+		t.Skip("saving does not depend on kernels; the test takes 4500 tokens")
 	}
 	dir := t.TempDir()
-	const memoryStep = 2 << 20 // that memory grows by is part of the limit
+	const memoryStep = 2 << 20 // the limit counts memory in steps of this size
 	steps := [][]int32{document(1300), document(200)}
 	whole := open(t, demoModel, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}})
 	page := int64(whole.KVUse().PageBytes)
@@ -337,11 +335,11 @@ func TestSavedPagesAreNotSpilled(t *testing.T) {
 		require.NoError(t, err)
 		size += info.Size()
 	}
-	require.Equal(t, size, written, "all that was written is there")
+	require.Equal(t, size, written, "all written files exist")
 	e = open(t, demoModel, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "k8v8"}})
 	s = newSession(t, e)
 	ids(t, s, document(1300), 1)
-	require.Equal(t, 1280, s.Stats().RestoredTokens, "the end of the prompt is kept, too")
-	const around = 64 << 10 // header and gaps of a file
-	require.Less(t, size, int64(1540/64)*page+int64(len(files))*around, "each page is there once")
+	require.Equal(t, 1280, s.Stats().RestoredTokens, "the end of the prompt is saved too")
+	const overhead = 64 << 10 // header and padding of a file
+	require.Less(t, size, int64(1540/64)*page+int64(len(files))*overhead, "each page is saved once")
 }

@@ -33,7 +33,7 @@ func TestCloseInsideLoop(t *testing.T) {
 	requireClosed(t, s)
 }
 
-// requireClosed calls everything that a closed session refuses.
+// requireClosed checks the errors of all methods of a closed session.
 func requireClosed(t *testing.T, s *llmrun.Session) {
 	t.Helper()
 	ctx := context.Background()
@@ -46,8 +46,7 @@ func requireClosed(t *testing.T, s *llmrun.Session) {
 	require.NoError(t, s.Close(), "closing twice")
 }
 
-// TestCloseFromAnotherGoroutine closes the engine under generations that would
-// never end.
+// TestCloseFromAnotherGoroutine closes the engine during endless generations.
 func TestCloseFromAnotherGoroutine(t *testing.T) {
 	e := open(t, demoModel, llmrun.Options{Threads: 2})
 	const count = 3
@@ -66,7 +65,7 @@ func TestCloseFromAnotherGoroutine(t *testing.T) {
 					first = false
 				}
 			}
-			ended <- failure // only behind the loop is the memory given back
+			ended <- failure // the memory is released behind the loop
 		}()
 	}
 	for range count {
@@ -94,7 +93,7 @@ func TestClosedEngineRefuses(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrClosed)
 	_, err = e.Perplexity(context.Background(), []int32{1, 2}, llmrun.PerplexityOptions{})
 	require.ErrorIs(t, err, llmrun.ErrClosed)
-	require.Equal(t, "llama", e.Info().Family, "what was read stays known")
+	require.Equal(t, "llama", e.Info().Family, "the metadata stays available")
 }
 
 func TestConcurrentGenerationIsBusy(t *testing.T) {
@@ -121,7 +120,7 @@ func TestConcurrentSessionsMatchSequential(t *testing.T) {
 	for i, p := range prompts {
 		want[i] = complete(t, newSession(t, e).Generate(context.Background(), p, limit(12))).Text
 	}
-	other := open(t, demoModel, llmrun.Options{Threads: 1}) // a second engine, at the same time
+	other := open(t, demoModel, llmrun.Options{Threads: 1}) // a second engine, concurrently
 	var wg sync.WaitGroup
 	for i, p := range prompts {
 		for _, engine := range []*llmrun.Engine{e, other} {
@@ -129,7 +128,7 @@ func TestConcurrentSessionsMatchSequential(t *testing.T) {
 			wg.Go(func() {
 				a := collect(s.Generate(context.Background(), p, limit(12)))
 				if a.err != nil || a.Text != want[i] {
-					t.Errorf("%q: %q (%v), alone %q", p, a.Text, a.err, want[i])
+					t.Errorf("%q: %q (%v), sequentially %q", p, a.Text, a.err, want[i])
 				}
 			})
 		}
@@ -137,10 +136,10 @@ func TestConcurrentSessionsMatchSequential(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNoLeaks counts goroutines and open files around a whole life
-// of an engine, with everything that may be left early in it.
+// TestNoLeaks counts goroutines, open files and mappings before and after the life of an
+// engine, including sessions that are never closed.
 func TestNoLeaks(t *testing.T) {
-	demo(t) // the shared engine's threads are there before and after
+	demo(t) // the shared engine counts both times
 	settled := settle()
 	for range 2 {
 		e, err := llmrun.Open(demoModel, llmrun.Options{Threads: 3})
@@ -154,7 +153,7 @@ func TestNoLeaks(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		collect(s.Generate(ctx, "more", limit(1)))
-		_, err = e.NewSession() // never closed: the engine does it
+		_, err = e.NewSession() // the engine closes it
 		require.NoError(t, err)
 		_, err = e.Logits(ctx, []int32{1, 2}, nil)
 		require.ErrorIs(t, err, context.Canceled)
@@ -170,11 +169,10 @@ func TestNoLeaks(t *testing.T) {
 	require.Equal(t, settled, settle())
 }
 
-// resources is what a process may leak besides memory.
+// resources counts what a process may leak besides memory.
 type resources struct{ goroutines, files, mappings int }
 
-// settle counts until the numbers stay the same: goroutines take a moment to
-// end.
+// settle counts until the numbers are stable, because goroutines take a moment to end.
 func settle() (r resources) {
 	last := resources{-1, 0, 0}
 	for range 100 {
@@ -210,19 +208,19 @@ func TestStats(t *testing.T) {
 	complete(t, s.Generate(context.Background(), " And", limit(1)))
 	second := s.Stats()
 	require.Equal(t, 32, second.PromptTokens)
-	require.Equal(t, 30, second.ReusedTokens, "all but the last token, which nobody needed so far, and the new one")
+	require.Equal(t, 30, second.ReusedTokens, "all but the last token, which was not processed yet, and the new one")
 	require.Zero(t, second.DecodeTokPerS(), "the first token comes out of the prompt")
 }
 
-// TestMemoryGrowsWithSession holds the promise that keys and values are
-// taken page by page, and used again.
+// TestMemoryGrowsWithSession checks that keys and values are allocated page by page, and that
+// pages are reused.
 func TestMemoryGrowsWithSession(t *testing.T) {
 	e := open(t, demoModel, llmrun.Options{Memory: llmrun.MemoryOptions{Chunk: 64}})
 	info := e.Info()
 	loaded := e.MemoryUsed()
 	require.Greater(t, loaded, info.WeightBytes)
 	whole := info.KVBytesPerToken * int64(info.MaxContext)
-	require.Less(t, loaded, info.WeightBytes+whole/4, "nothing is taken for a context that nobody uses")
+	require.Less(t, loaded, info.WeightBytes+whole/4, "unused context takes no memory")
 	use := func() int64 {
 		s := newSession(t, e)
 		complete(t, s.Generate(context.Background(), foxPrompt, limit(3)))
@@ -234,12 +232,11 @@ func TestMemoryGrowsWithSession(t *testing.T) {
 	require.Greater(t, first, loaded)
 	require.Less(t, first, loaded+whole/4)
 	for i := range 5 {
-		require.Equal(t, first, use(), fmt.Sprintf("session %d uses the pages of the one before", i))
+		require.Equal(t, first, use(), fmt.Sprintf("session %d reuses the pages of the previous one", i))
 	}
 }
 
-// TestDecodeAllocations lets a token cost its text, and the growth of
-// what the session remembers, on Go's heap.
+// TestDecodeAllocations checks that a token allocates little on Go's heap.
 func TestDecodeAllocations(t *testing.T) {
 	s := newSession(t, demo(t))
 	o := limit(200)

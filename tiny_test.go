@@ -11,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// TestModelWithoutTokenizer takes and gives token ids.
+// TestModelWithoutTokenizer generates with token ids.
 func TestModelWithoutTokenizer(t *testing.T) {
 	dir := tinyModel(t, nil)
 	e := open(t, dir, llmrun.Options{})
@@ -46,8 +46,8 @@ func TestModelWithoutTokenizer(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestEOSWithoutTokenizer takes the end from config.json: the bias makes
-// the model say it at once.
+// TestEOSWithoutTokenizer takes the end-of-text token from config.json. A bias makes the
+// model generate it at once.
 func TestEOSWithoutTokenizer(t *testing.T) {
 	s := newSession(t, open(t, tinyModel(t, nil), llmrun.Options{}))
 	o := limit(5)
@@ -57,8 +57,7 @@ func TestEOSWithoutTokenizer(t *testing.T) {
 	require.Equal(t, llmrun.StopEOS, s.Stats().StopReason)
 }
 
-// TestModelContextLimit fills all of the context that the model was made for,
-// which Options.Context cannot raise.
+// TestModelContextLimit uses the model's full context, which Options.Context cannot raise.
 func TestModelContextLimit(t *testing.T) {
 	e := open(t, tinyModel(t, nil), llmrun.Options{Context: 1000})
 	s := newSession(t, e)
@@ -73,7 +72,7 @@ func TestModelContextLimit(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrContextFull)
 }
 
-// TestNonFiniteWeights breaks one number of the last norm.
+// TestNonFiniteWeights replaces one weight of the last norm.
 func TestNonFiniteWeights(t *testing.T) {
 	ctx := context.Background()
 	for name, value := range map[string]float32{"NaN": float32(math.NaN()), "Inf": float32(math.Inf(1))} {
@@ -84,7 +83,7 @@ func TestNonFiniteWeights(t *testing.T) {
 				}
 			}), llmrun.Options{})
 			s := newSession(t, e)
-			for range 2 { // it stays an error, and the session in order
+			for range 2 { // the error repeats, and the session stays usable
 				a := collect(s.GenerateIDs(ctx, []int32{1, 2}, limit(5)))
 				require.ErrorIs(t, a.err, llmrun.ErrNonFinite)
 				require.Empty(t, a.IDs)
@@ -97,8 +96,7 @@ func TestNonFiniteWeights(t *testing.T) {
 	}
 }
 
-// TestEveryFamily generates with a checkpoint of each family in
-// chunks and at once, through sessions.
+// TestEveryFamily generates with a model of each family, in chunks and at once.
 func TestEveryFamily(t *testing.T) {
 	for _, family := range []string{"gemma3", "gpt_neox", "lfm2", "llama3", "phi3_longrope", "qwen3_moe"} {
 		t.Run(family, func(t *testing.T) {
@@ -113,7 +111,7 @@ func TestEveryFamily(t *testing.T) {
 			ctx := context.Background()
 			want := complete(t, newSession(t, e).GenerateIDs(ctx, ids, o)).IDs
 
-			// The same text in parts, with an interruption and a wrong turn.
+			// The same sequence in parts, with a reset and an interruption.
 			s := newSession(t, e)
 			o.MaxTokens = 1
 			complete(t, s.GenerateIDs(ctx, ids[:11], o))

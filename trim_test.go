@@ -55,7 +55,7 @@ func TestTrim(t *testing.T) {
 			require.NoError(t, whole.Trim(level))
 			switch now := held(whole); level {
 			case llmrun.TrimModerate:
-				require.Less(t, now, full, "pages that no conversation uses go back")
+				require.Less(t, now, full, "pages of no session are released")
 			case llmrun.TrimLow:
 				require.LessOrEqual(t, now, full*3/4)
 			case llmrun.TrimCritical:
@@ -65,7 +65,7 @@ func TestTrim(t *testing.T) {
 			require.NoError(t, w.session.Reset())
 		}
 	}
-	require.Equal(t, full, held(whole), "all is back")
+	require.Equal(t, full, held(whole), "everything is restored")
 
 	// TrimCritical shrinks the ring to its minimum.
 	options := w.options
@@ -97,8 +97,8 @@ func TestWatchPressure(t *testing.T) {
 		}
 		root.set("proc/pressure/memory", fmt.Sprintf("some avg10=0.00 total=%d\n", stalled))
 		ticks <- now
-		// The tick was taken; Memory waits for what is done about it, if that has
-		// begun, and another tick that says nothing new for it to have ended.
+		// The watcher has received the tick. Memory waits until the watcher has responded, if
+		// it has started to; a second tick without news waits for that.
 		ticks <- now.Add(time.Nanosecond)
 	}
 	e.Watch(root, ticks)
@@ -110,23 +110,23 @@ func TestWatchPressure(t *testing.T) {
 		require.LessOrEqual(t, held(e), last)
 		last = held(e)
 	}
-	require.LessOrEqual(t, last, w.minimum, "in the end only what is needed is left")
+	require.LessOrEqual(t, last, w.minimum, "only the minimum is left")
 	require.Equal(t, want, w.generate(t))
 	for range 30 {
 		tick(time.Minute, false)
 	}
 	require.Equal(t, want, w.generate(t))
-	require.Equal(t, full, held(e), "all is back")
-	require.EqualValues(t, math.MaxInt32, e.Memory().Budget, "and no more than the owner's budget")
+	require.Equal(t, full, held(e), "everything is restored")
+	require.EqualValues(t, math.MaxInt32, e.Memory().Budget, "at most the user's budget")
 	require.NoError(t, e.Close())
 	select {
 	case ticks <- now:
-		t.Fatal("somebody still watches")
+		t.Fatal("the watcher still runs")
 	default:
 	}
 }
 
-// changingFS is files that change while they are read.
+// changingFS is a file system whose files change concurrently with reads.
 type changingFS struct {
 	mu    sync.Mutex
 	files fstest.MapFS

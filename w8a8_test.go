@@ -16,7 +16,7 @@ import (
 	"github.com/llmrun/llmrun/hetero/devices"
 )
 
-// calibrateDemo writes a calibration of the demo model.
+// calibrateDemo calibrates the demo model.
 func calibrateDemo(t *testing.T, o llmrun.CalibrateOptions) llmrun.Calibration {
 	t.Helper()
 	o.To, o.Threads = filepath.Join(t.TempDir(), "demo.w8a8"), 2
@@ -42,7 +42,7 @@ func TestCalibrateRefuses(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "trace.json")
 	_, err = llmrun.Open(demoModel, llmrun.Options{Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{}, Trace: trace}})
 	require.ErrorContains(t, err, "llmrun calibrate writes it")
-	require.NoFileExists(t, trace, "nothing was computed")
+	require.NoFileExists(t, trace, "no trace without computation")
 
 	cancelled, cancel := context.WithCancel(ctx)
 	to := filepath.Join(t.TempDir(), "c")
@@ -55,8 +55,8 @@ func TestCalibrateRefuses(t *testing.T) {
 	require.NoFileExists(t, to)
 }
 
-// TestCalibrationWithFewStoredInputs stores columns of few inputs, which the default
-// then makes do with.
+// TestCalibrationWithFewStoredInputs stores the columns of few inputs, to which the default
+// choice then limits itself.
 func TestCalibrationWithFewStoredInputs(t *testing.T) {
 	c := calibrateDemo(t, llmrun.CalibrateOptions{StoredFraction: 0.15})
 	stored := 0
@@ -82,15 +82,14 @@ func TestCalibrationWithFewStoredInputs(t *testing.T) {
 	open(t, "demo", llmrun.Options{FS: files, Threads: 2, Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{}}})
 }
 
-// TestW8A8PrefixesAreSeparate reads a prompt that was kept by the same
-// model with other arithmetic, which must not be taken for its own.
+// TestW8A8PrefixesAreSeparate checks that a prefix saved with other arithmetic is not used.
 func TestW8A8PrefixesAreSeparate(t *testing.T) {
 	if portable() {
-		t.Skip("what is kept does not depend on kernels, and takes 512 tokens")
+		t.Skip("saving does not depend on kernels; the test takes 512 tokens")
 	}
 	c := calibrateDemo(t, llmrun.CalibrateOptions{StoredFraction: 0.15})
 	ids, dir := validationIDs(t)[:580], t.TempDir()
-	recalled := func(w *llmrun.W8A8) int {
+	restored := func(w *llmrun.W8A8) int {
 		e := open(t, demoModel, llmrun.Options{Threads: 2, Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "k8v8"}, Lab: llmrun.LabOptions{W8A8: w}})
 		s, err := e.NewSession()
 		require.NoError(t, err)
@@ -99,19 +98,19 @@ func TestW8A8PrefixesAreSeparate(t *testing.T) {
 		require.NoError(t, s.Close())
 		return n
 	}
-	require.Zero(t, recalled(nil))
-	require.Zero(t, recalled(&llmrun.W8A8{Calibration: c.Path}))
-	require.Positive(t, recalled(&llmrun.W8A8{Calibration: c.Path}))
-	require.Zero(t, recalled(&llmrun.W8A8{Calibration: c.Path, NoOutlierPath: true}))
-	require.Positive(t, recalled(nil))
+	require.Zero(t, restored(nil))
+	require.Zero(t, restored(&llmrun.W8A8{Calibration: c.Path}))
+	require.Positive(t, restored(&llmrun.W8A8{Calibration: c.Path}))
+	require.Zero(t, restored(&llmrun.W8A8{Calibration: c.Path, NoOutlierPath: true}))
+	require.Positive(t, restored(nil))
 }
 
-// TestSplitW8A8MatchesCPU asks a model whose integers are divided with a half of
-// the cores, with an NPU if there is one, and the processor alone. A device that does not
-// round to a scale that is given is refused.
+// TestSplitW8A8MatchesCPU compares the CPU with W8A8 on a split with half of the cores, and
+// with an NPU if there is one. GPUs are refused, because they cannot quantize with a given
+// scale.
 func TestSplitW8A8MatchesCPU(t *testing.T) {
 	if portable() {
-		t.Skip("who computes what does not depend on kernels, and trials take many passes")
+		t.Skip("the split does not depend on kernels; timing it takes many passes")
 	}
 	c := calibrateDemo(t, llmrun.CalibrateOptions{StoredFraction: 0.15})
 	score := func(device string) float64 {
