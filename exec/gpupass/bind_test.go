@@ -11,9 +11,9 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// TestBindFailsMidway has the driver refuse an argument of the last layer while the
-// kernels are pointed to another text. Those of the layers before it look at that
-// one already, and have to be pointed back for the first.
+// TestBindFailsMidway makes the driver reject an argument of the last layer while the
+// kernels are bound to another sequence. The next pass of the first sequence binds all
+// layers again.
 func TestBindFailsMidway(t *testing.T) {
 	var network *Network
 	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
@@ -29,7 +29,7 @@ func TestBindFailsMidway(t *testing.T) {
 
 	last := network.layers[len(network.layers)-1].one.attend
 	attend := last[0]
-	last[0], err = network.context.Kernel("probe.cl", "", "probe") // which has one argument
+	last[0], err = network.context.Kernel("probe.cl", "", "probe") // it has one argument only
 	require.NoError(t, err)
 	var refused *opencl.Error
 	require.ErrorAs(t, m.Extend(context.Background(), other, []int32{1}, &exec.ExtendOptions{}), &refused)

@@ -88,7 +88,7 @@ func (n *Network) attendOne(kernels []*opencl.Kernel) error {
 	return n.context.Launch(kernels[d.size], global[:], local[:])
 }
 
-// splitFor returns the split of a context of so many tokens.
+// splitFor returns the split of a context of a number of tokens.
 func (n *Network) splitFor(tokens int) contextSplit {
 	if n.one.forcedSplit != nil {
 		return *n.one.forcedSplit

@@ -11,10 +11,9 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// TestDivisionsOfTheContextAgree reads tokens behind a context that attention divides in
-// several ways. The model's weights are numbers: no input is rounded to codes, so that
-// only the order of sums differs.
-func TestDivisionsOfTheContextAgree(t *testing.T) {
+// TestContextSplitsAgree computes tokens with several splits of the context. The weights
+// are floats, so that no input is quantized and only the order of sums differs.
+func TestContextSplitsAgree(t *testing.T) {
 	var network *Network
 	const chunk = 64
 	m := load(t, testutil.Shared(t, "fixtures", "llama32"), exec.Options{Chunk: chunk, Processor: Processor{Opened: func(n *Network) {
@@ -42,9 +41,9 @@ func TestDivisionsOfTheContextAgree(t *testing.T) {
 	}
 }
 
-// TestGroupsThatTheDriverRefuses has kernels for groups that are larger than the
-// device's: attention does without.
-func TestGroupsThatTheDriverRefuses(t *testing.T) {
+// TestGroupSizesBeyondDevice offers group sizes beyond the device's limit. Attention omits
+// them.
+func TestGroupSizesBeyondDevice(t *testing.T) {
 	var network *Network
 	path := testutil.Shared(t, "fixtures", "llama32")
 	m := load(t, path, onGPU(Processor{Opened: func(n *Network) { network = n }}))
@@ -58,9 +57,8 @@ func TestGroupsThatTheDriverRefuses(t *testing.T) {
 	require.Equal(t, few, network.one.sizes)
 }
 
-// TestDivisionsSuitTheDevice asks how contexts are divided on devices from a phone's to
-// a server's.
-func TestDivisionsSuitTheDevice(t *testing.T) {
+// TestSplitFor checks the context splits of devices from phones to servers.
+func TestSplitFor(t *testing.T) {
 	const server, phone = 132, 12
 	for _, c := range []struct {
 		units, heads, tokens int
@@ -83,8 +81,8 @@ func TestDivisionsSuitTheDevice(t *testing.T) {
 	}
 }
 
-// TestAttendSizes asks which groups attention has on different devices.
-func TestAttendSizes(t *testing.T) {
+// TestAttendGroups checks the group sizes of attention on several devices.
+func TestAttendGroups(t *testing.T) {
 	for _, c := range []struct {
 		info opencl.Info
 		head int

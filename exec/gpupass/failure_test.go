@@ -11,16 +11,16 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// loadSmall opens a small model on the GPU, and returns its network as well.
+// loadSmall opens a small model on the GPU and returns its network too.
 func loadSmall(t *testing.T) (m *exec.Model, network *Network) {
 	t.Helper()
 	m = load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
 	return m, network
 }
 
-// TestFailedPassesWait has the driver refuse a kernel in the middle of a pass. Who
-// learns of it may free the seq, which the kernels before it use.
-func TestFailedPassesWait(t *testing.T) {
+// TestFailedPassWaits makes the driver reject a kernel in the middle of a pass. The pass
+// waits for the kernels before it, because the caller may free the sequence that they use.
+func TestFailedPassWaits(t *testing.T) {
 	m, network := loadSmall(t)
 	ids := someIDs(testChunk, m.Spec.Vocab)
 	s, err := m.NewSequence(0)
@@ -38,13 +38,13 @@ func TestFailedPassesWait(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			kept := *c.kernel
-			*c.kernel, err = network.context.Kernel("probe.cl", "", "probe") // whose argument is not set
+			*c.kernel, err = network.context.Kernel("probe.cl", "", "probe") // its argument is not set
 			require.NoError(t, err)
 			before := network.context.Stats()
 			var refused *opencl.Error
 			require.ErrorAs(t, m.Extend(context.Background(), s, ids[:c.tokens], &exec.ExtendOptions{}), &refused)
 			used := network.context.Stats().Since(before)
-			require.Greater(t, used.Launches, int64(1), "of the layer before")
+			require.Greater(t, used.Launches, int64(1), "launches of the previous layer")
 			require.EqualValues(t, 1, used.Waits)
 			require.NoError(t, (*c.kernel).Close())
 			*c.kernel = kept
@@ -53,9 +53,9 @@ func TestFailedPassesWait(t *testing.T) {
 	}
 }
 
-// TestFailedCopiesWait lets the last layer of a seq be copied in vain: the memory
-// that those before it are copied to is freed.
-func TestFailedCopiesWait(t *testing.T) {
+// TestFailedCopyWaits makes the copy of a sequence's last layer fail. The copies of the
+// other layers complete before their memory is freed.
+func TestFailedCopyWaits(t *testing.T) {
 	_, network := loadSmall(t)
 	memory, err := network.NewSequence()
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestFailedCopiesWait(t *testing.T) {
 	require.NoError(t, seq.reserve(1, 0))
 	last := len(seq.layers) - 1
 	kept := seq.layers[last]
-	seq.layers[last] = &opencl.Memory{} // none that the driver knows
+	seq.layers[last] = &opencl.Memory{} // invalid memory
 	for name, try := range map[string]func() error{
 		"grow": func() error { return seq.reserve(seq.capacity+1, seq.capacity) },
 		"clone": func() error {

@@ -22,9 +22,9 @@ const (
 	// minContext is the context to reserve memory for if the caller sets none; a
 	// longer one only if that costs no layer.
 	minContext = 4096
-	// spareFraction: one part in so many of the device's memory is left to the
-	// driver, kernels and other programs, unless the caller sets the number of
-	// layers. Drivers do not report free memory; the number is a guess.
+	// 1/spareFraction of the device memory is left to the driver, kernels and other
+	// programs, unless the caller sets the number of layers. Drivers do not report free
+	// memory; the number is a guess.
 	spareFraction = 16
 )
 
@@ -78,7 +78,7 @@ func layerBytesOf(w *exec.LayerWeights, token int64) layerBytes {
 	return l
 }
 
-// total returns the memory of the layers from first on with sequences of so many
+// total returns the memory of the layers from first on, with a sequence of a number of
 // tokens, and the largest single allocation.
 func (f *memoryPlan) total(first, tokens int) (bytes, piece int64) {
 	bytes, piece = f.fixed, f.maxPiece

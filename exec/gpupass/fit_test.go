@@ -17,8 +17,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestLastLayersMatchTheCPU has the device compute each number of last layers but all,
-// and the CPU the others: prompts in chunks, then single tokens.
+// TestLastLayersMatchTheCPU computes every number of last layers but all on the device, and
+// the others on the CPU: prompts in chunks, then single tokens.
 func TestLastLayersMatchTheCPU(t *testing.T) {
 	for _, name := range []string{"llama32", "qwen2", "gemma", "phi3_longrope"} {
 		path := testutil.Shared(t, "fixtures", name)
@@ -35,8 +35,8 @@ func TestLastLayersMatchTheCPU(t *testing.T) {
 	}
 }
 
-// TestQuantizedLastLayers does that with weights in codes, which the CPU's layers have
-// in tiles, as users do, and not exactly.
+// TestQuantizedLastLayers does the same with quantized weights, which the CPU's layers
+// store in tiles, without Exact.
 func TestQuantizedLastLayers(t *testing.T) {
 	path := testutil.Shared(t, "gguf", "tiny-llama-q4_k_m.gguf")
 	cpu := load(t, path, exec.Options{})
@@ -45,10 +45,10 @@ func TestQuantizedLastLayers(t *testing.T) {
 	same(t, teacherForced(t, cpu, ids), teacherForced(t, m, ids))
 }
 
-// offered is a processor that notes what it was offered, and what that needs.
+// offered is a Processor that records the memory plan of its network.
 type offered struct {
 	Processor
-	// opened is called before that is counted, and counted afterwards; both may be nil.
+	// opened runs before the plan is made, and counted afterwards; both may be nil.
 	opened, counted func(*Network)
 	fitting         *memoryPlan
 }
@@ -66,11 +66,11 @@ func (p *offered) Open(o *exec.Offer) (exec.Network, error) {
 	return p.Processor.Open(o)
 }
 
-// TestMemoryDecides gives the device as much memory as each number of layers needs,
-// and a byte less. What was predicted is enough for a text of the whole context.
-func TestMemoryDecides(t *testing.T) {
+// TestLayersByMemory gives the device exactly the memory that each number of layers needs,
+// and one byte less. The planned memory suffices for a sequence of the whole context.
+func TestLayersByMemory(t *testing.T) {
 	path := testutil.Shared(t, "fixtures", "llama32")
-	const length = 512 // of the model's longest texts
+	const length = 512 // the model's context
 	measured := &offered{Processor: Processor{Layers: All}}
 	_, err := place(t, path, measured)
 	require.NoError(t, err)
@@ -106,12 +106,12 @@ func TestMemoryDecides(t *testing.T) {
 	}
 	got, err := place(t, path, Processor{Layers: all + 70})
 	require.NoError(t, err)
-	require.Zero(t, got.First, "more than there are")
+	require.Zero(t, got.First, "more layers than the model has")
 }
 
-// TestCopiesAreCounted reads a text of the whole context on a device that copies, with
-// staging memory beside the rest, that has little memory or much.
-func TestCopiesAreCounted(t *testing.T) {
+// TestMemoryPlanWithStaging runs a sequence of the whole context on a device that copies
+// through staging memory, with little memory or much.
+func TestMemoryPlanWithStaging(t *testing.T) {
 	for _, times := range []int64{1, 100} {
 		var network *Network
 		var least int64
@@ -134,8 +134,8 @@ func TestCopiesAreCounted(t *testing.T) {
 	}
 }
 
-// place asks a processor what it would take of a model, and checks that it gave
-// everything back without reading weights.
+// place plans a model on a processor, and checks that this reads no weights and frees
+// everything.
 func place(t *testing.T, path string, p exec.Processor) (exec.Placement, error) {
 	t.Helper()
 	f, err := modelfile.Open(vfs.OS(), path)
@@ -151,8 +151,8 @@ func place(t *testing.T, path string, p exec.Processor) (exec.Placement, error) 
 	return got, err
 }
 
-// withSpare returns the memory of which so much is there for a model whose layers the
-// processor counts itself.
+// withSpare returns the device memory of which bytes are usable if the caller does not
+// set the number of layers.
 func withSpare(bytes int64) int64 {
 	memory := bytes
 	for memory-memory/spareFraction < bytes {
@@ -161,7 +161,7 @@ func withSpare(bytes int64) int64 {
 	return memory
 }
 
-// requireTooLittle offers a model for which there is too little memory.
+// requireTooLittle checks the error for a device with too little memory.
 func requireTooLittle(t *testing.T, path string, p Processor, layers int) {
 	t.Helper()
 	_, err := place(t, path, p)
@@ -175,8 +175,8 @@ func requireTooLittle(t *testing.T, path string, p Processor, layers int) {
 	require.ErrorContains(t, err, advice)
 }
 
-// TestLongerTexts gives the device memory for texts of some length, beside all layers.
-func TestLongerTexts(t *testing.T) {
+// TestLongestContext plans contexts of different lengths beside all layers.
+func TestLongestContext(t *testing.T) {
 	f := &memoryPlan{memory: 1 << 40, maxBuffer: 1 << 40, fixed: 1000, layers: []layerBytes{{weights: 100, maxPiece: 60, token: 2}, {weights: 100, maxPiece: 70, token: 4}}}
 	require.Equal(t, 1<<17, f.longest(0, minContext, 1<<17))
 	f.memory, _ = f.total(0, 10000)
@@ -189,15 +189,15 @@ func TestLongerTexts(t *testing.T) {
 
 	f.memory = 1 << 40
 	f.maxBuffer = 69
-	require.Equal(t, 2, f.first(2, 1), "a matrix is larger than a buffer can be")
+	require.Equal(t, 2, f.first(2, 1), "a matrix exceeds the largest buffer")
 	f.maxBuffer = 4*minContext - 1
-	require.Equal(t, 2, f.first(2, minContext), "so are keys and values")
+	require.Equal(t, 2, f.first(2, minContext), "keys and values exceed the largest buffer")
 	require.Zero(t, f.first(2, minContext/2))
 }
 
-// TestTextsGrowAsPredicted lets texts of all lengths grow by chunks and by tokens, to
-// less than a context or all of it.
-func TestTextsGrowAsPredicted(t *testing.T) {
+// TestSequenceGrowthWithinPlan grows sequences by chunks and by tokens, and checks that
+// they stay within the planned memory.
+func TestSequenceGrowthWithinPlan(t *testing.T) {
 	f := &memoryPlan{layers: []layerBytes{{token: 1}}}
 	for context := 1; context < 5000; context += 37 {
 		predicted, piece := f.total(0, context)

@@ -56,8 +56,8 @@ func (n *Network) Read(ctx context.Context, memory exec.SequenceMemory, c *exec.
 // cancelled, because the caller may free memory that kernels use.
 func (n *Network) finishFailed(err error) error { return errors.Join(err, n.context.Finish()) }
 
-// writeAngles writes the RoPE angles of a chunk's positions, grouped by rotation,
-// each group with room for so many tokens.
+// writeAngles writes the RoPE angles of a chunk's positions, grouped by rotation. Each
+// group has space for room tokens.
 func (n *Network) writeAngles(to []float32, c *exec.Chunk, room int) {
 	for i := range n.spec.Ropes {
 		r := &n.spec.Ropes[i]

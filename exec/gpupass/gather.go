@@ -12,8 +12,8 @@ import (
 // moved into the buffer that holds everything else that GEMVs access.
 
 const (
-	// gatherFraction: weights up to one part in so many of the device's memory are
-	// gathered, because they exist twice while they are moved.
+	// Weights are gathered if they take at most 1/gatherFraction of the device memory,
+	// because they exist twice while they are moved.
 	gatherFraction = 4
 	// gatherAlign aligns matrices in the buffer.
 	gatherAlign = 256

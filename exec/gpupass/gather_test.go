@@ -9,7 +9,7 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// copying has a network that was just opened use memory of the device's own.
+// copying makes a newly opened network use memory of the device's own.
 func (n *Network) copying(t *testing.T) {
 	t.Helper()
 	n.context.SharesMemory = false
@@ -17,16 +17,16 @@ func (n *Network) copying(t *testing.T) {
 	require.NoError(t, n.allocateOne())
 }
 
-// TestGatheredWeightsChangeNothing reads a text where memory is copied: with weights in
-// buffers of their own, because one for all would be too large, and with all in the
-// buffer of what they meet.
+// TestGatheredWeightsChangeNothing runs a text on a device that copies: with weights in
+// buffers of their own, because a common one would be too large, and with weights in the
+// buffer of the activations.
 func TestGatheredWeightsChangeNothing(t *testing.T) {
-	const most = 300 << 10 // more than any matrix takes, and less than all
+	const most = 300 << 10 // larger than any matrix, smaller than all together
 	var network *Network
 	copying := func(n *Network) {
 		network = n
 		n.copying(t)
-		n.context.Graphs = opencl.NoGraphs // for which memory is rounded up
+		n.context.Graphs = opencl.NoGraphs // graphs round memory up
 	}
 	path := testutil.Shared(t, "fixtures", "llama32")
 	m := load(t, path, onGPU(Processor{Opened: func(n *Network) {
@@ -40,5 +40,5 @@ func TestGatheredWeightsChangeNothing(t *testing.T) {
 	require.Greater(t, network.one.memory.Size(), most)
 	require.Equal(t, want, teacherForced(t, m, ids))
 	held := network.context.Stats().Held
-	require.Less(t, held-int64(network.one.memory.Size()), int64(most), "weights are there once")
+	require.Less(t, held-int64(network.one.memory.Size()), int64(most), "the weights are stored once")
 }

@@ -21,18 +21,18 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// testChunk is so small that texts need several, the last of them not full.
+// testChunk is so small that a text has several chunks, the last one partial.
 const testChunk = 16
 
-// load opens a model, on the GPU or exactly on the CPU.
+// load opens a model, on the GPU or in exact arithmetic on the CPU.
 func load(t testing.TB, path string, o exec.Options) *exec.Model {
 	t.Helper()
 	o.Chunk, o.KV, o.Exact = cmp.Or(o.Chunk, testChunk), kv.K8V8, true
 	return open(t, path, o)
 }
 
-// open opens a model and checks in the end that it gave everything back. Without a
-// driver the test is skipped.
+// open opens a model and checks at the end of the test that it freed everything. It skips
+// the test without a driver.
 func open(t testing.TB, path string, o exec.Options) *exec.Model {
 	t.Helper()
 	f, err := modelfile.Open(vfs.OS(), path)
@@ -51,18 +51,18 @@ func open(t testing.TB, path string, o exec.Options) *exec.Model {
 	return m
 }
 
-// Prompts are compared in floats, unless somebody says otherwise: TestPromptsInFewerBits
-// compares the rest with these.
+// The tests compare prompts in float32 unless the environment selects another arithmetic.
+// TestPromptsInFewerBits compares the other arithmetics with it.
 func init() {
 	if os.Getenv(opencl.ArithmeticVariable) == "" {
 		_ = os.Setenv(opencl.ArithmeticVariable, opencl.Floats.String())
 	}
 }
 
-// onGPU are the options for a model there.
+// onGPU returns the options for a model on the GPU.
 func onGPU(p Processor) exec.Options { return exec.Options{Processor: p} }
 
-// logits reads tokens and returns the logits after each.
+// logits runs tokens and returns the logits after each.
 func logits(t testing.TB, m *exec.Model, s *exec.Sequence, ids []int32) (out [][]float32) {
 	t.Helper()
 	require.NoError(t, m.Extend(context.Background(), s, ids, &exec.ExtendOptions{
@@ -75,7 +75,7 @@ func logits(t testing.TB, m *exec.Model, s *exec.Sequence, ids []int32) (out [][
 	return out
 }
 
-// teacherForced reads tokens, some of them in chunks and the others one by one.
+// teacherForced runs tokens, the first ones in chunks and the others one by one.
 func teacherForced(t testing.TB, m *exec.Model, ids []int32) [][]float32 {
 	t.Helper()
 	s, err := m.NewSequence(0)
@@ -88,7 +88,7 @@ func teacherForced(t testing.TB, m *exec.Model, ids []int32) [][]float32 {
 	return out
 }
 
-// forced divides tokens into a prompt and others that are read one by one.
+// forced cuts tokens into a prompt and single tokens.
 func forced(ids []int32) (parts [][]int32) {
 	prompt := len(ids) * 2 / 3
 	parts = append(parts, ids[:prompt])
@@ -98,13 +98,13 @@ func forced(ids []int32) (parts [][]int32) {
 	return parts
 }
 
-// tolerance is how far logits may be from the CPU's, as a share of their spread. Both
-// round keys and values to 8 bits; the CPU rounds queries and the weights of
-// attention as well, which is most of it.
+// tolerance is the allowed difference to the CPU's logits, as a fraction of their spread.
+// Both quantize keys and values to 8 bits. The CPU also quantizes queries and attention
+// weights, which causes most of the difference.
 const tolerance = 0.3
 
-// same compares logits, and the tokens that they choose where the two best are
-// further apart than the tolerance.
+// same compares logits, and the chosen tokens where the two best logits differ by more than
+// the tolerance.
 func same(t testing.TB, want, got [][]float32) {
 	t.Helper()
 	require.Len(t, got, len(want))
@@ -122,15 +122,15 @@ func same(t testing.TB, want, got [][]float32) {
 		if float64(want[i][first]-want[i][second]) > 2*allowed {
 			decided++
 			if chosen, _ := best(got[i]); chosen != first {
-				t.Fatalf("token %d: %d is chosen, on the CPU %d", i, chosen, first)
+				t.Fatalf("token %d: the choice is %d, on the CPU %d", i, chosen, first)
 			}
 		}
 	}
 	require.Positive(t, decided)
-	t.Logf("%d tokens, %d of them decided; logits differ by up to %.2g of their spread", len(want), decided, worst)
+	t.Logf("%d tokens, %d with a clear choice; logits differ by up to %.2g of their spread", len(want), decided, worst)
 }
 
-// spread is the standard deviation of logits.
+// spread returns the standard deviation of logits.
 func spread(x []float32) float64 {
 	mean, squares := 0.0, 0.0
 	for _, v := range x {
@@ -142,7 +142,7 @@ func spread(x []float32) float64 {
 	return math.Sqrt(squares)
 }
 
-// best returns the two largest logits' tokens.
+// best returns the tokens of the two largest logits.
 func best(x []float32) (first, second int) {
 	first, second = 0, 1
 	for i, v := range x {
@@ -156,7 +156,7 @@ func best(x []float32) (first, second int) {
 	return first, second
 }
 
-// text is some token ids of a vocabulary.
+// someIDs returns token ids of a vocabulary.
 func someIDs(n, vocab int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {
@@ -184,9 +184,8 @@ func matches(t *testing.T, path string) {
 	same(t, teacherForced(t, cpu, ids), teacherForced(t, gpu, ids))
 }
 
-// TestTextsAreApart reads two texts in turns, one of which is a copy of the other's
-// beginning, and one that goes back.
-func TestTextsAreApart(t *testing.T) {
+// TestSequencesAreIndependent runs a sequence and its fork in turns, and truncates one.
+func TestSequencesAreIndependent(t *testing.T) {
 	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{}))
 	ids := someIDs(40, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)
@@ -205,8 +204,8 @@ func TestTextsAreApart(t *testing.T) {
 	near(t, want[39], logits(t, m, b, ids[21:])[18])
 }
 
-// near compares logits of the same device, which add in another order in chunks of
-// another length.
+// near compares logits of the same device, which sums in another order in chunks of another
+// length.
 func near(t *testing.T, want, got []float32) {
 	t.Helper()
 	for i, v := range want {
@@ -214,19 +213,19 @@ func near(t *testing.T, want, got []float32) {
 	}
 }
 
-func TestNetworksThatAreRefused(t *testing.T) {
+func TestUnsupportedFamilies(t *testing.T) {
 	for _, name := range []string{"gemma3", "lfm2", "qwen2_moe"} {
 		f, err := modelfile.Open(vfs.OS(), testutil.Shared(t, "fixtures", name))
 		require.NoError(t, err)
 		_, err = exec.Load(context.Background(), f, exec.Options{Processor: Processor{}, KV: kv.K8V8})
 		require.ErrorIs(t, err, arch.ErrUnsupported, name)
-		require.ErrorContains(t, err, "CPU", "what to do")
+		require.ErrorContains(t, err, "CPU", "advice")
 		require.NoError(t, f.Close())
 	}
 }
 
-// TestPassesAllocateNothing counts allocations of a token, of which the device computes
-// all layers or the last, and what it asks of the driver.
+// TestPassesAllocateNothing counts the allocations and driver calls of a token, with all
+// layers or the last one on the device.
 func TestPassesAllocateNothing(t *testing.T) {
 	for _, layers := range []int{All, 1} {
 		var network *Network
@@ -243,18 +242,19 @@ func TestPassesAllocateNothing(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		require.Less(t, allocs, 1.0, "but for the list of tokens, which grows")
+		require.Less(t, allocs, 1.0, "only the growing token list may allocate")
 		used := network.Context().Stats().Since(before)
 		require.EqualValues(t, tokens*(5*min(layers, len(m.Spec.Layers))+1), used.Launches)
 		require.EqualValues(t, tokens, used.Waits)
 		require.Zero(t, used.Arguments)
-		require.LessOrEqual(t, used.Writes+used.Reads, int64(2*tokens), "the row, and logits")
+		require.LessOrEqual(t, used.Writes+used.Reads, int64(2*tokens), "the input row and the logits")
 		s.Close()
 	}
 }
 
-// TestFailureTakesNothing lets the memory for prompts not fit, twice, and then fit.
-func TestFailureTakesNothing(t *testing.T) {
+// TestFailedAllocationFreesAll makes the allocation for prompts fail twice and then
+// succeed.
+func TestFailedAllocationFreesAll(t *testing.T) {
 	var network *Network
 	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
 	s, err := m.NewSequence(0)

@@ -49,7 +49,7 @@ type manyLayer struct {
 	o, down           *opencl.GEMM
 }
 
-// allocateMany allocates the memory for passes of so many tokens and creates their
+// allocateMany allocates the memory for passes of up to rows tokens and creates their
 // kernels. After a failure it frees everything, and the next prompt tries again.
 func (n *Network) allocateMany(rows int) (err error) {
 	s, t, mark := n.spec, &n.many, len(n.owned)
@@ -94,7 +94,7 @@ func (n *Network) manyFloats(rows, inner int) [5]int {
 	return [...]int{angles + rows*s.Dim, rows * s.Dim, rows * n.qkvWidth(n.maxKVHeads()), rows * s.Heads * s.HeadDim, 2 * rows * inner}
 }
 
-// makeManyLayer creates the kernels of a layer for up to so many tokens.
+// makeManyLayer creates the kernels of a layer for up to rows tokens.
 func (n *Network) makeManyLayer(l, rows int) (err error) {
 	s, t, y := n.spec, &n.many, &n.layers[l]
 	spec, inner := &s.Layers[l], y.down.Cols
@@ -244,7 +244,7 @@ func (n *Network) runMLP(y *layer, on rowRange) error {
 	return k.down.LaunchRows(0, on.first, on.count)
 }
 
-// launchNorm launches the norm of so many rows.
+// launchNorm launches the norm of a number of rows.
 func (n *Network) launchNorm(k *opencl.Kernel, rows int) error {
 	global, local := [1]int{rows * normThreads}, [1]int{normThreads}
 	return n.context.Launch(k, global[:], local[:])
@@ -259,7 +259,7 @@ func launchTokens(list []*opencl.GEMM, tokens int) error {
 	return nil
 }
 
-// launchGated launches the activation of so many elements.
+// launchGated launches the activation of a number of elements.
 func (n *Network) launchGated(k *opencl.Kernel, elements int) error {
 	global, local := [1]int{elements}, [1]int{gatedThreads}
 	return n.context.Launch(k, global[:], local[:])

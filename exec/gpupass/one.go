@@ -177,8 +177,8 @@ func (n *Network) makeOneLayer(l int) (err error) {
 // fused reports whether gate and up are one matmul that applies the activation.
 func (y *layer) fused() bool { return len(y.gateUp) == 1 }
 
-// angleOffset returns the element where a layer's angles begin, in a buffer with
-// the angles of so many tokens for each rotation, starting at from.
+// angleOffset returns the element where a layer's angles begin, in a buffer with the angles
+// of a number of tokens for each rotation, starting at from.
 func (n *Network) angleOffset(l *arch.LayerSpec, tokens, from int) int {
 	for i := range n.spec.Ropes {
 		if i >= l.Rope {

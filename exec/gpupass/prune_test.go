@@ -11,11 +11,11 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// TestLogitsDoNotDependOnWhichAreAskedFor asks for those of the last token of a chunk,
-// of none of the next, and of some, also where tokens are read alone: the last layer
-// leaves out what nobody asks for, and the others get the same.
-func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
-	const chunk = 48 // attention takes no more than 32 at a time
+// TestPrunedRowsKeepLogits requests the logits of the last token of a chunk, of none, and
+// of random tokens. The last layer computes only the rows whose logits are wanted, and they
+// are unchanged.
+func TestPrunedRowsKeepLogits(t *testing.T) {
+	const chunk = 48 // attention processes at most 32 at a time
 	for _, c := range []struct {
 		name   string
 		layers int
@@ -25,10 +25,10 @@ func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
 			ids := someIDs(4*chunk, m.Spec.Vocab)
 			want := teacherForced(t, m, ids)
 			random := rand.New(rand.NewPCG(5, 6))
-			asked := make([]bool, len(ids))
+			wanted := make([]bool, len(ids))
 			left := 0
-			for i := range asked {
-				if asked[i] = i == chunk-1 || i >= 2*chunk && random.IntN(4) == 0; asked[i] {
+			for i := range wanted {
+				if wanted[i] = i == chunk-1 || i >= 2*chunk && random.IntN(4) == 0; wanted[i] {
 					left++
 				}
 			}
@@ -37,9 +37,9 @@ func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
 			require.NoError(t, err)
 			defer s.Close()
 			reader := &exec.ExtendOptions{
-				Want: func(pos int) bool { return asked[pos] },
+				Want: func(pos int) bool { return wanted[pos] },
 				Each: func(pos int, logits []float32) error {
-					require.True(t, asked[pos])
+					require.True(t, wanted[pos])
 					require.Equal(t, want[pos], logits, "position %d", pos)
 					left--
 					return nil
@@ -53,8 +53,8 @@ func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyAsksForIsNotLaunched counts the launches of chunks.
-func TestWhatNobodyAsksForIsNotLaunched(t *testing.T) {
+// TestPrunedRowsLaunchLess counts the launches of chunks.
+func TestPrunedRowsLaunchLess(t *testing.T) {
 	m, network := loadSmall(t)
 	ids := someIDs(testChunk, m.Spec.Vocab)
 	layers := len(m.Spec.Layers)
@@ -65,7 +65,7 @@ func TestWhatNobodyAsksForIsNotLaunched(t *testing.T) {
 	}{
 		{"none of many", testChunk, 8*(layers-1) + 3, func(int) bool { return false }},
 		{"the last of many", testChunk, 8*layers + 1, func(pos int) bool { return pos == testChunk-1 }},
-		{"one that nobody wants", 1, 5*(layers-1) + 2, func(int) bool { return false }},
+		{"one without logits", 1, 5*(layers-1) + 2, func(int) bool { return false }},
 		{"one", 1, 5*layers + 1, func(int) bool { return true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

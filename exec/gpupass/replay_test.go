@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// loadRecorded opens a model in device memory of its own, with graphs of the driver, or
-// emulated, or none.
+// loadRecorded opens a model in device memory of its own, with the driver's graphs,
+// emulated graphs, or none.
 func loadRecorded(t *testing.T, name string, graphs bool) (*exec.Model, *Network) {
 	t.Helper()
 	var network *Network
@@ -25,14 +25,14 @@ func loadRecorded(t *testing.T, name string, graphs bool) (*exec.Model, *Network
 			c.Graphs = opencl.NoGraphs
 		case c.OpenGraphs() != nil:
 			c.Graphs = opencl.EmulatedGraphs
-			c.Info.Memory = 100 << 30 // there is room
+			c.Info.Memory = 100 << 30 // enough memory for graphs
 		}
 	}}))
 	return m, network
 }
 
-// TestRecordedTokensAreTheSame reads seqs with tokens that are recorded and with tokens
-// that are not: one after the other, two in turns, cut off, and divided otherwise.
+// TestRecordedTokensAreTheSame compares sequences with and without recordings: one after
+// the other, two in turns, truncated, and with another context split.
 func TestRecordedTokensAreTheSame(t *testing.T) {
 	plain, without := loadRecorded(t, "llama32", false)
 	recording, network := loadRecorded(t, "llama32", true)
@@ -66,13 +66,15 @@ func TestRecordedTokensAreTheSame(t *testing.T) {
 	require.Equal(t, read(plain, without), read(recording, network))
 	require.NoError(t, network.NotRecorded())
 	require.Zero(t, without.context.Stats().Graphs)
-	// The first token of another text, and with another division, is none: of five, of
-	// six in turns, of which the first goes on, of four, four behind the cut, and four.
+	// The first token after a change of sequence or split is not replayed. Runs of tokens:
+	// five, six in turns of which the first continues a run, four, four after the
+	// truncation, and four.
 	require.EqualValues(t, 4+1+4+4+3, network.context.Stats().Graphs)
 }
 
-// TestWhatIsNotRecordedRunsAnyway has gates in a kernel that cannot be recorded.
-func TestWhatIsNotRecordedRunsAnyway(t *testing.T) {
+// TestUnrecordableKernel replaces a kernel by one that cannot be recorded. Passes run
+// without recordings.
+func TestUnrecordableKernel(t *testing.T) {
 	recording, network := loadRecorded(t, "llama32", true)
 	k, err := network.kernel(0, "layer.cl", "gated", network.one.hidden, network.one.inner, 0, 0)
 	require.NoError(t, err)
@@ -83,7 +85,7 @@ func TestWhatIsNotRecordedRunsAnyway(t *testing.T) {
 	require.Zero(t, network.context.Stats().Graphs)
 }
 
-// TestRecordedTokensAllocateNothing counts allocations of tokens that are recorded.
+// TestRecordedTokensAllocateNothing counts the allocations of replayed tokens.
 func TestRecordedTokensAllocateNothing(t *testing.T) {
 	m, network := loadRecorded(t, "llama32", true)
 	s, err := m.NewSequence(0)
@@ -99,6 +101,6 @@ func TestRecordedTokensAllocateNothing(t *testing.T) {
 	read()
 	read()
 	const tokens = 10
-	require.Less(t, testing.AllocsPerRun(tokens-1, read), 1.0, "but for the list of tokens, which grows")
+	require.Less(t, testing.AllocsPerRun(tokens-1, read), 1.0, "only the growing token list may allocate")
 	require.EqualValues(t, 1+tokens, network.context.Stats().Graphs)
 }

@@ -34,7 +34,7 @@ func (n *Network) tokenBytes(l int) int {
 	return n.spec.Layers[l].KVHeads * (2*dims + 8)
 }
 
-// reserve grows the capacity to so many tokens and keeps the content.
+// reserve grows the capacity to a number of tokens. It preserves the first have tokens.
 func (t *sequence) reserve(tokens, have int) error {
 	if tokens <= t.capacity {
 		return nil
@@ -64,7 +64,7 @@ func (t *sequence) reserve(tokens, have int) error {
 	return err
 }
 
-// grownCapacity returns the new capacity of a sequence that needs room for so many
+// grownCapacity returns the new capacity of a sequence that needs room for a number of
 // tokens and has at most context tokens.
 func grownCapacity(room, tokens, context int) int {
 	room = max(room, firstTokens)

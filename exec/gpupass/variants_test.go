@@ -9,7 +9,7 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// TestImagesChangeNothing reads a text with weights in buffers and in images.
+// TestImagesChangeNothing compares weights in buffers with weights in images.
 func TestImagesChangeNothing(t *testing.T) {
 	var network *Network
 	processor := Processor{Opened: func(n *Network) { network = n }}
@@ -27,9 +27,9 @@ func TestImagesChangeNothing(t *testing.T) {
 	require.Greater(t, network.context.Stats().Images, int64(len(m.Spec.Layers)))
 }
 
-// TestPromptsInFewerBits reads a text whose prompt is multiplied in half precision, and as
-// tensor units do, by the device or as it would do it. Floats are those of the same device:
-// the CPU's are nearly as far away from both.
+// TestPromptsInFewerBits compares prompts in half precision and in tensor-unit arithmetic,
+// native or emulated, with float32 on the same device. The CPU's logits differ from all of
+// them by nearly as much.
 func TestPromptsInFewerBits(t *testing.T) {
 	path := testutil.Shared(t, "fixtures", "llama32")
 	inArithmetic := func(choose func(*opencl.Info) opencl.Arithmetic) [][]float32 {

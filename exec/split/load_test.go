@@ -20,7 +20,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// group is a device that every machine has.
+// group returns a device that every machine has.
 func group() string {
 	if threadpool.DefaultThreads() > 1 {
 		return "cpu-b"
@@ -28,14 +28,14 @@ func group() string {
 	return "cpu"
 }
 
-// files are of a small model.
+// files returns a small model.
 func files(t *testing.T, weights string) *modelfile.Files {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	return filesOf(t, shape, weights)
 }
 
-// filesOf are of a model of some shape.
+// filesOf returns a model of a shape.
 func filesOf(t *testing.T, shape synth.Shape, weights string) *modelfile.Files {
 	fsys := vfs.NewMem()
 	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: weights}))
@@ -44,15 +44,15 @@ func filesOf(t *testing.T, shape synth.Shape, weights string) *modelfile.Files {
 	return f
 }
 
-// small are options of a small model.
+// small are the options of a small model.
 var small = exec.Options{Threads: 1, Chunk: 32}
 
-// load loads a small model with some device.
+// load loads a small model with a device.
 func load(t *testing.T, ctx context.Context, o Options) (*exec.Model, error) {
 	return loadAs(t, ctx, "q4_0", small, o)
 }
 
-// loadAs is load with weights of a type, and options of the model.
+// loadAs is load with a weight type and options of the model.
 func loadAs(t *testing.T, ctx context.Context, weights string, model exec.Options, o Options) (*exec.Model, error) {
 	f := files(t, weights)
 	defer func() { require.NoError(t, f.Close()) }()
@@ -70,10 +70,9 @@ func loadAs(t *testing.T, ctx context.Context, weights string, model exec.Option
 	return m, err
 }
 
-// TestMeasurementsAreKept loads a model with a device that is too slow to get
-// anything unless it is asked to do all. The second time everything is known, and also
-// what only a division asks about.
-func TestMeasurementsAreKept(t *testing.T) {
+// TestMeasurementsAreSaved loads a model with a device that is too slow to get rows, except
+// with Alone. A second load makes no measurements.
+func TestMeasurementsAreSaved(t *testing.T) {
 	measured := 0
 	o := Options{Device: group() + "/16", Dir: t.TempDir(), Progress: func(done, total int) {
 		measured++
@@ -95,31 +94,31 @@ func TestMeasurementsAreKept(t *testing.T) {
 	}
 }
 
-// TestCoresAreGivenOnce leaves the processor those cores that are not the device, and all
-// of them where it is faster without, where the device is to have nothing, and where
-// somebody says so.
-func TestCoresAreGivenOnce(t *testing.T) {
+// TestThreadsBesideDevice checks the CPU's thread count with a device that consists of CPU
+// cores: the other cores, or all cores if the split is slower, if the device has no rows,
+// or if the options set it.
+func TestThreadsBesideDevice(t *testing.T) {
 	all := threadpool.DefaultThreads()
 	if all == 1 {
-		t.Skip("one core has no halves")
+		t.Skip("needs two cores")
 	}
 	beside := all - all/2
 	for name, c := range map[string]struct {
 		device   string
-		asked    int
-		split    profiles.PassTimes // alone is 100 ms and 10 ms
 		threads  int
-		divides  bool
+		split    profiles.PassTimes // alone is 100 ms and 10 ms
+		want     int
+		splits   bool
 		withPlan bool
 	}{
-		"split is faster":                {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
-		"all cores are faster":           {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false, true},
-		"so many are asked for":          {group(), 1, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true, true},
-		"the device is to have no parts": {group() + "/16", 0, profiles.PassTimes{}, all, false, false},
+		"split is faster":       {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
+		"all cores are faster":  {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false, true},
+		"explicit thread count": {group(), 1, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true, true},
+		"no rows on the device": {group() + "/16", 0, profiles.PassTimes{}, all, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Device: c.device, Dir: t.TempDir()}
-			model := exec.Options{Threads: c.asked, Chunk: 32}
+			model := exec.Options{Threads: c.threads, Chunk: 32}
 			if c.withPlan {
 				inside := model
 				if inside.Threads == 0 {
@@ -128,27 +127,27 @@ func TestCoresAreGivenOnce(t *testing.T) {
 				pretend(t, o.Dir, o.Device, "q4_0", inside)
 				takes(t, profiles.PassTimes{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}, c.split)
 			}
-			for range 2 { // the second time the verdict is known
+			for range 2 { // the second load finds the result
 				m, err := loadAs(t, t.Context(), "q4_0", model, o)
 				require.NoError(t, err)
-				require.Equal(t, c.threads, m.Threads())
-				require.Equal(t, c.divides, slices.ContainsFunc(m.SplitStats(), func(d weights.SplitMatmul) bool { return d.Split.Batch < d.Rows }))
+				require.Equal(t, c.want, m.Threads())
+				require.Equal(t, c.splits, slices.ContainsFunc(m.SplitStats(), func(d weights.SplitMatmul) bool { return d.Split.Batch < d.Rows }))
 				m.Close()
 			}
 		})
 	}
 }
 
-// TestMeasuringIsInterrupted: Ctrl-C does not wait for what is left to measure.
-func TestMeasuringIsInterrupted(t *testing.T) {
+// TestCancelMeasuring checks that cancelling the context ends the measurements.
+func TestCancelMeasuring(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := load(t, ctx, Options{Device: group()})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestDevicesThatAreNotThere: errors say what is missing.
-func TestDevicesThatAreNotThere(t *testing.T) {
+// TestUnavailableDevice checks the errors for devices that are unknown or missing.
+func TestUnavailableDevice(t *testing.T) {
 	_, err := load(t, t.Context(), Options{Device: "tpu"})
 	require.ErrorIs(t, err, devices.ErrUnknown)
 	for _, kind := range []string{"gpu", "npu"} {

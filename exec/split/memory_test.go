@@ -15,7 +15,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// short is a device that says it has less memory.
+// short is a device that reports less memory.
 type short struct {
 	hetero.Device
 	memory int64
@@ -27,9 +27,9 @@ func (s short) Capabilities() hetero.Capabilities {
 	return c
 }
 
-// TestN8_MemoryGoesWhereItSavesMost gives a device that runs prompts only, and has
-// memory for half of a model, the MLP's matrices first and never the output.
-func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
+// TestN8_FitMemory plans a static device with memory for half of a model. It gets the MLP's
+// matrices first and never the output matrix.
+func TestN8_FitMemory(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 0}, true)
 	matmuls := []weights.Matmul{
 		{Name: "attn_q", Type: quant.Q4_0, Rows: 512, Cols: 512, Count: 4},
@@ -78,26 +78,26 @@ func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 	}
 }
 
-// TestN8_DevicesWithLittleMemoryHavePart loads a model that a driver's device has
-// memory for half of, and reads with it.
-func TestN8_DevicesWithLittleMemoryHavePart(t *testing.T) {
+// TestN8_LoadWithLittleDeviceMemory loads a model with a device that has memory for half of
+// it, and runs a pass.
+func TestN8_LoadWithLittleDeviceMemory(t *testing.T) {
 	_, err := devices.All.Open(group(), devices.Options{Memory: 1 << 20})
 	require.ErrorIs(t, err, devices.ErrMemory)
 	var names []string
 	for _, kind := range []hetero.Kind{hetero.GPU, hetero.NPU} {
 		name, err := devices.All.First(kind)
 		if err != nil {
-			t.Logf("left out: %v", err)
+			t.Logf("skipped: %v", err)
 			continue
 		}
 		names = append(names, name)
 	}
 	if len(names) == 0 {
-		t.Skip("there is no driver")
+		t.Skip("no driver is installed")
 	}
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
-	shape.Layers, shape.FFN = 40, 1024 // 40 MB
+	shape.Layers, shape.FFN = 40, 1024 // 40 MB of weights
 	f := filesOf(t, shape, "q8_0")
 	defer func() { require.NoError(t, f.Close()) }()
 	for _, name := range names {
@@ -115,7 +115,7 @@ func TestN8_DevicesWithLittleMemoryHavePart(t *testing.T) {
 				here += d.Count
 			}
 		}
-		t.Logf("%s has %d matrices, the processor %d", name, there, here)
+		t.Logf("%s has %d matrices, the CPU %d", name, there, here)
 		require.Positive(t, there, name)
 		require.Positive(t, here, name)
 		s, err := m.NewSequence(0)

@@ -12,9 +12,9 @@ import (
 	"github.com/llmrun/llmrun/hetero/profiles"
 )
 
-// TestWholePassesAreTried opens a model with a GPU that is predicted to compute all of
-// a pass sooner. If that is not so products are divided, as far as they gain.
-func TestWholePassesAreTried(t *testing.T) {
+// TestWholePassTrial opens a model with a GPU that is predicted to compute whole passes
+// faster. If the trial shows otherwise, the matmuls are split if that is faster.
+func TestWholePassTrial(t *testing.T) {
 	gpu, err := devices.All.First(hetero.GPU)
 	if err != nil {
 		t.Skip(err)
@@ -29,15 +29,15 @@ func TestWholePassesAreTried(t *testing.T) {
 		"faster, but not by enough":          {profiles.PassTimes{Prompt: 99 * time.Millisecond, Token: 9900 * time.Microsecond}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			splitTime := profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}
+			onCPU := profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}
 			list := []profiles.PassTimes{alone, c.there}
 			if !c.whole {
-				list = append(list, alone, splitTime)
+				list = append(list, alone, onCPU)
 			}
 			takes(t, list...)
 			o := newOpening(t, gpu)
 			for range 2 {
-				o.notices = nil
+				o.reports = nil
 				m, err := loadAs(t, t.Context(), o.weights, o.model, o.Options)
 				require.NoError(t, err)
 				require.Equal(t, c.whole, m.SplitStats() == nil)
@@ -46,7 +46,7 @@ func TestWholePassesAreTried(t *testing.T) {
 					require.True(t, d.LastTokenOnly || d.Split.Batch < d.Rows, d.Name)
 				}
 				m.Close()
-				said := strings.Join(o.notices, "\n")
+				said := strings.Join(o.reports, "\n")
 				require.Equal(t, c.whole, strings.Contains(said, gpu+" computes whole passes"), said)
 				require.Equal(t, !c.whole, strings.Contains(said, gpu+" is not used for whole passes: a prompt and 128 tokens took"), said)
 			}
@@ -54,9 +54,8 @@ func TestWholePassesAreTried(t *testing.T) {
 	}
 }
 
-// TestOnlyRefusalsAreForgiven: where a device cannot have all of a pass products are
-// divided, and other errors are errors.
-func TestOnlyRefusalsAreForgiven(t *testing.T) {
+// TestIgnoreUnsupported checks which errors of placing a model on a device lead to a split.
+func TestIgnoreUnsupported(t *testing.T) {
 	o := Options{Device: group()}
 	refused := o.setProcessor(&small)
 	require.ErrorContains(t, refused, group()+" computes matmuls only")

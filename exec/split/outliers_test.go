@@ -24,11 +24,11 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// calibratedDemo is the demo model in integers, and tokens of a text that it was not
-// calibrated with.
-func calibratedDemo(t *testing.T) (f *modelfile.Files, whole *exec.W8A8, ids []int32) {
+// calibratedDemo returns the demo model in W8A8, and tokens of a text outside of the
+// calibration.
+func calibratedDemo(t *testing.T) (f *modelfile.Files, options *exec.W8A8, ids []int32) {
 	if strings.HasPrefix(quant.Features(), "portable") {
-		t.Skip("who computes what does not depend on kernels, and this takes a minute without SIMD")
+		t.Skip("splits do not depend on kernels, and this takes a minute without SIMD")
 	}
 	f, err := modelfile.Open(vfs.OS(), filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model"))
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func calibratedDemo(t *testing.T) (f *modelfile.Files, whole *exec.W8A8, ids []i
 	return f, &exec.W8A8{Calibration: c, Outliers: exec.OutlierFraction(1)}, ids[calibrated:][:read]
 }
 
-// surprise is the mean negative log-likelihood of a text.
+// surprise returns the mean negative log-likelihood of a text.
 func surprise(t *testing.T, m *exec.Model, ids []int32) (nll float64) {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
@@ -69,12 +69,11 @@ func surprise(t *testing.T, m *exec.Model, ids []int32) (nll float64) {
 	return nll
 }
 
-// TestIntegersOfADevice has a device multiply all integers of the demo model's prompts,
-// and the processor what lies beyond their scales: a text is as likely as with both on the
-// processor.
-func TestIntegersOfADevice(t *testing.T) {
-	f, whole, ids := calibratedDemo(t)
-	model := exec.Options{Threads: 2, Chunk: 64, W8A8: whole, Budget: tiering.New(0)}
+// TestW8A8OnDevice runs all integer matmuls of the demo model's prompts on a device, and
+// the outlier path on the CPU. The likelihood of a text is that of the CPU alone.
+func TestW8A8OnDevice(t *testing.T) {
+	f, options, ids := calibratedDemo(t)
+	model := exec.Options{Threads: 2, Chunk: 64, W8A8: options, Budget: tiering.New(0)}
 	alone, err := exec.Load(t.Context(), f, model)
 	require.NoError(t, err)
 	want := surprise(t, alone, ids)
@@ -91,26 +90,25 @@ func TestIntegersOfADevice(t *testing.T) {
 			require.True(t, d.Split.Batch == 0 || d.LastTokenOnly, "%s on %s", d.Name, name)
 		}
 		got := surprise(t, m, ids)
-		t.Logf("perplexity %.4f on the processor and %.4f with %s", math.Exp(want), math.Exp(got), name)
+		t.Logf("perplexity %.4f on the CPU and %.4f with %s", math.Exp(want), math.Exp(got), name)
 		require.InEpsilon(t, want, got, 2e-3)
 		require.InEpsilon(t, outliers, m.OutlierStats().Outliers, 2e-2)
 		m.Close()
 	}
 }
 
-// TestTrialsOfIntegersAreTheirOwn: what a trial has found is not of the same products
-// without a calibration, and what cannot round to a scale is refused before anything is
-// measured.
-func TestTrialsOfIntegersAreTheirOwn(t *testing.T) {
-	f, whole, _ := calibratedDemo(t)
+// TestW8A8TrialsAreSeparate checks that trials with and without W8A8 have different keys,
+// and that a device without support for given scales is rejected before any measurement.
+func TestW8A8TrialsAreSeparate(t *testing.T) {
+	f, options, _ := calibratedDemo(t)
 	matmuls, err := weights.Matmuls(f)
 	require.NoError(t, err)
 	plain := trial{model: small, plan: newPlanner(t, rates{}, false)}
 	scaled := plain
-	scaled.model.W8A8 = whole
+	scaled.model.W8A8 = options
 	require.NotEqual(t, plain.passes(matmuls), scaled.passes(matmuls))
 	if gpu, err := devices.All.First(hetero.GPU); err == nil {
-		o := Options{Device: gpu, Progress: func(int, int) { t.Error("something was measured") }}
+		o := Options{Device: gpu, Progress: func(int, int) { t.Error("unexpected measurement") }}
 		_, err = Load(t.Context(), f, scaled.model, o)
 		require.ErrorIs(t, err, arch.ErrUnsupported)
 		require.ErrorContains(t, err, "accepts a given scale")

@@ -193,13 +193,13 @@ func (p *planner) bestSplit(op hetero.Op) (rows int, took time.Duration, err err
 	}
 	alone := took
 	step := max(rowStep, op.Rows/splitSteps/rowStep*rowStep)
-	for here := step; here < op.Rows; here += step {
-		t := p.predict(op, here)
-		if busy := p.costs.Time(otherDevice, piece(op, otherDevice, here).Op(op)); p.quota > 0 && busy.Seconds() > p.quota*t.Seconds() {
+	for hostRows := step; hostRows < op.Rows; hostRows += step {
+		t := p.predict(op, hostRows)
+		if busy := p.costs.Time(otherDevice, piece(op, otherDevice, hostRows).Op(op)); p.quota > 0 && busy.Seconds() > p.quota*t.Seconds() {
 			continue
 		}
 		if t < took && paysOff(t, alone) {
-			rows, took = here, t
+			rows, took = hostRows, t
 		}
 	}
 	return rows, took, p.bench.profiler.Err
@@ -211,15 +211,15 @@ func paysOff(t, than time.Duration) bool {
 	return minGain*t.Seconds() <= than.Seconds() && t+minSaving <= than
 }
 
-// predict returns the time of a matmul with so many rows on the CPU.
-func (p *planner) predict(op hetero.Op, here int) time.Duration {
+// predict returns the time of a matmul with the first hostRows rows on the CPU.
+func (p *planner) predict(op hetero.Op, hostRows int) time.Duration {
 	split := solve.Split{Streamed: op.Streamed}
-	if here > 0 {
-		split.Pieces = append(split.Pieces, piece(op, hostDevice, here))
+	if hostRows > 0 {
+		split.Pieces = append(split.Pieces, piece(op, hostDevice, hostRows))
 	}
 	solver := solve.Solver{Costs: p.costs, Static: p.static()}
-	if here < op.Rows {
-		theirs := piece(op, otherDevice, here)
+	if hostRows < op.Rows {
+		theirs := piece(op, otherDevice, hostRows)
 		if p.static() {
 			theirs.Padded = p.chunk
 		}
@@ -229,12 +229,12 @@ func (p *planner) predict(op hetero.Op, here int) time.Duration {
 	return solver.Total(op, &split)
 }
 
-// piece returns a device's part of a matmul with so many rows on the CPU.
-func piece(op hetero.Op, device, here int) solve.Piece {
+// piece returns a device's part of a matmul with the first hostRows rows on the CPU.
+func piece(op hetero.Op, device, hostRows int) solve.Piece {
 	if device == hostDevice {
-		return solve.Piece{Device: hostDevice, Tokens: op.Tokens, Padded: op.Tokens, Rows: here}
+		return solve.Piece{Device: hostDevice, Tokens: op.Tokens, Padded: op.Tokens, Rows: hostRows}
 	}
-	return solve.Piece{Device: otherDevice, Tokens: op.Tokens, Padded: op.Tokens, Row: here, Rows: op.Rows - here}
+	return solve.Piece{Device: otherDevice, Tokens: op.Tokens, Padded: op.Tokens, Row: hostRows, Rows: op.Rows - hostRows}
 }
 
 // copyTime returns the time to copy half of what a matmul reads and writes; the

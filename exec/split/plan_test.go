@@ -15,9 +15,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// rates are devices that take times in proportion to the work, from one token on.
+// rates are two devices whose times are proportional to the work.
 type rates struct {
-	weights [2]float64 // a second
+	weights [2]float64 // per second
 	start   time.Duration
 }
 
@@ -28,8 +28,7 @@ func (r rates) Time(device int, op hetero.Op) time.Duration {
 func (r rates) Start(device int) time.Duration { return time.Duration(device) * r.start }
 func (r rates) Slowdown(hetero.Op) float64     { return 1 }
 
-// newPlanner returns a planner that believes in some rates of a device that is, or is
-// not, static.
+// newPlanner returns a planner with given rates, for a static or dynamic device.
 func newPlanner(t *testing.T, r rates, static bool) *planner {
 	soc, err := sim.New("8-gen-3", sim.Options{})
 	require.NoError(t, err)
@@ -45,22 +44,22 @@ func newPlanner(t *testing.T, r rates, static bool) *planner {
 
 var matmul = weights.Matmul{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
 
-// TestRowsGoWhereTheyEndFirst: a product ends when its slower part does.
-func TestRowsGoWhereTheyEndFirst(t *testing.T) {
+// TestBestRowSplit checks the row split that minimizes the time of the slower side.
+func TestBestRowSplit(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates
 		limit float64
-		here  int // rows of one token, about
+		here  int // approximate CPU rows for one token
 	}{
-		"equal devices":                  {rates{[2]float64{1e9, 1e9}, 0}, 0, 2048},
-		"three times as fast":            {rates{[2]float64{1e9, 3e9}, 0}, 0, 1024},
-		"much slower":                    {rates{[2]float64{1e9, 1e7}, 0}, 0, 4096},
-		"too slow to be worth it":        {rates{[2]float64{1e9, 4e7}, 0}, 0, 4096},
-		"much faster":                    {rates{[2]float64{1e9, 1e12}, 0}, 0, 0},
-		"much faster, but not all of it": {rates{[2]float64{1e9, 1e12}, 0}, 0.5, 128},
-		"equal, but only for a quarter":  {rates{[2]float64{1e9, 1e9}, 0}, 0.25, 3277},
-		"slow to begin":                  {rates{[2]float64{1e9, 1e9}, time.Second}, 0, 4096},
-		"half done before it begins":     {rates{[2]float64{1e9, 3e9}, 2097 * time.Microsecond}, 0, 2560},
+		"equal devices":                {rates{[2]float64{1e9, 1e9}, 0}, 0, 2048},
+		"three times as fast":          {rates{[2]float64{1e9, 3e9}, 0}, 0, 1024},
+		"much slower":                  {rates{[2]float64{1e9, 1e7}, 0}, 0, 4096},
+		"too slow to pay off":          {rates{[2]float64{1e9, 4e7}, 0}, 0, 4096},
+		"much faster":                  {rates{[2]float64{1e9, 1e12}, 0}, 0, 0},
+		"much faster, quota of a half": {rates{[2]float64{1e9, 1e12}, 0}, 0.5, 128},
+		"equal, quota of a quarter":    {rates{[2]float64{1e9, 1e9}, 0}, 0.25, 3277},
+		"slow to start":                {rates{[2]float64{1e9, 1e9}, time.Second}, 0, 4096},
+		"CPU half done at the start":   {rates{[2]float64{1e9, 3e9}, 2097 * time.Microsecond}, 0, 2560},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlanner(t, c.rates, false)
@@ -74,15 +73,14 @@ func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 	}
 }
 
-// TestManyTokensAreDividedFromSomeNumberOn: where beginning costs much, few tokens
-// stay here.
-func TestManyTokensAreDividedFromSomeNumberOn(t *testing.T) {
+// TestMinBatch checks that small batches stay on the CPU if starting the device takes long.
+func TestMinBatch(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 200 * time.Millisecond}, false)
 	split, err := p.plan(matmul)
 	require.NoError(t, err)
 	require.Equal(t, matmul.Rows, split.Single)
 	require.Zero(t, split.Batch)
-	require.Equal(t, 64, split.MinBatch, "which take 268 ms here, and 32 take 134")
+	require.Equal(t, 64, split.MinBatch, "64 tokens take 268 ms on the CPU, 32 take 134 ms")
 	head := matmul
 	head.LastTokenOnly = true
 	split, err = p.plan(head)
@@ -90,24 +88,26 @@ func TestManyTokensAreDividedFromSomeNumberOn(t *testing.T) {
 	require.Equal(t, weights.RowSplit{Single: matmul.Rows, Batch: matmul.Rows, SingleTime: split.SingleTime, BatchTime: split.SingleTime}, split)
 }
 
-// TestStaticDevicesHaveChunksOnly: a chunk that is not full takes as long as a full one.
-func TestStaticDevicesHaveChunksOnly(t *testing.T) {
+// TestStaticDeviceSplit checks that a static device gets whole chunks only, and that a
+// partial chunk takes the time of a full one.
+func TestStaticDeviceSplit(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 2e9}, 0}, true)
 	split, err := p.plan(matmul)
 	require.NoError(t, err)
 	require.Equal(t, matmul.Rows, split.Single)
 	require.InDelta(t, matmul.Rows/3, split.Batch, 128)
-	require.Equal(t, 64, split.MinBatch, "of half a chunk the device is still done sooner")
-	require.Equal(t, weights.RowSplit{Single: 7, Batch: 7}, p.splitOf(weights.Matmul{Rows: 7}), "nobody decided about it")
+	require.Equal(t, 64, split.MinBatch, "the device is faster even with half a chunk")
+	require.Equal(t, weights.RowSplit{Single: 7, Batch: 7}, p.splitOf(weights.Matmul{Rows: 7}), "a matmul without a plan")
 }
 
-// TestPassesGoWhereTheyEndFirst: a device that computes whole passes waits for nobody.
-func TestPassesGoWhereTheyEndFirst(t *testing.T) {
+// TestWholePassFaster checks when whole passes on the device are predicted to be faster
+// than a split.
+func TestWholePassFaster(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates
 		static, whole bool
 	}{
-		"much faster, but slow to begin": {rates{[2]float64{1e9, 1e11}, 10 * time.Millisecond}, false, true},
+		"much faster, but slow to start": {rates{[2]float64{1e9, 1e11}, 10 * time.Millisecond}, false, true},
 		"equal devices":                  {rates{[2]float64{1e9, 1e9}, 0}, false, false},
 		"static":                         {rates{[2]float64{1e9, 1e11}, 10 * time.Millisecond}, true, false},
 	} {
@@ -124,8 +124,8 @@ func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 	}
 }
 
-// TestCopiesAreKept: a plan of what is known measures nothing, and is the same plan.
-func TestCopiesAreKept(t *testing.T) {
+// TestCopyTimesAreSaved checks that a stored copy time is not measured again.
+func TestCopyTimesAreSaved(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{SeparateMemory: true})
 	require.NoError(t, err)
 	devices, dir := []hetero.Device{soc.CPU, soc.GPU}, t.TempDir()

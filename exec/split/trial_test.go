@@ -17,9 +17,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// pretend keeps measurements in a directory that nobody made: the processor takes a
-// millisecond for each product, and the device nothing to speak of. So the device is
-// predicted to be faster with all of them.
+// pretend stores invented measurements: a matmul takes a millisecond per token on the CPU
+// and almost no time on the device, so that the device is predicted to be faster with all
+// of them.
 func pretend(t *testing.T, dir, device, path string, model exec.Options) {
 	f := files(t, path)
 	matmuls, err := weights.Matmuls(f)
@@ -53,19 +53,19 @@ func pretend(t *testing.T, dir, device, path string, model exec.Options) {
 	require.NoError(t, errors.Join(l.profile.Save(dir), l.close()))
 }
 
-// opening is a model that is opened again and again, and what is said then.
+// opening is a model that a test loads repeatedly, and the reports of the last load.
 type opening struct {
 	Options
 	weights string
 	model   exec.Options
-	notices []string
-	loads   int // of weights
+	reports []string
+	loads   int // loads of the weights
 }
 
 func newOpening(t *testing.T, device string) *opening {
 	o := &opening{weights: "q4_0", model: small, Options: Options{Device: device, Dir: t.TempDir()}}
-	o.Progress = func(int, int) { t.Error("all is known") }
-	o.Report = func(text string) { o.notices = append(o.notices, text) }
+	o.Progress = func(int, int) { t.Error("unexpected measurement") }
+	o.Report = func(text string) { o.reports = append(o.reports, text) }
 	o.model.Progress = func(done, total int64) {
 		if done == total {
 			o.loads++
@@ -75,10 +75,10 @@ func newOpening(t *testing.T, device string) *opening {
 	return o
 }
 
-// divided opens the model and returns whether prompts and single tokens are divided,
-// whether that was tried, and how often weights were loaded.
+// openSplit loads the model. It reports whether prompts and single tokens are split,
+// whether a trial was made, and how often weights were loaded.
 func (o *opening) openSplit(t *testing.T) (prompts, tokens, tried bool, loads int) {
-	o.notices, o.loads = nil, 0
+	o.reports, o.loads = nil, 0
 	m, err := loadAs(t, t.Context(), o.weights, o.model, o.Options)
 	require.NoError(t, err)
 	for _, d := range m.SplitStats() {
@@ -89,56 +89,56 @@ func (o *opening) openSplit(t *testing.T) (prompts, tokens, tried bool, loads in
 		require.True(t, !d.LastTokenOnly || d.Split.Single == d.Split.Batch)
 	}
 	m.Close()
-	tried = slices.ContainsFunc(o.notices, func(text string) bool { return strings.Contains(text, "trial of the split with") })
+	tried = slices.ContainsFunc(o.reports, func(text string) bool { return strings.Contains(text, "trial of the split with") })
 	return prompts, tokens, tried, o.loads
 }
 
-// TestPredictionsAreNotTrusted opens a model with a device that is much slower than
-// it is said to be. It ends with nothing, and not only the first time.
-func TestPredictionsAreNotTrusted(t *testing.T) {
+// TestTrialOverridesPrediction loads a model with a device that is much slower than
+// predicted. The device gets no rows, in the second load too.
+func TestTrialOverridesPrediction(t *testing.T) {
 	o := newOpening(t, group()+"/16")
 	for _, first := range []bool{true, false} {
 		prompts, tokens, tried, loads := o.openSplit(t)
-		require.False(t, prompts || tokens, o.notices)
+		require.False(t, prompts || tokens, o.reports)
 		require.Equal(t, first, tried)
 		require.Equal(t, map[bool]int{true: 3, false: 1}[first], loads)
-		said := strings.Join(o.notices, "\n")
+		said := strings.Join(o.reports, "\n")
 		require.Contains(t, said, "prompts stay on the CPU: a pass split with "+o.Device)
 		require.Contains(t, said, "single tokens stay on the CPU: a pass split with "+o.Device)
 	}
-	o.Alone = true // to compare with: that is not tried
+	o.Alone = true // forces the device without a trial
 	prompts, tokens, tried, _ := o.openSplit(t)
 	require.True(t, prompts && tokens && !tried)
 }
 
-// takes replaces how passes are timed: they take as long as the test says, alone and
-// then divided.
+// takes replaces the timing of passes: they take the given times, first on the CPU alone
+// and then as planned.
 func takes(t *testing.T, list ...profiles.PassTimes) {
 	whole := timePasses
 	t.Cleanup(func() { timePasses = whole })
 	timePasses = func(timing, context.Context, *exec.Model) (profiles.PassTimes, error) {
-		require.NotEmpty(t, list, "timed once more")
+		require.NotEmpty(t, list, "unexpected timing")
 		took := list[0]
 		list = list[1:]
 		return took, nil
 	}
 }
 
-// TestOnlyWhatWinsIsDivided: prompts and single tokens are judged apart, and verdicts
-// kept.
-func TestOnlyWhatWinsIsDivided(t *testing.T) {
+// TestTrialLosses checks that trials decide separately about prompts and single tokens, and
+// that the results are stored.
+func TestTrialLosses(t *testing.T) {
 	const ms = time.Millisecond
 	for name, c := range map[string]struct {
 		planned         profiles.PassTimes // alone is 100 ms and 10 ms
 		prompts, tokens bool
 		loads           int
 	}{
-		"both win":                  {profiles.PassTimes{Prompt: 50 * ms, Token: 5 * ms}, true, true, 2},
-		"prompts win":               {profiles.PassTimes{Prompt: 50 * ms, Token: 11 * ms}, true, false, 3},
-		"tokens win":                {profiles.PassTimes{Prompt: 200 * ms, Token: 5 * ms}, false, true, 3},
-		"none wins by enough":       {profiles.PassTimes{Prompt: 97 * ms, Token: 9900 * time.Microsecond}, false, false, 3},
-		"they are equal":            {profiles.PassTimes{Prompt: 100 * ms, Token: 10 * ms}, false, false, 3},
-		"both are a little quicker": {profiles.PassTimes{Prompt: 94 * ms, Token: 9 * ms}, true, true, 2},
+		"both win":        {profiles.PassTimes{Prompt: 50 * ms, Token: 5 * ms}, true, true, 2},
+		"prompts win":     {profiles.PassTimes{Prompt: 50 * ms, Token: 11 * ms}, true, false, 3},
+		"tokens win":      {profiles.PassTimes{Prompt: 200 * ms, Token: 5 * ms}, false, true, 3},
+		"gains too small": {profiles.PassTimes{Prompt: 97 * ms, Token: 9900 * time.Microsecond}, false, false, 3},
+		"equal times":     {profiles.PassTimes{Prompt: 100 * ms, Token: 10 * ms}, false, false, 3},
+		"small gains":     {profiles.PassTimes{Prompt: 94 * ms, Token: 9 * ms}, true, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			takes(t, profiles.PassTimes{Prompt: 100 * ms, Token: 10 * ms}, c.planned)
@@ -153,9 +153,9 @@ func TestOnlyWhatWinsIsDivided(t *testing.T) {
 	}
 }
 
-// TestOtherPassesAreTriedAnew: a verdict is about a device, threads, a chunk, a model
-// and how it is divided.
-func TestOtherPassesAreTriedAnew(t *testing.T) {
+// TestTrialKeys checks that a trial's result depends on the device, threads, chunk, model
+// and split.
+func TestTrialKeys(t *testing.T) {
 	took := profiles.PassTimes{Prompt: time.Second, Token: time.Second}
 	const trials = 6
 	takes(t, slices.Repeat([]profiles.PassTimes{took, took}, trials)...)
@@ -178,7 +178,7 @@ func TestOtherPassesAreTriedAnew(t *testing.T) {
 	require.Len(t, o.trials(t), trials)
 }
 
-// trials returns what is kept of trials.
+// trials returns the stored trials.
 func (o *opening) trials(t *testing.T) (list []profiles.Trial) {
 	f, notice := profiles.Load(o.Dir)
 	require.Empty(t, notice)
@@ -188,8 +188,8 @@ func (o *opening) trials(t *testing.T) (list []profiles.Trial) {
 	return list
 }
 
-// TestTrialsAreInterrupted: Ctrl-C ends a trial wherever it is, and nothing is judged.
-func TestTrialsAreInterrupted(t *testing.T) {
+// TestCancelTrial cancels a trial at several points; no result is stored.
+func TestCancelTrial(t *testing.T) {
 	o := newOpening(t, group())
 	progress, notice, whole := o.model.Progress, o.Report, timePasses
 	t.Cleanup(func() { timePasses = whole })
@@ -215,8 +215,7 @@ func TestTrialsAreInterrupted(t *testing.T) {
 	}
 }
 
-// onLoad returns a progress function that calls something when weights have been
-// loaded so often.
+// onLoad returns a progress function that runs call after a number of loads.
 func (o *opening) onLoad(times int, call func()) func(done, total int64) {
 	return func(done, total int64) {
 		if done == total {
@@ -227,9 +226,9 @@ func (o *opening) onLoad(times int, call func()) func(done, total int64) {
 	}
 }
 
-// TestThereMayBeNoRoomForATrial: what cannot be computed on the processor alone is
-// divided, and tried another time.
-func TestThereMayBeNoRoomForATrial(t *testing.T) {
+// TestTrialWithoutMemory checks that a model that does not fit on the CPU alone is split
+// without a trial, and that no result is stored.
+func TestTrialWithoutMemory(t *testing.T) {
 	whole := timePasses
 	t.Cleanup(func() { timePasses = whole })
 	o := newOpening(t, group())
@@ -243,7 +242,7 @@ func TestThereMayBeNoRoomForATrial(t *testing.T) {
 		}
 		prompts, tokens, tried, _ := o.openSplit(t)
 		require.True(t, prompts && tokens && tried)
-		require.Contains(t, strings.Join(o.notices, "\n"), "is used without a trial")
+		require.Contains(t, strings.Join(o.reports, "\n"), "is used without a trial")
 		require.Empty(t, o.trials(t))
 	}
 	o.model.Budget = tiering.New(1 << 20)
@@ -251,9 +250,8 @@ func TestThereMayBeNoRoomForATrial(t *testing.T) {
 	require.ErrorIs(t, err, tiering.ErrBudget)
 }
 
-// TestPassesAreTimed: each kind that a device has a part in, and whatever the model's
-// context is.
-func TestPassesAreTimed(t *testing.T) {
+// TestTimePasses times each kind of pass, with chunks up to a size beyond the context.
+func TestTimePasses(t *testing.T) {
 	f := files(t, "q4_0")
 	m, err := exec.Load(t.Context(), f, small)
 	require.NoError(t, errors.Join(err, f.Close()))

@@ -8,9 +8,8 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// TestMLPsThatNobodyAnnounced reads a text of a model whose description does not say
-// how wide its MLPs are.
-func TestMLPsThatNobodyAnnounced(t *testing.T) {
+// TestUndeclaredMLPWidth runs a model whose metadata omits the width of the MLP.
+func TestUndeclaredMLPWidth(t *testing.T) {
 	var network *Network
 	path := testutil.Shared(t, "fixtures", "llama32")
 	m := load(t, path, onGPU(Processor{Opened: func(n *Network) { network = n }}))
