@@ -191,16 +191,16 @@ func (a *attention) attendGroupPart(part, worker int) {
 
 // attendFetched merges the fetched blocks into the states of one tile and key head.
 func (a *attention) attendFetched(part, worker int) {
-	w, l := &a.workers[worker], &a.fetched
-	t, kvHead := a.tiles[l.tile+part/a.layer.KVHeads], part%a.layer.KVHeads
-	block, end := max(l.merged, a.firstBlock(t)), l.block+l.count
+	w, g := &a.workers[worker], &a.fetched
+	t, kvHead := a.tiles[g.tile+part/a.layer.KVHeads], part%a.layer.KVHeads
+	block, end := max(g.merged, a.firstBlock(t)), g.block+g.count
 	if block >= end {
 		return
 	}
-	acc, span := a.resume(w, t, kvHead, l.merged)
+	acc, span := a.resume(w, t, kvHead, g.merged)
 	a.quantizeQueries(w, t, kvHead)
 	for ; block < end; block++ {
-		if block >= l.block && a.selector.attends(t, block) {
+		if block >= g.block && a.selector.attends(t, block) {
 			a.blockState(w, span, t, kvHead, block, min(block+1, end-1))
 		}
 		if (block+1)%spanBlocks == 0 {
@@ -229,8 +229,8 @@ func (a *attention) beginAcc(acc []float32, t tile, kvHead, before int) {
 		a.clearState(acc)
 		return
 	}
-	known, _ := a.tileState(t, kvHead)
-	copy(acc, known)
+	saved, _ := a.tileState(t, kvHead)
+	copy(acc, saved)
 }
 
 // beginSpan sets state to the saved state of a tile over the blocks from first, where a span
@@ -240,16 +240,16 @@ func (a *attention) beginSpan(state []float32, t tile, kvHead, before, first int
 		a.clearState(state)
 		return
 	}
-	_, known := a.tileState(t, kvHead)
-	copy(state, known)
+	_, saved := a.tileState(t, kvHead)
+	copy(state, saved)
 }
 
 // saveState saves a thread's states as the tile's states of the blocks before end.
 func (a *attention) saveState(acc, span []float32, t tile, kvHead, end int) {
-	knownAcc, knownSpan := a.tileState(t, kvHead)
-	copy(knownAcc, acc)
+	savedAcc, savedSpan := a.tileState(t, kvHead)
+	copy(savedAcc, acc)
 	if end%spanBlocks != 0 {
-		copy(knownSpan, span)
+		copy(savedSpan, span)
 	}
 }
 
@@ -311,9 +311,9 @@ func (a *attention) anyAttends(tile, tiles, block, blocks int) bool {
 // checksumBlock computes the checksum of a KV head block of a fetched page, if no separate part
 // verifies the page.
 func (a *attention) checksumBlock(kvHead, block int) {
-	l := &a.fetched
-	if at := block - l.block; l.checksums != nil && at < l.count {
-		l.checksums[at*a.layer.KVHeads+kvHead] = crc.Update(0, a.fetchedBlock(kvHead, at))
+	g := &a.fetched
+	if at := block - g.block; g.checksums != nil && at < g.count {
+		g.checksums[at*a.layer.KVHeads+kvHead] = crc.Update(0, a.fetchedBlock(kvHead, at))
 	}
 }
 

@@ -87,8 +87,8 @@ func TestImportanceReachesEveryMatrix(t *testing.T) {
 	}
 }
 
-// TestMixesAreWhatTheyPromise checks the tensor types that each mix gives.
-func TestMixesAreWhatTheyPromise(t *testing.T) {
+// TestTypesOfMixes checks the tensor types that each mix gives.
+func TestTypesOfMixes(t *testing.T) {
 	for name, want := range map[string][3]quant.Type{ // head, down, most
 		"q8": {quant.Q8_0, quant.Q8_0, quant.Q8_0}, "q4": {quant.Q8_0, quant.Q8_0, quant.Q4_1},
 		"q4s": {quant.Q8_0, quant.Q8_0, quant.Q4_0}, "nf4": {quant.Q8_0, quant.Q8_0, quant.NF4},
@@ -113,9 +113,9 @@ func TestMixesAreWhatTheyPromise(t *testing.T) {
 	require.Len(t, modelfile.Mixes(), 5, "a new mix belongs in the table above")
 }
 
-// TestImportedMixesAreThoseThatAreLoaded compares the logits of a model that is quantized while
+// TestMixesAtImportAndAtLoad compares the logits of a model that is quantized while
 // it loads with those of a pack that was quantized at import.
-func TestImportedMixesAreThoseThatAreLoaded(t *testing.T) {
+func TestMixesAtImportAndAtLoad(t *testing.T) {
 	open := func(mix string) *modelfile.Files {
 		f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "qwen2_moe"))
 		require.NoError(t, err)

@@ -26,7 +26,7 @@ func TestGGUFVariants(t *testing.T) {
 		name, fixture string
 		rewrite       func(t *testing.T, g *ggufModel)
 	}{
-		{"experts apart", "qwen2_moe", expertsApart},
+		{"one tensor for each expert", "qwen2_moe", expertsUnstacked},
 		{"gate and up of experts in one tensor", "qwen2_moe", expertsFused},
 		{"queries, keys and values in one tensor", "llama32", projectionsFused},
 		{"window pattern as a list", "gemma3", func(_ *testing.T, g *ggufModel) {
@@ -80,9 +80,9 @@ func (g *ggufModel) eachStack(f func(d gguf.TensorData) []gguf.TensorData) {
 	g.tensors = out
 }
 
-// expertsApart splits stacked experts into one tensor each, as files of the format's first year
+// expertsUnstacked splits stacked experts into one tensor each, as files of the format's first year
 // do.
-func expertsApart(_ *testing.T, g *ggufModel) {
+func expertsUnstacked(_ *testing.T, g *ggufModel) {
 	g.eachStack(func(d gguf.TensorData) (out []gguf.TensorData) {
 		size := len(d.Data) / d.Shape[0]
 		for i := range d.Shape[0] {

@@ -61,12 +61,12 @@
 //
 // The pass waits for flash in these places, and only if the bytes are not in memory yet:
 //
-//   - embedding rows: RowLookup.Lookup, from embed;
+//   - embedding rows: EmbeddingLookup.Lookup, from embed;
 //   - streamed weights: Stream.Take, from runStreamed (matmul_stream.go). The stream prefetches
 //     across layers and passes, and the resident rows of a layer's step run before the first
 //     wait;
-//   - experts: ExpertCache.Landed, from experts.run. Experts in memory run first, and the
-//     router has started likely reads before attention (experts_predict.go);
+//   - experts: ExpertCache.WaitReady, from experts.run. Experts in memory run first, and the
+//     router has started likely reads before attention (experts_guess.go);
 //   - KV pages: Reader.Take, from attendSegments, or PageReader.Next for selected pages
 //     (attention_flash.go). Each page is verified while tiles attend to it;
 //   - outlier columns that are not resident: one thread reads them while the others compute

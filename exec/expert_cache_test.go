@@ -45,7 +45,7 @@ func expertPlan(spec *arch.Spec, slots int) *tiering.Plan {
 }
 
 // TestExpertsOnFlashGiveTheSameLogits compares logits for expert caches of one slot up to one
-// per expert, with every policy and with or without reads of predicted experts.
+// per expert, with every policy and with or without reads of guessed experts.
 func TestExpertsOnFlashGiveTheSameLogits(t *testing.T) {
 	for _, dir := range expertDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestExpertsOnFlashGiveTheSameLogits(t *testing.T) {
 			for _, slots := range []int{1, whole.Spec.ExpertsUsed, all - 1, all, 2 + rand.IntN(all-2), 2 + rand.IntN(all-2)} {
 				o := Options{Threads: 1 + rand.IntN(3), Chunk: 1 + rand.IntN(70), Plan: expertPlan(whole.Spec, slots), Experts: weights.ExpertPolicy(rand.IntN(2))}
 				m := loadPart(t, f, o)
-				m.experts.Trust = float64(rand.IntN(2)) // whether predicted experts are read
+				m.experts.Trust = float64(rand.IntN(2)) // whether guessed experts are read
 				require.Equal(t, want, allLogits(t, m, ids), "%d slots, %+v", slots, o)
 				require.Equal(t, want, inSteps(t, m, ids), "%d slots, %+v", slots, o)
 				stats := m.ExpertStats()

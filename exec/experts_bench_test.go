@@ -69,7 +69,7 @@ func comparePolicies(b *testing.B, m *Model, trace [][][]int) {
 	}{
 		{"frequent", weights.EvictLeastFrequent, 0},
 		{"recent", weights.EvictLeastRecent, 0},
-		{"frequent-late", weights.EvictLeastFrequent, -math.MaxFloat64}, // reads no predicted experts
+		{"frequent-late", weights.EvictLeastFrequent, -math.MaxFloat64}, // reads no guessed experts
 	}
 	replays := make([][]replayed, len(modes))
 	for round := range b.N {

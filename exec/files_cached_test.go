@@ -111,9 +111,9 @@ func TestDamagedCache(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestCachesThatCannotBeUsed requires that the model opens without the cache and that a notice
+// TestUnusableCaches requires that the model opens without the cache and that a notice
 // says why.
-func TestCachesThatCannotBeUsed(t *testing.T) {
+func TestUnusableCaches(t *testing.T) {
 	fsys := randomTensors(t, quant.Q4_K).write(t)
 	full := errors.New("no space left")
 	for _, c := range []struct {
@@ -167,8 +167,8 @@ func TestCancelledFirstUse(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestWrongModelsAreErrors requires that the error of a broken model does not mention the cache.
-func TestWrongModelsAreErrors(t *testing.T) {
+// TestBrokenModelsWithACache requires that the error of a broken model does not mention the cache.
+func TestBrokenModelsWithACache(t *testing.T) {
 	fsys := vfs.NewMem()
 	require.NoError(t, vfs.WriteFile(fsys, "m.gguf", []byte("GGUF")))
 	for _, path := range []string{"m.gguf", "missing.gguf"} {

@@ -152,7 +152,7 @@ func (p *pass) runLayer(l int) {
 	p.index, p.layer, p.w = l, &s.Layers[l], &p.m.weights.Layers[l]
 
 	if p.layer.Experts {
-		p.experts.prefetchPredicted()
+		p.experts.guessExperts()
 	}
 	in := p.x
 	if s.PreNorm {

@@ -60,9 +60,9 @@ func sameWeights(t *testing.T, fsys vfs.FS, path string, exact bool) {
 	}
 }
 
-// TestImportedWeightsAreThoseOfTheModel covers every family, from checkpoints and from GGUF
+// TestImportKeepsWeights covers every family, from checkpoints and from GGUF
 // files: fused and stacked tensors, tied heads, biases, experts.
-func TestImportedWeightsAreThoseOfTheModel(t *testing.T) {
+func TestImportKeepsWeights(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			sameWeights(t, vfs.OS(), dir, false)

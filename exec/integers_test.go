@@ -80,10 +80,10 @@ func TestM12_PackedWeightsAreExact(t *testing.T) {
 				imported := importModel(t, packed, "m")
 				require.Equal(t, want, allLogits(t, loadModel(t, imported, "m.pack", o), ids))
 				o.Exact = false
-				rounded := allLogits(t, loadModel(t, packed, "m", o), ids)
-				require.Equal(t, rounded, allLogits(t, loadModel(t, imported, "m.pack", o), ids))
+				quantized := allLogits(t, loadModel(t, packed, "m", o), ids)
+				require.Equal(t, quantized, allLogits(t, loadModel(t, imported, "m.pack", o), ids))
 				for i := range want {
-					require.Less(t, distance(want[i], rounded[i]), 0.05, "rounded activations, position %d", i)
+					require.Less(t, distance(want[i], quantized[i]), 0.05, "quantized activations, position %d", i)
 				}
 			})
 		}
@@ -122,9 +122,9 @@ func fixtureNamed(t *testing.T, name string) string {
 	return testutil.Shared(t, "fixtures", name)
 }
 
-// TestPackedWeightsAreReadFromAnywhere compares reads of odd ranges with the whole tensor,
+// TestPackedWeightsInRanges compares reads of odd ranges with the whole tensor,
 // because threads read ranges.
-func TestPackedWeightsAreReadFromAnywhere(t *testing.T) {
+func TestPackedWeightsInRanges(t *testing.T) {
 	for _, p := range []packedAs{{bits: 4, group: 32}, {bits: 4, group: 32, awq: true}} {
 		packed, _, _ := packFixture(t, fixtureNamed(t, "llama3"), p)
 		f, err := modelfile.Open(packed, "m")
@@ -170,8 +170,8 @@ func TestScalesInOtherFormats(t *testing.T) {
 	}
 }
 
-// TestPackedWeightsThatAreMalformed changes one tensor at a time.
-func TestPackedWeightsThatAreMalformed(t *testing.T) {
+// TestMalformedPackedWeights changes one tensor at a time.
+func TestMalformedPackedWeights(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		awq    bool
@@ -213,8 +213,8 @@ func TestPackedWeightsThatAreMalformed(t *testing.T) {
 	}
 }
 
-// TestPackingsThatAreRefused changes one field of quantization_config at a time.
-func TestPackingsThatAreRefused(t *testing.T) {
+// TestUnsupportedPackings changes one field of quantization_config at a time.
+func TestUnsupportedPackings(t *testing.T) {
 	for _, c := range []struct {
 		field string
 		value any

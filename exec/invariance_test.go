@@ -97,9 +97,9 @@ func TestSharedSpansGiveTheSameLogits(t *testing.T) {
 	}
 }
 
-// TestCancelLeavesTheSequenceAsItWas cancels a pass between layers and then computes the same
+// TestCancelKeepsTheSequence cancels a pass between layers and then computes the same
 // tokens again.
-func TestCancelLeavesTheSequenceAsItWas(t *testing.T) {
+func TestCancelKeepsTheSequence(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := openFixture(t, dir, "config.json", Options{Threads: 2})

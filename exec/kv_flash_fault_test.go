@@ -87,9 +87,9 @@ func (f *damagedFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// TestDamageAnywhereIsSeenInDecoding flips bits at several places of the KV head blocks, whose
+// TestDecodingDetectsDamage flips bits at several places of the KV head blocks, whose
 // checksums the attending threads compute for a single token.
-func TestDamageAnywhereIsSeenInDecoding(t *testing.T) {
+func TestDecodingDetectsDamage(t *testing.T) {
 	fsys := &damagedFS{FS: vfs.NewMem()}
 	m := coldModel(t, fsys)
 	ids := longPrompt(m.Spec.Vocab, 400, 7)

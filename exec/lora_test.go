@@ -37,7 +37,7 @@ func TestMergedAdaptersMatchTheReference(t *testing.T) {
 	}
 }
 
-func TestAdaptersThatDoNotFitAreRefused(t *testing.T) {
+func TestMismatchedAdapters(t *testing.T) {
 	base := testutil.Shared(t, "fixtures", "llama3")
 	f, err := modelfile.Open(vfs.OS(), base)
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestAdaptersThatDoNotFitAreRefused(t *testing.T) {
 	require.Error(t, f.Merge(vfs.OS(), filepath.Join(base, "nowhere")))
 }
 
-func TestAdapterSettingsThatChangeTheArithmeticAreRefused(t *testing.T) {
+func TestUnsupportedAdapterSettings(t *testing.T) {
 	for field, c := range map[string]modelfile.LoraConfig{
 		"use_dora": {PeftType: "LORA", DoRA: true}, "peft_type": {PeftType: "IA3"}, "bias": {PeftType: "LORA", Bias: "all"},
 		"modules_to_save": {PeftType: "LORA", ModulesToSave: []string{"lm_head"}}, "fan_in_fan_out": {PeftType: "LORA", FanInFanOut: true},

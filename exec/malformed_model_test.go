@@ -217,8 +217,8 @@ func TestMalformedConfigs(t *testing.T) {
 	}
 }
 
-// TestConfigsThatAreNoObjects loads a config.json that is not a JSON object.
-func TestConfigsThatAreNoObjects(t *testing.T) {
+// TestNonObjectConfigs loads a config.json that is not a JSON object.
+func TestNonObjectConfigs(t *testing.T) {
 	for _, text := range []string{"", "null", "[]", "{", `{"model_type": 1}`, "{}", strings.Repeat("[", 20000)} {
 		err := openAndLoad(writeTinyHF(t, []byte(text)), "m")
 		require.ErrorContains(t, err, "config.json", "%.20q", text)

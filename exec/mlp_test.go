@@ -65,8 +65,8 @@ func TestBuffersShareMemory(t *testing.T) {
 	require.GreaterOrEqual(t, scratchBytes(m, 1, 2, (*pass).carve), int64(4*headRows*s.Vocab))
 }
 
-// TestEachChunkReadsWhatIsNotInMemoryOnce counts the bytes that the chunks of a prompt stream.
-func TestEachChunkReadsWhatIsNotInMemoryOnce(t *testing.T) {
+// TestEachChunkStreamsOnce counts the bytes that the chunks of a prompt stream.
+func TestEachChunkStreamsOnce(t *testing.T) {
 	fsys := synthFS(t, "tiny", "q4_0", 512)
 	f := openPack(t, importModel(t, fsys, "m.gguf"))
 	spec := packSpec(t, f)

@@ -21,9 +21,9 @@ import (
 
 // layerProduct is one matrix in 8 bits with a calibration, and a pass that multiplies with it.
 type layerProduct struct {
-	w      *weights.Linear
-	shadow *outlierPath
-	q      *matmulQueue
+	w    *weights.Linear
+	path *outlierPath
+	q    *matmulQueue
 }
 
 // newLayerProduct quantizes a matrix and calibrates it with rows of inputs.
@@ -65,8 +65,8 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	*w = weights.Linear{Matrix: weights.Matrix{Type: quant.Q8_0, Rows: rows, Cols: cols, Tiled: true, Data: make([]byte, bytes)}, Bias: bias}
 	tiled.Pack(w.Data, quant.Q8_0, stored, rows, cols)
 
-	l := &layerProduct{w: w, shadow: &outlierPath{m: m, file: file}}
-	columns, err := l.shadow.addColumns(&file.Inputs[0], &file.Inputs[0].Matrices[0])
+	l := &layerProduct{w: w, path: &outlierPath{m: m, file: file}}
+	columns, err := l.path.addColumns(&file.Inputs[0], &file.Inputs[0].Matrices[0])
 	require.NoError(t, err)
 	w.PerTensor = &weights.PerTensorInput{Scale: file.Inputs[0].Scale, Limit: weights.MagnitudeBits(weights.OutlierLimit(file.Inputs[0].Scale)), Outliers: columns, Spans: weights.SpanNames{Integers: "integers", Outliers: "shadow"}}
 	s := &step{m: m, chunk: chunk, ctx: context.Background(), workers: make([]workspace, 2)}
@@ -77,7 +77,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	q.quantized = make([]float32, tiled.FloatsNeeded(cols, chunk))
 	s.makeParts()
 	q.makeParts()
-	m.outliers = l.shadow
+	m.outliers = l.path
 	q.addOutlierPath()
 	m.weights.Layers[0].MLP.Up.Rows = rows // so that the pass reserves a sum for each row of the matrix
 	var probe tiering.Arena
@@ -89,7 +89,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	require.NoError(t, arena.Err())
 	t.Cleanup(func() {
 		frame.Free()
-		l.shadow.close()
+		l.path.close()
 		m.workers.Close()
 		require.NoError(t, file.Close())
 		require.NoError(t, m.budget.Check())
@@ -126,7 +126,7 @@ func TestOutlierFixture(t *testing.T) {
 	x, want := wholeTensor(t, src, "x_test"), wholeTensor(t, src, "y_test")
 
 	hot := map[int]bool{}
-	for _, c := range l.shadow.file.Inputs[0].Channels[:l.shadow.file.Inputs[0].Hot] {
+	for _, c := range l.path.file.Inputs[0].Channels[:l.path.file.Inputs[0].Hot] {
 		hot[c.Channel] = true
 	}
 	for _, channel := range meta.OutlierChannels {
@@ -134,18 +134,18 @@ func TestOutlierFixture(t *testing.T) {
 	}
 	require.False(t, hot[meta.ColdOutlier.Channel])
 
-	shadowed := distance(want, l.multiply(x))
-	t.Logf("with an outlier path %.5f, the fixture has %.5f", shadowed, meta.Error["clipped_plus_float_shadow"])
-	require.Less(t, shadowed, 1.2*meta.Error["clipped_plus_float_shadow"])
-	stats := l.shadow.stats
+	withPath := distance(want, l.multiply(x))
+	t.Logf("with an outlier path %.5f, the fixture has %.5f", withPath, meta.Error["clipped_plus_float_shadow"])
+	require.Less(t, withPath, 1.2*meta.Error["clipped_plus_float_shadow"])
+	stats := l.path.stats
 	require.Positive(t, stats.Fetched, "the column of the channel that is large once came from the file")
-	require.Equal(t, stats.Fetched*l.shadow.file.Inputs[0].Matrices[0].ColumnBytes(), stats.Read)
+	require.Equal(t, stats.Fetched*l.path.file.Inputs[0].Matrices[0].ColumnBytes(), stats.Read)
 
 	l.w.PerTensor.Outliers = nil
 	clipped := distance(want, l.multiply(x))
 	t.Logf("clipped %.5f, the fixture has %.5f", clipped, meta.Error["clipped_without_shadow"])
 	require.InEpsilon(t, meta.Error["clipped_without_shadow"], clipped, 0.05)
-	l.w.PerTensor.Scale = l.shadow.file.Inputs[0].Max / 127
+	l.w.PerTensor.Scale = l.path.file.Inputs[0].Max / 127
 	naive := distance(want, l.multiply(x))
 	t.Logf("without clipping %.5f, the fixture has %.5f", naive, meta.Error["naive_per_tensor_w8a8"])
 	require.InEpsilon(t, meta.Error["naive_per_tensor_w8a8"], naive, 0.2)

@@ -97,11 +97,11 @@ func TestN3_OutlierLayers(t *testing.T) {
 			}
 			x, sample := l.inputs(rng, 33), l.inputs(rng, 48)
 			p := newLayerProduct(t, matrix, nil, sample, l.cols, l.rows, 33)
-			want, knowing := l.reference(matrix, sample, x)
+			want, ideal := l.reference(matrix, sample, x)
 			got := distance(want, p.multiply(x))
-			in := &p.shadow.file.Inputs[0]
-			t.Logf("error %.5f, of who knows the outliers %.5f; %.2f %% of the inputs are beyond %.1f", got, knowing, 100*float64(in.Outliers)/float64(in.Elements), 127*in.Scale)
-			require.Less(t, got, 1.2*knowing)
+			in := &p.path.file.Inputs[0]
+			t.Logf("error %.5f, of the ideal %.5f; %.2f %% of the inputs are beyond %.1f", got, ideal, 100*float64(in.Outliers)/float64(in.Elements), 127*in.Scale)
+			require.Less(t, got, 1.2*ideal)
 			require.Less(t, float64(in.Outliers), (calib.DefaultOutlierFraction(l.cols)+float64(l.outliers)/float64(l.cols))*float64(in.Elements))
 		})
 	}

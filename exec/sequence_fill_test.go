@@ -11,9 +11,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestFilledContextsAreLikeOthers fills a context with made-up KV, partly on flash, with early
+// TestFilledContext fills a context with made-up KV, partly on flash, with early
 // and late reads: the logits after it equal those with all KV in memory.
-func TestFilledContextsAreLikeOthers(t *testing.T) {
+func TestFilledContext(t *testing.T) {
 	ctx := context.Background()
 	dir := longFixture(t, "gemma3", 2048, 200)
 	behind := func(late bool, hot int64) ([][]float32, KVStats) {

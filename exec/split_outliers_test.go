@@ -182,9 +182,9 @@ func TestSplitOutlierPathOverlaps(t *testing.T) {
 
 	events := traceEvents(t, recorder)
 	for _, there := range events {
-		for _, shadow := range events {
-			if there.Name == "attn_q" && shadow.Name == "shadow of blk.0.attn_q.weight" &&
-				there.At <= shadow.At && shadow.At+shadow.Took <= there.At+there.Took {
+		for _, outliers := range events {
+			if there.Name == "attn_q" && outliers.Name == "shadow of blk.0.attn_q.weight" &&
+				there.At <= outliers.At && outliers.At+outliers.Took <= there.At+there.Took {
 				return
 			}
 		}

@@ -307,9 +307,9 @@ func (r refusing) Close() error {
 	return r.Device.Close()
 }
 
-// TestDevicesThatFail: errors name the device and the matrix, all memory is freed, and the
+// TestFailingDevices: errors name the device and the matrix, all memory is freed, and the
 // sequence is unchanged.
-func TestDevicesThatFail(t *testing.T) {
+func TestFailingDevices(t *testing.T) {
 	broken := errors.New("the driver has gone")
 	for _, c := range []struct {
 		device refusing

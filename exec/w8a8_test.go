@@ -45,8 +45,8 @@ func calibrated(t *testing.T, fsys vfs.FS, dir string, stored float64) *w8a8.Ind
 	require.NoError(t, err)
 	require.EqualValues(t, 160, last)
 	keep := map[string]bool{}
-	for in, kept := range OutlierFraction(stored).Of(index.Inputs) {
-		keep[in.Name] = kept
+	for in, hasPath := range OutlierFraction(stored).Of(index.Inputs) {
+		keep[in.Name] = hasPath
 	}
 	require.NoError(t, calib.WriteCalibration(context.Background(), f, fsys, "c", index, func(in *w8a8.Input) bool { return keep[in.Name] }, nil))
 	return index

@@ -9,9 +9,9 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 )
 
-// prefetchPredicted runs the layer's router before attention. Its choice approximates the choice
+// guessExperts runs the layer's router before attention. Its choice approximates the choice
 // after attention, so the expert cache can read missing experts while attention runs.
-func (e *experts) prefetchPredicted() {
+func (e *experts) guessExperts() {
 	s, cache, router := e.m.Spec, e.m.experts, &e.w.Router
 	if cache == nil || cache.Slots() == cache.Count || router.Streamed.Count > 0 {
 		return // the stream delivers the router only when its turn comes
@@ -25,27 +25,27 @@ func (e *experts) prefetchPredicted() {
 	}
 	e.mm.queue(router, in, e.n, e.routing.logits)
 	e.mm.run()
-	e.rankPredicted()
+	e.rankGuesses()
 	ready := e.routing.ready
 	cache.Guess(e.index, ready[:min(len(ready), cache.Slots()/weights.SlotsPerGuess)])
 }
 
-// rankPredicted lists the experts that rows are likely to choose, in descending order of how many
+// rankGuesses lists the experts that rows are likely to choose, in descending order of how many
 // rows choose them.
-func (e *experts) rankPredicted() {
+func (e *experts) rankGuesses() {
 	r := &e.routing
 	clear(r.first)
 	r.ready = r.ready[:0]
 	for row := range e.n {
 		if e.anyWanted(row, 1) {
-			e.countPredicted(row)
+			e.countGuesses(row)
 		}
 	}
 	slices.SortStableFunc(r.ready, func(a, b int32) int { return cmp.Compare(r.first[b], r.first[a]) })
 }
 
-// countPredicted adds a row's best experts to ready, and counts in first how many rows chose each.
-func (e *experts) countPredicted(row int) {
+// countGuesses adds a row's best experts to ready, and counts in first how many rows chose each.
+func (e *experts) countGuesses(row int) {
 	s, r := e.m.Spec, &e.routing
 	logits := r.logits[row*s.Experts : (row+1)*s.Experts]
 	for range s.ExpertsUsed {
