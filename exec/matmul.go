@@ -33,7 +33,7 @@ func (q *matmulQueue) maxMatmuls() int { return 2*q.m.Spec.Experts + 4 }
 // matmul is one matrix product: y = x·wᵀ + bias for n rows of x.
 type matmul struct {
 	w        *weights.Linear
-	x        []float32 // [n, Cols], or more rows, of which of selects n
+	x        []float32 // [n, Cols], or more rows, of which rowIndex selects n
 	rowIndex []int32   // [n] indices of the rows in x; nil: the first n. Tiled weights only
 	n        int
 	y        []float32 // [n, Rows]
@@ -76,7 +76,7 @@ func (q *matmulQueue) queueRows(w *weights.Linear, x []float32, rowIndex []int32
 }
 
 // row returns a row of the matmul's input.
-func (j *matmul) row(i int) []float32 { return rowOf(j.x, j.rowIndex, j.w.Cols, i) }
+func (mul *matmul) row(i int) []float32 { return rowOf(mul.x, mul.rowIndex, mul.w.Cols, i) }
 
 func rowOf(x []float32, rowIndex []int32, cols, i int) []float32 {
 	if rowIndex != nil {
@@ -91,8 +91,8 @@ func (q *matmulQueue) run() {
 	if observe := q.m.observe; observe != nil {
 		q.flushRowOps()
 		for i := range q.matmuls {
-			j := &q.matmuls[i]
-			observe(j.w, j.n, j.row)
+			mul := &q.matmuls[i]
+			observe(mul.w, mul.n, mul.row)
 		}
 	}
 	q.startOffload()
@@ -119,8 +119,8 @@ func (q *matmulQueue) runStage(activating bool) {
 		q.matmuls[i].lo, q.matmuls[i].hi = 0, 0
 	}
 	for i := range q.matmuls {
-		if j := &q.matmuls[i]; j.activatesGate == activating && j.w.Streamed.Count > 0 {
-			q.runStreamed(j)
+		if mul := &q.matmuls[i]; mul.activatesGate == activating && mul.w.Streamed.Count > 0 {
+			q.runStreamed(mul)
 		}
 	}
 }
@@ -129,10 +129,10 @@ func (q *matmulQueue) runStage(activating bool) {
 // the stage has any matmul.
 func (q *matmulQueue) beginStage(activating bool) (found bool) {
 	for i := range q.matmuls {
-		if j := &q.matmuls[i]; j.activatesGate == activating {
-			j.lo, j.hi, j.data = 0, j.residentRows(), j.w.Data
-			if q.defersResident(j) {
-				j.hi = 0
+		if mul := &q.matmuls[i]; mul.activatesGate == activating {
+			mul.lo, mul.hi, mul.data = 0, mul.residentRows(), mul.w.Data
+			if q.defersResident(mul) {
+				mul.hi = 0
 			}
 			found = true
 		}
@@ -152,8 +152,8 @@ func (q *matmulQueue) quantizeInputs() {
 	q.inputs = q.inputs[:0]
 	memory, rows := q.quantized, 0
 	for i := range q.matmuls {
-		if j := &q.matmuls[i]; j.w.Tiled && (!j.allOffloaded() || j.w.HasOutlierPath()) {
-			memory, rows = q.addInput(j, memory, rows)
+		if mul := &q.matmuls[i]; mul.w.Tiled && (!mul.allOffloaded() || mul.w.HasOutlierPath()) {
+			memory, rows = q.addInput(mul, memory, rows)
 		}
 	}
 	if len(q.inputs) != 1 || q.inputs[0].rowIndex != nil || q.inputs[0].n != q.n {
@@ -169,14 +169,14 @@ func (q *matmulQueue) quantizeInputs() {
 // addInput assigns a matmul its quantized input: the previous matmul's if both read the same
 // rows, otherwise a new one in the remaining memory, beginning at row. It returns the memory and
 // the row that follow.
-func (q *matmulQueue) addInput(j *matmul, memory []float32, row int) ([]float32, int) {
-	if last := len(q.inputs) - 1; last >= 0 && q.inputs[last].readsSameRows(j) {
-		j.input = last
+func (q *matmulQueue) addInput(mul *matmul, memory []float32, row int) ([]float32, int) {
+	if last := len(q.inputs) - 1; last >= 0 && q.inputs[last].readsSameRows(mul) {
+		mul.input = last
 		return memory, row
 	}
-	j.input = len(q.inputs)
-	q.inputs = append(q.inputs, matmulInput{x: j.x, rowIndex: j.rowIndex, cols: j.w.Cols, n: j.n, firstRow: row, order: j.w.Order, perTensor: j.w.PerTensor})
-	in := &q.inputs[j.input]
+	mul.input = len(q.inputs)
+	q.inputs = append(q.inputs, matmulInput{x: mul.x, rowIndex: mul.rowIndex, cols: mul.w.Cols, n: mul.n, firstRow: row, order: mul.w.Order, perTensor: mul.w.PerTensor})
+	in := &q.inputs[mul.input]
 	in.acts.Use(memory, in.cols, in.n)
 	row += (in.n + tiled.TileTokens - 1) / tiled.TileTokens * tiled.TileTokens
 	return memory[tiled.FloatsNeeded(in.cols, in.n):], row
@@ -184,8 +184,8 @@ func (q *matmulQueue) addInput(j *matmul, memory []float32, row int) ([]float32,
 
 // readsSameRows reports whether a matmul reads exactly the rows of the input, in its order of
 // columns.
-func (in *matmulInput) readsSameRows(j *matmul) bool {
-	return &in.x[0] == &j.x[0] && sameSlice(in.rowIndex, j.rowIndex) && sameSlice(in.order, j.w.Order)
+func (in *matmulInput) readsSameRows(mul *matmul) bool {
+	return &in.x[0] == &mul.x[0] && sameSlice(in.rowIndex, mul.rowIndex) && sameSlice(in.order, mul.w.Order)
 }
 
 // sameSlice reports whether two slices are identical: the same memory and length.
@@ -251,30 +251,30 @@ func (q *matmulQueue) quantizedFloats() int {
 }
 
 // multiplyRows computes the rows lo to hi of a matmul.
-func (q *matmulQueue) multiplyRows(j *matmul, lo, hi, worker int) {
-	if j.activatesGate {
-		q.multiplyActivating(j, lo, hi, worker)
+func (q *matmulQueue) multiplyRows(mul *matmul, lo, hi, worker int) {
+	if mul.activatesGate {
+		q.multiplyActivating(mul, lo, hi, worker)
 		return
 	}
-	q.multiplyInto(j.y, j.w.Rows, 0, j, lo, hi, worker)
+	q.multiplyInto(mul.y, mul.w.Rows, 0, mul, lo, hi, worker)
 }
 
 // multiplyInto computes the rows lo to hi of a matmul into y, a matrix of width columns whose
 // first column belongs to the row first.
-func (q *matmulQueue) multiplyInto(y []float32 /* [n, width] */, width, first int, j *matmul, lo, hi, worker int) {
+func (q *matmulQueue) multiplyInto(y []float32 /* [n, width] */, width, first int, mul *matmul, lo, hi, worker int) {
 	ws := &q.workers[worker]
-	if j.w.Tiled {
-		m := tiled.Matrix{Type: j.w.Type, Rows: width, Cols: j.w.Cols, Data: j.data, First: (j.lo - first) / tiled.TileRows}
+	if mul.w.Tiled {
+		m := tiled.Matrix{Type: mul.w.Type, Rows: width, Cols: mul.w.Cols, Data: mul.data, First: (mul.lo - first) / tiled.TileRows}
 		tiles := (hi - first + tiled.TileRows - 1) / tiled.TileRows
-		tiled.Multiply(y, &m, (lo-first)/tiled.TileRows, tiles, &q.inputs[j.input].acts, ws.tiles)
+		tiled.Multiply(y, &m, (lo-first)/tiled.TileRows, tiles, &q.inputs[mul.input].acts, ws.tiles)
 	} else {
-		data := j.data[(lo-j.lo)*j.w.RowBytes():]
-		quant.MulRows(y[lo-first:], width, j.w.Type, data, j.w.Cols, 0, hi-lo, j.x, j.n, ws.scratch)
+		data := mul.data[(lo-mul.lo)*mul.w.RowBytes():]
+		quant.MulRows(y[lo-first:], width, mul.w.Type, data, mul.w.Cols, 0, hi-lo, mul.x, mul.n, ws.scratch)
 	}
-	if j.w.Bias == nil {
+	if mul.w.Bias == nil {
 		return
 	}
-	for row := range j.n {
-		quant.Add(y[row*width+lo-first:row*width+hi-first], j.w.Bias[lo:hi])
+	for row := range mul.n {
+		quant.Add(y[row*width+lo-first:row*width+hi-first], mul.w.Bias[lo:hi])
 	}
 }

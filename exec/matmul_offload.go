@@ -20,7 +20,7 @@ type offloadPass struct {
 
 // offloadedWork is submitted rows of a matmul.
 type offloadedWork struct {
-	matmul, part        int
+	matmul, part        int // index of the matmul in the queue, and of its range of rows
 	ticket              hetero.Ticket
 	submitted, observed time.Duration // times by the trace's clock: of the submission, and of the observed completion
 }
@@ -44,10 +44,10 @@ func (q *matmulQueue) startOffload() {
 	a.begun, a.trace.begun = a.Device.Clock().Now(), a.trace.recorder.Now()
 	var flushed []float32
 	for i := range q.matmuls {
-		if j := &q.matmuls[i]; j.w.Offload != nil && j.residentRows() != j.w.Rows && q.err == nil {
+		if mul := &q.matmuls[i]; mul.w.Offload != nil && mul.residentRows() != mul.w.Rows && q.err == nil {
 			q.flushRowOps() // they may write the matmul's input
-			q.err = a.submitRows(i, j, !sameSlice(flushed, j.x))
-			flushed = j.x
+			q.err = a.submitRows(i, mul, !sameSlice(flushed, mul.x))
+			flushed = mul.x
 		}
 	}
 	a.trace.submitted = a.trace.recorder.Now()
@@ -55,29 +55,29 @@ func (q *matmulQueue) startOffload() {
 
 // submitRows submits the offloaded rows of one matmul. If flush is true, it first makes the
 // input visible to the device.
-func (a *offloadPass) submitRows(i int, j *matmul, flush bool) error {
-	x := a.buffer.View(j.x, j.w.Cols)
+func (a *offloadPass) submitRows(i int, mul *matmul, flush bool) error {
+	x := a.buffer.View(mul.x, mul.w.Cols)
 	if flush {
-		if err := a.Device.FlushRows(x, j.n, j.w.Cols); err != nil {
+		if err := a.Device.FlushRows(x, mul.n, mul.w.Cols); err != nil {
 			return err
 		}
 	}
-	return a.start(i, j, x)
+	return a.start(i, mul, x)
 }
 
 // start submits the offloaded rows of one matmul.
-func (a *offloadPass) start(job int, j *matmul, x hetero.View) error {
-	y := a.buffer.View(j.y, j.w.Rows)
-	for i := range j.w.Offload.Ranges {
-		part := &j.w.Offload.Ranges[i]
-		if part.Kernel == nil || part.First < j.residentRows() {
+func (a *offloadPass) start(index int, mul *matmul, x hetero.View) error {
+	y := a.buffer.View(mul.y, mul.w.Rows)
+	for i := range mul.w.Offload.Ranges {
+		part := &mul.w.Offload.Ranges[i]
+		if part.Kernel == nil || part.First < mul.residentRows() {
 			continue
 		}
-		t, err := a.submit(part.Kernel, j.n, x, y.At(0, part.First))
+		t, err := a.submit(part.Kernel, mul.n, x, y.At(0, part.First))
 		if err != nil {
 			return err
 		}
-		a.work = append(a.work, offloadedWork{matmul: job, part: i, ticket: t, submitted: a.trace.recorder.Now()})
+		a.work = append(a.work, offloadedWork{matmul: index, part: i, ticket: t, submitted: a.trace.recorder.Now()})
 	}
 	return nil
 }
@@ -105,8 +105,8 @@ func (q *matmulQueue) finishOffload() {
 func (a *offloadPass) await(matmuls []matmul) (err error) {
 	for i := range a.work {
 		w := &a.work[i]
-		j := &matmuls[w.matmul]
-		err = errors.Join(err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+a.predicted(j.w.Offload, j.n), a.Grain))
+		mul := &matmuls[w.matmul]
+		err = errors.Join(err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+a.predicted(mul.w.Offload, mul.n), a.Grain))
 		w.observed = a.trace.recorder.Now()
 	}
 	return err
@@ -127,12 +127,12 @@ func (a *offloadPass) clear() {
 }
 
 // addBias adds the bias to offloaded rows, because device kernels have no bias.
-func (j *matmul) addBias(part int) {
-	if j.w.Bias == nil {
+func (mul *matmul) addBias(part int) {
+	if mul.w.Bias == nil {
 		return
 	}
-	rows := &j.w.Offload.Ranges[part]
-	for row := range j.n {
-		quant.Add(j.y[row*j.w.Rows+rows.First:][:rows.Rows], j.w.Bias[rows.First:][:rows.Rows])
+	rows := &mul.w.Offload.Ranges[part]
+	for row := range mul.n {
+		quant.Add(mul.y[row*mul.w.Rows+rows.First:][:rows.Rows], mul.w.Bias[rows.First:][:rows.Rows])
 	}
 }

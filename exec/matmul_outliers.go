@@ -111,11 +111,11 @@ func (s *outlierPass) Part(part, worker int) {
 	}
 	lo, hi := (part-1)*s.partTiles, min(part*s.partTiles, s.totalTiles)
 	for i := range s.q.matmuls {
-		j := &s.q.matmuls[i]
-		tiles := j.tiles()
+		mul := &s.q.matmuls[i]
+		tiles := mul.tiles()
 		if from, to := max(0, lo), min(tiles, hi); from < to {
-			lane.Begin(j.w.SpanNames().Integers)
-			s.q.multiplyRows(j, from*tiled.TileRows, min(to*tiled.TileRows, j.hi), worker)
+			lane.Begin(mul.w.SpanNames().Integers)
+			s.q.multiplyRows(mul, from*tiled.TileRows, min(to*tiled.TileRows, mul.hi), worker)
 			lane.End()
 		}
 		lo, hi = lo-tiles, hi-tiles
@@ -126,19 +126,19 @@ func (s *outlierPass) Part(part, worker int) {
 func (s *outlierPass) runColumns(lane *trace.Lane) {
 	sums, last := s.sums, -1
 	for i := range s.q.matmuls {
-		j := &s.q.matmuls[i]
-		if !j.w.HasOutlierPath() {
+		mul := &s.q.matmuls[i]
+		if !mul.w.HasOutlierPath() {
 			continue
 		}
-		lane.Begin(j.w.SpanNames().Outliers)
-		in := &s.q.inputs[j.input]
-		marks := s.marksOf(j.input)
-		if j.input != last {
+		lane.Begin(mul.w.SpanNames().Outliers)
+		in := &s.q.inputs[mul.input]
+		marks := s.marksOf(mul.input)
+		if mul.input != last {
 			s.findChannels(in, marks)
-			last = j.input
+			last = mul.input
 		}
-		s.addColumnsOf(in, j.w, marks, sums)
-		sums = sums[j.n*j.w.Rows:]
+		s.addColumnsOf(in, mul.w, marks, sums)
+		sums = sums[mul.n*mul.w.Rows:]
 		lane.End()
 	}
 }
@@ -231,13 +231,13 @@ func (s *outlierPass) addChannel(in *matmulInput, w *weights.Linear, marks []byt
 func (s *outlierPass) mergeRow(row, _ int) {
 	sums := s.sums
 	for i := range s.q.matmuls {
-		j := &s.q.matmuls[i]
-		if !j.w.HasOutlierPath() {
+		mul := &s.q.matmuls[i]
+		if !mul.w.HasOutlierPath() {
 			continue
 		}
-		if rows := j.w.Rows; s.marksOf(j.input)[row] != 0 {
-			quant.Add(j.y[row*rows:(row+1)*rows], sums[row*rows:(row+1)*rows])
+		if rows := mul.w.Rows; s.marksOf(mul.input)[row] != 0 {
+			quant.Add(mul.y[row*rows:(row+1)*rows], sums[row*rows:(row+1)*rows])
 		}
-		sums = sums[j.n*j.w.Rows:]
+		sums = sums[mul.n*mul.w.Rows:]
 	}
 }

@@ -16,11 +16,11 @@ const workFraction = 32
 func (q *matmulQueue) measureWork() (units, least int) {
 	work, tile := 0, 0
 	for i := range q.matmuls {
-		j := &q.matmuls[i]
-		j.workBefore = work
-		work += j.tiles() * j.tileWork()
-		if j.tiles() > 0 {
-			tile = max(tile, j.tileMultiple()*j.tileWork())
+		mul := &q.matmuls[i]
+		mul.workBefore = work
+		work += mul.tiles() * mul.tileWork()
+		if mul.tiles() > 0 {
+			tile = max(tile, mul.tileMultiple()*mul.tileWork())
 		}
 	}
 	q.shift = 0
@@ -39,34 +39,34 @@ func (q *matmulQueue) Range(lo, hi, worker int) {
 	}
 	lo, hi = lo<<q.shift, hi<<q.shift
 	for i := range q.matmuls {
-		j := &q.matmuls[i]
-		first, end := j.tileAt(lo), j.tileAt(hi)
+		mul := &q.matmuls[i]
+		first, end := mul.tileAt(lo), mul.tileAt(hi)
 		if first < end {
-			q.multiplyRows(j, j.lo+first*tiled.TileRows, min(j.lo+end*tiled.TileRows, j.hi), worker)
+			q.multiplyRows(mul, mul.lo+first*tiled.TileRows, min(mul.lo+end*tiled.TileRows, mul.hi), worker)
 		}
 	}
 }
 
 // tileAt returns the matmul's first tile that begins at or after the given work.
-func (j *matmul) tileAt(work int) int {
-	if work <= j.workBefore || j.tiles() == 0 {
+func (mul *matmul) tileAt(work int) int {
+	if work <= mul.workBefore || mul.tiles() == 0 {
 		return 0
 	}
-	each := j.tileMultiple() * j.tileWork()
-	return min(j.tiles(), (work-j.workBefore+each-1)/each*j.tileMultiple())
+	each := mul.tileMultiple() * mul.tileWork()
+	return min(mul.tiles(), (work-mul.workBefore+each-1)/each*mul.tileMultiple())
 }
 
 // tileMultiple returns the multiple of tiles that parts consist of: kernels for one token
 // compute two tiles together, and would compute an odd one twice.
-func (j *matmul) tileMultiple() int {
-	if j.n == 1 {
+func (mul *matmul) tileMultiple() int {
+	if mul.n == 1 {
 		return 2
 	}
 	return 1
 }
 
 // tiles returns the number of row tiles that run next.
-func (j *matmul) tiles() int { return (j.hi - j.lo + tiled.TileRows - 1) / tiled.TileRows }
+func (mul *matmul) tiles() int { return (mul.hi - mul.lo + tiled.TileRows - 1) / tiled.TileRows }
 
 // tileWork returns the multiply-adds of one row tile.
-func (j *matmul) tileWork() int { return j.w.Cols * j.n * tiled.TileRows }
+func (mul *matmul) tileWork() int { return mul.w.Cols * mul.n * tiled.TileRows }

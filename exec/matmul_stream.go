@@ -50,33 +50,33 @@ func (m *Model) stream() *prefetch.Stream {
 
 // runStreamed multiplies the streamed rows of a matmul as they arrive. With each slice it
 // multiplies a proportional part of the resident rows that were deferred.
-func (q *matmulQueue) runStreamed(j *matmul) {
-	rest := &j.w.Streamed
+func (q *matmulQueue) runStreamed(mul *matmul) {
+	rest := &mul.w.Streamed
 	run, begin := q.m.residency.Locate(rest.Run, rest.Offset)
 	if rest.Run == len(q.m.Spec.Layers) {
 		run += q.headReads
 	}
-	unitRows, unit := j.w.Unit()
+	unitRows, unit := mul.w.Unit()
 	least, most := q.sliceLimits()
-	deferred := q.deferResident(j)
-	for row := j.w.ResidentRows(); row < j.w.Rows && !q.failed(); row = j.hi {
-		off := begin + int64((row-j.w.ResidentRows())/unitRows)*int64(unit)
-		bytes := (j.w.Rows - row + unitRows - 1) / unitRows * unit
-		j.data, q.err = q.m.residency.Stream.Take(q.ctx, run, off, unit, min(least, bytes), min(most, bytes))
+	deferred := q.deferResident(mul)
+	for row := mul.w.ResidentRows(); row < mul.w.Rows && !q.failed(); row = mul.hi {
+		off := begin + int64((row-mul.w.ResidentRows())/unitRows)*int64(unit)
+		bytes := (mul.w.Rows - row + unitRows - 1) / unitRows * unit
+		mul.data, q.err = q.m.residency.Stream.Take(q.ctx, run, off, unit, min(least, bytes), min(most, bytes))
 		if q.err != nil {
 			break
 		}
-		j.lo, j.hi = row, min(row+len(j.data)/unit*unitRows, j.w.Rows)
+		mul.lo, mul.hi = row, min(row+len(mul.data)/unit*unitRows, mul.w.Rows)
 		if deferred != nil {
-			deferred.lo, deferred.hi = deferred.hi, j.w.ResidentRows()
-			if j.hi < j.w.Rows {
-				deferred.hi = int(float64(deferred.hi)*float64(j.hi-j.w.ResidentRows())/float64(j.w.Rows-j.w.ResidentRows())) / unitRows * unitRows
+			deferred.lo, deferred.hi = deferred.hi, mul.w.ResidentRows()
+			if mul.hi < mul.w.Rows {
+				deferred.hi = int(float64(deferred.hi)*float64(mul.hi-mul.w.ResidentRows())/float64(mul.w.Rows-mul.w.ResidentRows())) / unitRows * unitRows
 			}
-			deferred.data = j.w.Data[deferred.lo/unitRows*unit:]
+			deferred.data = mul.w.Data[deferred.lo/unitRows*unit:]
 		}
 		q.runNext()
 	}
-	j.lo, j.hi = 0, 0
+	mul.lo, mul.hi = 0, 0
 	if deferred != nil {
 		q.matmuls = q.matmuls[:1]
 	}
@@ -85,17 +85,17 @@ func (q *matmulQueue) runStreamed(j *matmul) {
 // defersResident reports whether a matmul's resident rows run together with the streamed ones.
 // The output matrix has so many rows that, while its resident rows run first, flash would fill
 // the ring and then be idle.
-func (q *matmulQueue) defersResident(j *matmul) bool {
-	rest := &j.w.Streamed
-	return rest.Count > 0 && rest.Run == len(q.m.Spec.Layers) && j.w.Offload == nil && !q.outliers.needed()
+func (q *matmulQueue) defersResident(mul *matmul) bool {
+	rest := &mul.w.Streamed
+	return rest.Count > 0 && rest.Run == len(q.m.Spec.Layers) && mul.w.Offload == nil && !q.outliers.needed()
 }
 
 // deferResident queues the deferred resident rows as a matmul of their own, or returns nil.
-func (q *matmulQueue) deferResident(j *matmul) *matmul {
-	if !q.defersResident(j) {
+func (q *matmulQueue) deferResident(mul *matmul) *matmul {
+	if !q.defersResident(mul) {
 		return nil
 	}
-	q.matmuls = append(q.matmuls, *j) // the only matmul in the queue, which has capacity
+	q.matmuls = append(q.matmuls, *mul) // the only matmul in the queue, which has capacity
 	return &q.matmuls[1]
 }
 

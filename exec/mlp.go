@@ -14,8 +14,8 @@ const (
 	upColumnsWide = 512
 )
 
-// upSliceColumns returns the columns of up that a thread computes at a time with more than upTokens
-// tokens.
+// upSliceColumns returns the columns of up that a thread computes at a time with more than
+// upTokens tokens.
 func (q *matmulQueue) upSliceColumns() int {
 	if q.hasWideTypes() {
 		return upColumnsWide
@@ -48,15 +48,15 @@ func (q *matmulQueue) queueInner(w *weights.MLP, in []float32, rowIndex []int32 
 
 // multiplyActivating computes the rows lo to hi of up in slices, and combines each with the same
 // columns of gate. The result is in gate.
-func (q *matmulQueue) multiplyActivating(j *matmul, lo, hi, worker int) {
+func (q *matmulQueue) multiplyActivating(mul *matmul, lo, hi, worker int) {
 	columns := len(q.workers[worker].up) / q.chunk
 	for ; lo < hi; lo += columns {
 		end := min(lo+columns, hi)
 		width := end - lo
-		up := q.workers[worker].up[:j.n*width]
-		q.multiplyInto(up, width, lo, j, lo, end, worker)
-		for row := range j.n {
-			gate := j.y[row*j.w.Rows+lo : row*j.w.Rows+end]
+		up := q.workers[worker].up[:mul.n*width]
+		q.multiplyInto(up, width, lo, mul, lo, end, worker)
+		for row := range mul.n {
+			gate := mul.y[row*mul.w.Rows+lo : row*mul.w.Rows+end]
 			q.activate(gate, gate, up[row*width:(row+1)*width])
 		}
 	}

@@ -61,9 +61,9 @@ func (m *Model) replanResident(plan *tiering.Plan) error {
 	case plan.Resident():
 		return m.setChunk(plan.Chunk)
 	case onDevice:
-		return fmt.Errorf("%w: a model with weights on a device cannot stream its weights", tiering.ErrBudget)
+		return fmt.Errorf("%w: a model with weights on a device keeps all of them; it cannot stream", tiering.ErrBudget)
 	}
-	return fmt.Errorf("%w: only a model loaded from a pack with a plan, and not changed by an adapter, can stream its weights", tiering.ErrBudget)
+	return fmt.Errorf("%w: only weights of a pack that were loaded with a plan and without conversion can be streamed", tiering.ErrBudget)
 }
 
 // setChunk changes the tokens of a prefill chunk; 0 leaves it. It frees the old buffers before

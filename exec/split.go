@@ -39,14 +39,16 @@ type offloadDevice struct {
 }
 
 // allOffloaded reports whether another device computes all rows of the matmul.
-func (j *matmul) allOffloaded() bool { return j.w.Offload != nil && j.w.Offload.FirstRow(j.n) == 0 }
+func (mul *matmul) allOffloaded() bool {
+	return mul.w.Offload != nil && mul.w.Offload.FirstRow(mul.n) == 0
+}
 
 // residentRows returns how many rows of the matmul the CPU computes from memory.
-func (j *matmul) residentRows() int {
-	if j.w.Offload != nil {
-		return j.w.Offload.FirstRow(j.n)
+func (mul *matmul) residentRows() int {
+	if mul.w.Offload != nil {
+		return mul.w.Offload.FirstRow(mul.n)
 	}
-	return j.w.ResidentRows()
+	return mul.w.ResidentRows()
 }
 
 // close closes the device of a split that no model has taken over.

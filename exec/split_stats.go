@@ -31,14 +31,14 @@ func (a *offloadPass) record(matmuls []matmul, hostDone time.Duration) {
 	if !ok {
 		return
 	}
-	j := &matmuls[0]
-	s := &j.w.Offload.Matmul.Single
-	if j.w.Offload.Batched(j.n) {
-		s = &j.w.Offload.Matmul.Batch
+	mul := &matmuls[0]
+	s := &mul.w.Offload.Matmul.Single
+	if mul.w.Offload.Batched(mul.n) {
+		s = &mul.w.Offload.Matmul.Batch
 	}
 	now := a.Device.Clock().Now()
 	s.Steps++
-	s.Tokens += j.n
+	s.Tokens += mul.n
 	s.Predicted += predicted
 	s.Took += now - a.begun
 	if len(a.work) > 0 {

@@ -37,8 +37,8 @@ func (t *offloadTrace) record(clock hetero.Clock, matmuls []matmul, work []offlo
 // recordRows records the device's work on the rows of one matmul, which begins after the
 // previous work, and returns its end. zero is the trace's time at the zero of the device's
 // clock.
-func (t *offloadTrace) recordRows(w *offloadedWork, j *matmul, after, zero time.Duration) (end time.Duration) {
-	args := map[string]any{"tokens": j.n, "rows": j.w.Offload.Ranges[w.part].Rows}
+func (t *offloadTrace) recordRows(w *offloadedWork, mul *matmul, after, zero time.Duration) (end time.Duration) {
+	args := map[string]any{"tokens": mul.n, "rows": mul.w.Offload.Ranges[w.part].Rows}
 	begin := max(w.submitted, after)
 	if timed, ok := w.ticket.(hetero.Timed); ok {
 		from, to := timed.Ran()
@@ -46,6 +46,6 @@ func (t *offloadTrace) recordRows(w *offloadedWork, j *matmul, after, zero time.
 	} else { // the end is the observation, which may be much later
 		end, args["end"] = w.observed, "observed by the host"
 	}
-	t.device.Span(j.w.Offload.Matmul.Name, begin, end, args)
+	t.device.Span(mul.w.Offload.Matmul.Name, begin, end, args)
 	return end
 }
