@@ -107,13 +107,13 @@ func (o *Options) validateWithDevice(onGPU bool) error {
 	return nil
 }
 
-// processor returns the GPU that replaces the CPU's kernels, or nil.
-func (o *Options) processor(r *trace.Recorder) exec.Processor {
+// accelerator returns the GPU that replaces the CPU's kernels, or nil.
+func (o *Options) accelerator(r *trace.Recorder) exec.Accelerator {
 	name, ok := o.onGPU()
 	if !ok {
 		return nil
 	}
-	return gpupass.Processor{Device: name, Layers: o.Device.GPULayers, Memory: o.Device.Memory, Trace: r}
+	return gpupass.Accelerator{Device: name, Layers: o.Device.GPULayers, Memory: o.Device.Memory, Trace: r}
 }
 
 // loadModel loads a model on the devices that the options select. r may be nil.

@@ -117,7 +117,7 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	}
 	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.current.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Select: opts.selection(), Plan: e.mem.current, PinFile: opts.pinFile(), MapFirst: opts.mapFirst(), W8A8: perTensor}
 	o.Progress = progressFunc(opts.Progress)
-	o.Processor, o.Context = opts.processor(e.recorder), opts.Context
+	o.Accelerator, o.Context = opts.accelerator(e.recorder), opts.Context
 	if dir := opts.kvDir(); dir != "" {
 		o.KVHot, o.KVRing = e.mem.current.KVHot, e.mem.current.KVRing
 		o.KVSpill = kv.NewScratch(opts.Lab.Disk.throttle(vfs.OS()), dir, e.mem.budget)

@@ -28,7 +28,7 @@ type Placement struct {
 
 func newPlacement(p *exec.Placement) *Placement {
 	return &Placement{
-		Device: p.Processor, Layers: p.Layers - p.First, ModelLayers: p.Layers, Context: p.Context,
+		Device: p.Device, Layers: p.Layers - p.First, ModelLayers: p.Layers, Context: p.Context,
 		Held: p.Held, Need: p.Need, Memory: p.Memory, Host: p.HostBytes,
 	}
 }
@@ -55,7 +55,7 @@ func PlanPlacement(path string, opts Options) (_ *Placement, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := exec.PlaceLayers(f, exec.Options{Chunk: plan.Chunk, Context: opts.Context, Processor: opts.processor(nil)})
+	p, err := exec.PlaceLayers(f, exec.Options{Chunk: plan.Chunk, Context: opts.Context, Accelerator: opts.accelerator(nil)})
 	if err != nil {
 		return nil, err
 	}

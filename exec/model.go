@@ -49,14 +49,14 @@ type Options struct {
 	// Experts is the policy of the expert cache, used if the plan does not keep all experts.
 	Experts weights.ExpertPolicy
 	// W8A8, if set, runs matmuls in 8-bit integers with one scale for a whole input, as neural
-	// processors do. Files.UseWhole must be called first, and the calibration must stay open as
-	// long as the model.
+	// processors do. calib.UsePerRowInt8 must be called first, and the calibration must stay
+	// open as long as the model.
 	W8A8 *W8A8
 	// Processor, if set, computes all layers or the last ones with its own kernels. The weights
 	// and KV of these layers are in its memory and in its precision. Of the other options only
 	// Chunk, Context, Budget and Progress apply to it; Threads, KV, KVPage and Exact apply to
 	// the layers before its own.
-	Processor Processor
+	Accelerator Accelerator
 	// Context is the most tokens that sequences will have, 0 if unknown. A Processor reserves KV
 	// for so many.
 	Context int
@@ -118,7 +118,7 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (_ *Model, err err
 		return nil, errors.Join(err, o.Split.close())
 	}
 	o.setDefaults()
-	if o.Processor != nil {
+	if o.Accelerator != nil {
 		return loadOffloaded(ctx, f, spec, o)
 	}
 	m := &Model{Spec: spec, budget: o.Budget, selection: o.Select}

@@ -9,17 +9,17 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Processor is an accelerator that computes all layers of a model, or the last ones, with its
+// Accelerator is an accelerator that computes all layers of a model, or the last ones, with its
 // own kernels and in its own memory, such as a GPU.
-type Processor interface {
-	// Open prepares the processor for its part of a model: the output matrix and as many of the
+type Accelerator interface {
+	// Open prepares the accelerator for its part of a model: the output matrix and as many of the
 	// last layers as fit or as its configuration allows. It runs before weights are read. It
 	// refuses a model that it cannot compute with an error that wraps ErrUnsupported, and one of
 	// which too little fits with an error that names the sizes.
 	Open(o *Offer) (Network, error)
 }
 
-// Offer describes a model to a processor before its weights are read.
+// Offer describes a model to an accelerator before its weights are read.
 type Offer struct {
 	Spec    *arch.Spec
 	Chunk   int // tokens of a prefill chunk
@@ -31,7 +31,7 @@ type Offer struct {
 	Budget *tiering.Budget
 }
 
-// Network is the layers of a model that a processor computes. It receives weights first, then
+// Network is the layers of a model that an accelerator computes. It receives weights first, then
 // computes chunks. One goroutine at a time calls its methods.
 type Network interface {
 	// Placement returns the network's part of the model and its memory.
@@ -53,15 +53,15 @@ type Network interface {
 	Close() error
 }
 
-// Placement is the part of a model that a processor computes, and the memory of each side.
+// Placement is the part of a model that an accelerator computes, and the memory of each side.
 type Placement struct {
-	Processor string // name of the processor
-	// First is the first layer of the processor, and Layers is the number of layers of the
-	// model. The CPU computes the layers before First; the processor always has the output
+	Device string // name of the accelerator
+	// First is the first layer of the accelerator, and Layers is the number of layers of the
+	// model. The CPU computes the layers before First; the accelerator always has the output
 	// matrix.
 	First, Layers int
 	Context       int // most tokens of a sequence
-	// Bytes of the processor's memory: in use now, in use with a full sequence, and in total.
+	// Bytes of the accelerator's memory: in use now, in use with a full sequence, and in total.
 	Held, Need, Memory int64
 	// HostBytes is the bytes of weights in the host's memory: those of the first layers and the
 	// embedding. The network leaves it 0.
@@ -107,7 +107,7 @@ type offloadedLayers struct {
 // all reports whether the accelerator computes whole passes.
 func (e *offloadedLayers) all() bool { return e != nil && e.placement.First == 0 }
 
-// Placement returns where the model's layers are, nil without Options.Processor.
+// Placement returns where the model's layers are, nil without Options.Accelerator.
 func (m *Model) Placement() *Placement {
 	m.mu.Lock()
 	defer m.mu.Unlock()

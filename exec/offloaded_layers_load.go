@@ -66,7 +66,7 @@ func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o O
 	return m, err
 }
 
-// PlaceLayers returns the part of the model that Options.Processor would take. It reads no
+// PlaceLayers returns the part of the model that Options.Accelerator would take. It reads no
 // weights and leaves nothing open.
 func PlaceLayers(f *modelfile.Files, o Options) (Placement, error) {
 	spec, err := f.Spec()
@@ -130,9 +130,9 @@ func newUploader(f *modelfile.Files, spec *arch.Spec, o *Options) (*uploader, er
 	return h, err
 }
 
-// open opens the processor's part of the model and adds up what stays in the host's memory.
+// open opens the accelerator's part of the model and adds up what stays in the host's memory.
 func (h *uploader) open(o *Options) (Network, Placement, error) {
-	network, err := o.Processor.Open(h.offer(o))
+	network, err := o.Accelerator.Open(h.offer(o))
 	if err != nil {
 		return nil, Placement{}, err
 	}
@@ -146,7 +146,7 @@ func (h *uploader) open(o *Options) (Network, Placement, error) {
 	return network, p, nil
 }
 
-// offer describes the model to a processor.
+// offer describes the model to an accelerator.
 func (h *uploader) offer(o *Options) *Offer {
 	for i := range h.plans {
 		h.plans[i].Describe()

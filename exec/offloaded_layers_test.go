@@ -15,9 +15,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// secondProcessor is a processor that computes the last layers with another copy of the model in
-// this package.
-type secondProcessor struct {
+// secondAccelerator is an accelerator that computes the last layers with another copy of the
+// model in this package.
+type secondAccelerator struct {
 	whole         *Model
 	first         int
 	context       int
@@ -30,36 +30,36 @@ type secondProcessor struct {
 	reads         int
 }
 
-func (p *secondProcessor) Open(o *Offer) (Network, error) {
+func (p *secondAccelerator) Open(o *Offer) (Network, error) {
 	p.offer = o
 	return p, nil
 }
 
-func (p *secondProcessor) Placement() Placement {
-	return Placement{Processor: "second", First: p.first, Layers: len(p.whole.Spec.Layers), Context: p.context}
+func (p *secondAccelerator) Placement() Placement {
+	return Placement{Device: "second", First: p.first, Layers: len(p.whole.Spec.Layers), Context: p.context}
 }
 
-func (p *secondProcessor) UploadLayer(l int, _ *LayerWeights) error {
+func (p *secondAccelerator) UploadLayer(l int, _ *LayerWeights) error {
 	p.layers = append(p.layers, l)
 	return nil
 }
 
-func (p *secondProcessor) UploadOutput(_ []float32, head Linear) error {
+func (p *secondAccelerator) UploadOutput(_ []float32, head Linear) error {
 	p.head = &head
 	return nil
 }
 
-func (p *secondProcessor) NewSequence() (SequenceMemory, error) {
+func (p *secondAccelerator) NewSequence() (SequenceMemory, error) {
 	s, err := p.whole.NewSequence(0)
 	return secondSequence{s}, err
 }
 
-func (p *secondProcessor) Input(tokens int) []float32 {
+func (p *secondAccelerator) Input(tokens int) []float32 {
 	p.x = make([]float32, tokens*p.whole.Spec.Dim)
 	return p.x
 }
 
-func (p *secondProcessor) Read(ctx context.Context, text SequenceMemory, c *Chunk) error {
+func (p *secondAccelerator) Read(ctx context.Context, text SequenceMemory, c *Chunk) error {
 	p.reads++
 	if p.failed != nil {
 		return p.failed
@@ -95,7 +95,7 @@ func (p *secondProcessor) Read(ctx context.Context, text SequenceMemory, c *Chun
 	return nil
 }
 
-func (p *secondProcessor) Close() error { return nil }
+func (p *secondAccelerator) Close() error { return nil }
 
 type secondSequence struct{ *Sequence }
 
@@ -109,19 +109,19 @@ func (s secondSequence) Close() error {
 	return nil
 }
 
-// loadCut loads a model whose layers from first on are computed by a second processor.
-func loadCut(t *testing.T, fsys vfs.FS, path string, first int, o Options) (*Model, *secondProcessor) {
+// loadCut loads a model whose layers from first on are computed by a second accelerator.
+func loadCut(t *testing.T, fsys vfs.FS, path string, first int, o Options) (*Model, *secondAccelerator) {
 	t.Helper()
 	whole := loadModel(t, fsys, path, o)
 	spec := *whole.Spec
 	spec.LogitScale, spec.FinalSoftcap = 1, 0 // the host's model applies these
 	whole.Spec = &spec
-	p := &secondProcessor{whole: whole, first: first, context: spec.Context}
-	o.Processor = p
+	p := &secondAccelerator{whole: whole, first: first, context: spec.Context}
+	o.Accelerator = p
 	return loadModel(t, fsys, path, o), p
 }
 
-// TestOffloadedLastLayers computes texts with any number of last layers on another processor, in
+// TestOffloadedLastLayers computes texts with any number of last layers on another accelerator, in
 // chunks and token by token, for all logits and for the last ones. The logits equal those of a
 // model in one place. Weights are floats, or codes of a pack.
 func TestOffloadedLastLayers(t *testing.T) {
@@ -209,7 +209,7 @@ func TestOffloadedLayersOfABatch(t *testing.T) {
 	}
 }
 
-// TestOffloadFailureLeavesNoTrace fails the processor after the first layers, of which some are
+// TestOffloadFailureLeavesNoTrace fails the accelerator after the first layers, of which some are
 // short convolutions with state.
 func TestOffloadFailureLeavesNoTrace(t *testing.T) {
 	o := Options{Threads: 1, Chunk: 16}
@@ -228,7 +228,7 @@ func TestOffloadFailureLeavesNoTrace(t *testing.T) {
 	requireLast(t, m, s, ids[10:], want)
 }
 
-// TestCancelBeforeOffload cancels a pass before it reaches a processor that computes whole
+// TestCancelBeforeOffload cancels a pass before it reaches an accelerator that computes whole
 // passes and ignores contexts.
 func TestCancelBeforeOffload(t *testing.T) {
 	m, p := loadCut(t, vfs.OS(), smallFixture(t, "llama32"), 0, Options{Threads: 1, Chunk: 16})
@@ -245,7 +245,7 @@ func TestCancelBeforeOffload(t *testing.T) {
 }
 
 // TestPlacement checks the bytes that stay on the host, and that the context is limited to the
-// processor's.
+// accelerator's.
 func TestPlacement(t *testing.T) {
 	dir := smallFixture(t, "llama32")
 	m, p := loadCut(t, vfs.OS(), dir, 1, Options{Threads: 1, Chunk: 16})
@@ -259,18 +259,18 @@ func TestPlacement(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	small := tiering.New(m.Placement().HostBytes - 1)
-	_, err = Load(t.Context(), f, Options{Processor: p, Budget: small})
+	_, err = Load(t.Context(), f, Options{Accelerator: p, Budget: small})
 	require.ErrorIs(t, err, tiering.ErrBudget)
 	require.ErrorContains(t, err, "1 layers and the embedding")
 	require.Zero(t, small.Usage().Peak[tiering.Pinned], "no weights were read")
 	require.NoError(t, small.Check())
 
 	p.context = 100
-	place, err := PlaceLayers(f, Options{Processor: p, Context: 1 << 20})
+	place, err := PlaceLayers(f, Options{Accelerator: p, Context: 1 << 20})
 	require.NoError(t, err)
 	require.Equal(t, m.Placement().HostBytes, place.HostBytes)
 	require.Equal(t, m.Spec.Context, p.offer.Context)
-	short, err := Load(t.Context(), f, Options{Processor: p})
+	short, err := Load(t.Context(), f, Options{Accelerator: p})
 	require.NoError(t, err)
 	defer short.Close()
 	s, err := short.NewSequence(200)

@@ -16,7 +16,7 @@ import (
 // layers again.
 func TestBindFailsMidway(t *testing.T) {
 	var network *Network
-	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Accelerator{Opened: func(n *Network) { network = n }}))
 	ids := someIDs(21, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)[20]
 	first, err := m.NewSequence(0)

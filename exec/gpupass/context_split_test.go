@@ -16,7 +16,7 @@ import (
 func TestContextSplitsAgree(t *testing.T) {
 	var network *Network
 	const chunk = 64
-	m := load(t, testutil.Shared(t, "fixtures", "llama32"), exec.Options{Chunk: chunk, Processor: Processor{Opened: func(n *Network) {
+	m := load(t, testutil.Shared(t, "fixtures", "llama32"), exec.Options{Chunk: chunk, Accelerator: Accelerator{Opened: func(n *Network) {
 		network, n.one.sizes = n, []int{32, smallGroup, largeGroup, 2 * largeGroup}
 	}}})
 	ids := someIDs(5*chunk+3, m.Spec.Vocab)
@@ -46,11 +46,11 @@ func TestContextSplitsAgree(t *testing.T) {
 func TestGroupSizesBeyondDevice(t *testing.T) {
 	var network *Network
 	path := testutil.Shared(t, "fixtures", "llama32")
-	m := load(t, path, onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	m := load(t, path, onGPU(Accelerator{Opened: func(n *Network) { network = n }}))
 	ids := someIDs(20, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)
 	few := []int{smallGroup}
-	m = load(t, path, onGPU(Processor{Opened: func(n *Network) {
+	m = load(t, path, onGPU(Accelerator{Opened: func(n *Network) {
 		network, n.one.sizes = n, append(few, 2*n.context.Info.MaxGroup)
 	}}))
 	require.Equal(t, want, teacherForced(t, m, ids))

@@ -14,7 +14,7 @@ import (
 // loadSmall opens a small model on the GPU and returns its network too.
 func loadSmall(t *testing.T) (m *exec.Model, network *Network) {
 	t.Helper()
-	m = load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	m = load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Accelerator{Opened: func(n *Network) { network = n }}))
 	return m, network
 }
 

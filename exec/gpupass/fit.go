@@ -15,7 +15,7 @@ import (
 // output matrix, all of which each token reads, lies in the faster memory, and the
 // residual stream enters the device the way embedding rows would.
 
-// All as Processor.Layers requires every layer of the model on the device.
+// All as Accelerator.Layers requires every layer of the model on the device.
 const All = math.MaxInt
 
 const (
@@ -170,7 +170,7 @@ func (n *Network) notEnoughMemory(f *memoryPlan, fitting, wanted, tokens int) er
 // Placement reports which layers the network holds. See exec.Network.
 func (n *Network) Placement() exec.Placement {
 	return exec.Placement{
-		Processor: n.context.Info.Name, First: n.first, Layers: n.first + len(n.layers),
+		Device: n.context.Info.Name, First: n.first, Layers: n.first + len(n.layers),
 		Context: n.spec.Context, Held: n.context.Stats().Held, Need: n.needed, Memory: n.context.Info.Memory,
 	}
 }

@@ -27,7 +27,7 @@ func TestLastLayersMatchTheCPU(t *testing.T) {
 		want := teacherForced(t, cpu, ids)
 		all := len(cpu.Spec.Layers)
 		for layers := 1; layers < all; layers++ {
-			m := load(t, path, onGPU(Processor{Layers: layers}))
+			m := load(t, path, onGPU(Accelerator{Layers: layers}))
 			require.Equal(t, all-layers, m.Placement().First, name)
 			require.Equal(t, all, m.Placement().Layers)
 			same(t, want, teacherForced(t, m, ids))
@@ -41,13 +41,13 @@ func TestQuantizedLastLayers(t *testing.T) {
 	path := testutil.Shared(t, "gguf", "tiny-llama-q4_k_m.gguf")
 	cpu := load(t, path, exec.Options{})
 	ids := someIDs(45, cpu.Spec.Vocab)
-	m := open(t, path, exec.Options{Processor: Processor{Layers: 1}, Chunk: testChunk, KV: kv.K8V8})
+	m := open(t, path, exec.Options{Accelerator: Accelerator{Layers: 1}, Chunk: testChunk, KV: kv.K8V8})
 	same(t, teacherForced(t, cpu, ids), teacherForced(t, m, ids))
 }
 
-// offered is a Processor that records the memory plan of its network.
+// offered is a Accelerator that records the memory plan of its network.
 type offered struct {
-	Processor
+	Accelerator
 	// opened runs before the plan is made, and counted afterwards; both may be nil.
 	opened, counted func(*Network)
 	fitting         *memoryPlan
@@ -63,7 +63,7 @@ func (p *offered) Open(o *exec.Offer) (exec.Network, error) {
 			p.counted(n)
 		}
 	}
-	return p.Processor.Open(o)
+	return p.Accelerator.Open(o)
 }
 
 // TestLayersByMemory gives the device exactly the memory that each number of layers needs,
@@ -71,21 +71,21 @@ func (p *offered) Open(o *exec.Offer) (exec.Network, error) {
 func TestLayersByMemory(t *testing.T) {
 	path := testutil.Shared(t, "fixtures", "llama32")
 	const length = 512 // the model's context
-	measured := &offered{Processor: Processor{Layers: All}}
+	measured := &offered{Accelerator: Accelerator{Layers: All}}
 	_, err := place(t, path, measured)
 	require.NoError(t, err)
 	f := measured.fitting
 	all := len(f.layers)
 	for layers := 1; layers <= all; layers++ {
 		least, _ := f.total(all-layers, length)
-		got, err := place(t, path, Processor{Layers: layers, Memory: least})
+		got, err := place(t, path, Accelerator{Layers: layers, Memory: least})
 		require.NoError(t, err)
 		require.Equal(t, exec.Placement{
-			Processor: got.Processor, First: all - layers, Layers: all, Context: length,
+			Device: got.Device, First: all - layers, Layers: all, Context: length,
 			Held: got.Held, Need: least, Memory: least, HostBytes: got.HostBytes,
 		}, got)
-		requireTooLittle(t, path, Processor{Layers: layers, Memory: least - 1}, layers)
-		if less := (Processor{Memory: withSpare(least) - 1}); layers == 1 {
+		requireTooLittle(t, path, Accelerator{Layers: layers, Memory: least - 1}, layers)
+		if less := (Accelerator{Memory: withSpare(least) - 1}); layers == 1 {
 			requireTooLittle(t, path, less, layers)
 		} else {
 			got, err = place(t, path, less)
@@ -94,7 +94,7 @@ func TestLayersByMemory(t *testing.T) {
 		}
 
 		var network *Network
-		m := load(t, path, onGPU(Processor{Memory: withSpare(least), Opened: func(n *Network) { network = n }}))
+		m := load(t, path, onGPU(Accelerator{Memory: withSpare(least), Opened: func(n *Network) { network = n }}))
 		require.Equal(t, all-layers, m.Placement().First)
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestLayersByMemory(t *testing.T) {
 		require.Equal(t, held, m.Placement().Held)
 		s.Close()
 	}
-	got, err := place(t, path, Processor{Layers: all + 70})
+	got, err := place(t, path, Accelerator{Layers: all + 70})
 	require.NoError(t, err)
 	require.Zero(t, got.First, "more layers than the model has")
 }
@@ -115,7 +115,7 @@ func TestMemoryPlanWithStaging(t *testing.T) {
 	for _, times := range []int64{1, 100} {
 		var network *Network
 		var least int64
-		p := &offered{Processor: Processor{Layers: All}}
+		p := &offered{Accelerator: Accelerator{Layers: All}}
 		p.opened = func(n *Network) {
 			network, n.context.SharesMemory = n, false
 			require.NoError(t, n.releaseFrom(0))
@@ -125,7 +125,7 @@ func TestMemoryPlanWithStaging(t *testing.T) {
 			least, _ = p.fitting.total(0, n.spec.Context)
 			n.context.Info.Memory = times * least
 		}
-		m := load(t, testutil.Shared(t, "fixtures", "llama32"), exec.Options{Processor: p})
+		m := load(t, testutil.Shared(t, "fixtures", "llama32"), exec.Options{Accelerator: p})
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
 		logits(t, m, s, someIDs(m.Spec.Context, m.Spec.Vocab))
@@ -136,13 +136,13 @@ func TestMemoryPlanWithStaging(t *testing.T) {
 
 // place plans a model on a processor, and checks that this reads no weights and frees
 // everything.
-func place(t *testing.T, path string, p exec.Processor) (exec.Placement, error) {
+func place(t *testing.T, path string, p exec.Accelerator) (exec.Placement, error) {
 	t.Helper()
 	f, err := modelfile.Open(vfs.OS(), path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	budget := tiering.New(0)
-	got, err := exec.PlaceLayers(f, exec.Options{Processor: p, KV: kv.K8V8, Chunk: testChunk, Budget: budget})
+	got, err := exec.PlaceLayers(f, exec.Options{Accelerator: p, KV: kv.K8V8, Chunk: testChunk, Budget: budget})
 	if errors.Is(err, opencl.ErrNotBuilt) || errors.Is(err, opencl.ErrNoDriver) {
 		t.Skip(err)
 	}
@@ -162,7 +162,7 @@ func withSpare(bytes int64) int64 {
 }
 
 // requireTooLittle checks the error for a device with too little memory.
-func requireTooLittle(t *testing.T, path string, p Processor, layers int) {
+func requireTooLittle(t *testing.T, path string, p Accelerator, layers int) {
 	t.Helper()
 	_, err := place(t, path, p)
 	var small *hetero.MemoryError

@@ -29,14 +29,14 @@ func TestGatheredWeightsChangeNothing(t *testing.T) {
 		n.context.Graphs = opencl.NoGraphs // graphs round memory up
 	}
 	path := testutil.Shared(t, "fixtures", "llama32")
-	m := load(t, path, onGPU(Processor{Opened: func(n *Network) {
+	m := load(t, path, onGPU(Accelerator{Opened: func(n *Network) {
 		copying(n)
 		n.context.Info.MaxAllocation = most
 	}}))
 	ids := someIDs(45, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)
 	require.Less(t, network.one.memory.Size(), most)
-	m = load(t, path, onGPU(Processor{Opened: copying}))
+	m = load(t, path, onGPU(Accelerator{Opened: copying}))
 	require.Greater(t, network.one.memory.Size(), most)
 	require.Equal(t, want, teacherForced(t, m, ids))
 	held := network.context.Stats().Held

@@ -60,7 +60,7 @@ func init() {
 }
 
 // onGPU returns the options for a model on the GPU.
-func onGPU(p Processor) exec.Options { return exec.Options{Processor: p} }
+func onGPU(p Accelerator) exec.Options { return exec.Options{Accelerator: p} }
 
 // logits runs tokens and returns the logits after each.
 func logits(t testing.TB, m *exec.Model, s *exec.Sequence, ids []int32) (out [][]float32) {
@@ -178,7 +178,7 @@ func TestQuantizedFilesMatchTheCPU(t *testing.T) {
 }
 
 func matches(t *testing.T, path string) {
-	gpu := load(t, path, onGPU(Processor{}))
+	gpu := load(t, path, onGPU(Accelerator{}))
 	cpu := load(t, path, exec.Options{})
 	ids := someIDs(45, cpu.Spec.Vocab)
 	same(t, teacherForced(t, cpu, ids), teacherForced(t, gpu, ids))
@@ -186,7 +186,7 @@ func matches(t *testing.T, path string) {
 
 // TestSequencesAreIndependent runs a sequence and its fork in turns, and truncates one.
 func TestSequencesAreIndependent(t *testing.T) {
-	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{}))
+	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Accelerator{}))
 	ids := someIDs(40, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)
 	a, err := m.NewSequence(0)
@@ -217,7 +217,7 @@ func TestUnsupportedFamilies(t *testing.T) {
 	for _, name := range []string{"gemma3", "lfm2", "qwen2_moe"} {
 		f, err := modelfile.Open(vfs.OS(), testutil.Shared(t, "fixtures", name))
 		require.NoError(t, err)
-		_, err = exec.Load(context.Background(), f, exec.Options{Processor: Processor{}, KV: kv.K8V8})
+		_, err = exec.Load(context.Background(), f, exec.Options{Accelerator: Accelerator{}, KV: kv.K8V8})
 		require.ErrorIs(t, err, arch.ErrUnsupported, name)
 		require.ErrorContains(t, err, "CPU", "advice")
 		require.NoError(t, f.Close())
@@ -229,7 +229,7 @@ func TestUnsupportedFamilies(t *testing.T) {
 func TestPassesAllocateNothing(t *testing.T) {
 	for _, layers := range []int{All, 1} {
 		var network *Network
-		m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Layers: layers, Opened: func(n *Network) { network = n }}))
+		m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Accelerator{Layers: layers, Opened: func(n *Network) { network = n }}))
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
 		reader := &exec.ExtendOptions{Each: func(int, []float32) error { return nil }}
@@ -256,7 +256,7 @@ func TestPassesAllocateNothing(t *testing.T) {
 // succeed.
 func TestFailedAllocationFreesAll(t *testing.T) {
 	var network *Network
-	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Accelerator{Opened: func(n *Network) { network = n }}))
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()

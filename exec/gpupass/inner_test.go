@@ -12,11 +12,11 @@ import (
 func TestUndeclaredMLPWidth(t *testing.T) {
 	var network *Network
 	path := testutil.Shared(t, "fixtures", "llama32")
-	m := load(t, path, onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	m := load(t, path, onGPU(Accelerator{Opened: func(n *Network) { network = n }}))
 	require.Same(t, network.one.memory, network.one.hidden)
 	ids := someIDs(20, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)
-	m = load(t, path, onGPU(Processor{Opened: func(n *Network) { network, n.one.innerCapacity = n, 0 }}))
+	m = load(t, path, onGPU(Accelerator{Opened: func(n *Network) { network, n.one.innerCapacity = n, 0 }}))
 	require.NotSame(t, network.one.memory, network.one.hidden)
 	require.Equal(t, want, teacherForced(t, m, ids))
 }

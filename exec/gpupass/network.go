@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Processor opens networks on a device.
-type Processor struct {
+// Accelerator opens networks on a device.
+type Accelerator struct {
 	Device string // as in opencl.Options
 	// Layers is how many of a model's last layers the device computes, besides the
 	// output matrix: 0 for as many as fit, All to require all.
@@ -24,8 +24,8 @@ type Processor struct {
 	Opened func(*Network)
 }
 
-// Open prepares a network for a model. See exec.Processor.
-func (p Processor) Open(o *exec.Offer) (exec.Network, error) {
+// Open prepares a network for a model. See exec.Accelerator.
+func (p Accelerator) Open(o *exec.Offer) (exec.Network, error) {
 	if err := checkSupported(o.Spec); err != nil {
 		return nil, err
 	}

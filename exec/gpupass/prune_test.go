@@ -21,7 +21,7 @@ func TestPrunedRowsKeepLogits(t *testing.T) {
 		layers int
 	}{{"llama32", All}, {"llama32", 1}, {"qwen3", All}, {"qwen3", 2}, {"mistral", All}} {
 		t.Run(c.name, func(t *testing.T) {
-			m := load(t, testutil.Shared(t, "fixtures", c.name), exec.Options{Processor: Processor{Layers: c.layers}, Chunk: chunk})
+			m := load(t, testutil.Shared(t, "fixtures", c.name), exec.Options{Accelerator: Accelerator{Layers: c.layers}, Chunk: chunk})
 			ids := someIDs(4*chunk, m.Spec.Vocab)
 			want := teacherForced(t, m, ids)
 			random := rand.New(rand.NewPCG(5, 6))

@@ -16,7 +16,7 @@ import (
 func loadRecorded(t *testing.T, name string, graphs bool) (*exec.Model, *Network) {
 	t.Helper()
 	var network *Network
-	m := load(t, testutil.Shared(t, "fixtures", name), onGPU(Processor{Opened: func(n *Network) {
+	m := load(t, testutil.Shared(t, "fixtures", name), onGPU(Accelerator{Opened: func(n *Network) {
 		network = n
 		n.copying(t)
 		c := n.context

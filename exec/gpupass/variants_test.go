@@ -12,9 +12,9 @@ import (
 // TestImagesChangeNothing compares weights in buffers with weights in images.
 func TestImagesChangeNothing(t *testing.T) {
 	var network *Network
-	processor := Processor{Opened: func(n *Network) { network = n }}
+	accelerator := Accelerator{Opened: func(n *Network) { network = n }}
 	path := testutil.Shared(t, "fixtures", "llama32")
-	m := load(t, path, onGPU(processor))
+	m := load(t, path, onGPU(accelerator))
 	if network.context.Info.ImageUnits == 0 {
 		t.Skip("the device has no images over buffers")
 	}
@@ -22,7 +22,7 @@ func TestImagesChangeNothing(t *testing.T) {
 	want := teacherForced(t, m, ids)
 	require.Zero(t, network.context.Stats().Images)
 	t.Setenv(opencl.WeightsVariable, opencl.Images.String())
-	m = load(t, path, onGPU(processor))
+	m = load(t, path, onGPU(accelerator))
 	require.Equal(t, want, teacherForced(t, m, ids))
 	require.Greater(t, network.context.Stats().Images, int64(len(m.Spec.Layers)))
 }
@@ -33,7 +33,7 @@ func TestImagesChangeNothing(t *testing.T) {
 func TestPromptsInFewerBits(t *testing.T) {
 	path := testutil.Shared(t, "fixtures", "llama32")
 	inArithmetic := func(choose func(*opencl.Info) opencl.Arithmetic) [][]float32 {
-		m := load(t, path, onGPU(Processor{Opened: func(n *Network) { n.context.Arithmetic = choose(&n.context.Info) }}))
+		m := load(t, path, onGPU(Accelerator{Opened: func(n *Network) { n.context.Arithmetic = choose(&n.context.Info) }}))
 		return teacherForced(t, m, someIDs(45, m.Spec.Vocab))
 	}
 	want := inArithmetic(func(*opencl.Info) opencl.Arithmetic { return opencl.Floats })

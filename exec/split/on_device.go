@@ -37,7 +37,7 @@ func (o *Options) setProcessor(model *exec.Options) error {
 	if !ok {
 		return fmt.Errorf("%w: %s computes matmuls only", arch.ErrUnsupported, o.Device)
 	}
-	model.Processor = gpupass.Processor{Device: place, Layers: gpupass.All, Memory: o.Memory, Trace: o.Trace}
+	model.Accelerator = gpupass.Accelerator{Device: place, Layers: gpupass.All, Memory: o.Memory, Trace: o.Trace}
 	return nil
 }
 

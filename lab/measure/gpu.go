@@ -94,7 +94,7 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 	start := time.Now()
 	model, err := exec.Load(ctx, files, exec.Options{
 		Chunk: o.Chunk, KV: kv.K8V8, Progress: o.Loading,
-		Processor: gpupass.Processor{Device: o.Device, Layers: gpupass.All, Opened: func(n *gpupass.Network) { network = n }},
+		Accelerator: gpupass.Accelerator{Device: o.Device, Layers: gpupass.All, Opened: func(n *gpupass.Network) { network = n }},
 	})
 	if err := errors.Join(err, files.Close()); err != nil {
 		return nil, err
