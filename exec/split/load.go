@@ -48,7 +48,7 @@ const maxStaticChunk = 256
 // prompts and single tokens get faster, and what does not stays on the CPU. For
 // that Load loads the model two or three times, one after the other. It returns
 // arch.ErrUnsupported if the device supports none of the weight types. Load sets
-// Processor and Divide in the model's options. It sets Threads if that is 0: if the
+// Accelerator and Split in the model's options. It sets Threads if that is 0: if the
 // device is half of the cores, the CPU keeps the other half, unless the trial shows
 // that all cores together are faster.
 func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options) (*exec.Model, error) {

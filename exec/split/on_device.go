@@ -25,14 +25,14 @@ func LoadOnDevice(ctx context.Context, f *modelfile.Files, model exec.Options, o
 	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
 		return nil, err
 	}
-	if err := o.setProcessor(&model); err != nil {
+	if err := o.setAccelerator(&model); err != nil {
 		return nil, err
 	}
 	return exec.Load(ctx, f, model)
 }
 
-// setProcessor makes the device compute whole passes.
-func (o *Options) setProcessor(model *exec.Options) error {
+// setAccelerator makes the device compute whole passes.
+func (o *Options) setAccelerator(model *exec.Options) error {
 	place, ok := strings.CutPrefix(o.Device, "opencl-")
 	if !ok {
 		return fmt.Errorf("%w: %s computes matmuls only", arch.ErrUnsupported, o.Device)
@@ -86,7 +86,7 @@ func (t *trial) loadOnDevice(ctx context.Context, matmuls []weights.Matmul) (m *
 // read.
 func (t *trial) checkPlacement() error {
 	model := t.model
-	if err := t.o.setProcessor(&model); err != nil {
+	if err := t.o.setAccelerator(&model); err != nil {
 		return err
 	}
 	_, err := exec.PlaceLayers(t.files, model)

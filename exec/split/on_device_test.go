@@ -57,7 +57,7 @@ func TestWholePassTrial(t *testing.T) {
 // TestIgnoreUnsupported checks which errors of placing a model on a device lead to a split.
 func TestIgnoreUnsupported(t *testing.T) {
 	o := Options{Device: group()}
-	refused := o.setProcessor(&small)
+	refused := o.setAccelerator(&small)
 	require.ErrorContains(t, refused, group()+" computes matmuls only")
 	require.NoError(t, ignoreUnsupported(refused))
 	require.NoError(t, ignoreUnsupported(&hetero.MemoryError{}))
