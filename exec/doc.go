@@ -45,7 +45,7 @@
 //	experts            routing and the experts' MLPs                     experts.go
 //	outlierPass        W8A8: the float product beside the integers       matmul_outliers.go
 //	offloadPass        rows of matmuls on another device (Split)         matmul_offload.go
-//	offloadedLayers    whole layers on an accelerator (Processor)        offloaded_layers.go
+//	offloadedLayers    whole layers on another device (Accelerator)      offloaded_layers.go
 //
 // All buffers of a pass are allocated once, in one frame (pass_buffers.go). A pass allocates
 // nothing on Go's heap; TestDecodeAllocatesNothing proves that for every family.
