@@ -134,7 +134,7 @@ func TestMemoryPlanWithStaging(t *testing.T) {
 	}
 }
 
-// place plans a model on a processor, and checks that this reads no weights and frees
+// place plans a model on an accelerator, and checks that this reads no weights and frees
 // everything.
 func place(t *testing.T, path string, p exec.Accelerator) (exec.Placement, error) {
 	t.Helper()
