@@ -40,7 +40,7 @@ func Write(fsys vfs.FS, path string, keys []KV, tensors []TensorData) error {
 		return encode(w, keys, tensors)
 	})
 	if err != nil {
-		return fmt.Errorf("gguf: write %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }

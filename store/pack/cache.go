@@ -31,7 +31,7 @@ const (
 // CheckRoom returns an error if the disk of dir lacks the space for a file of need bytes.
 func CheckRoom(fsys vfs.FS, dir string, need int64) error {
 	if free, known := vfs.FreeSpace(fsys, dir); known && need > free-reserveBytes {
-		return fmt.Errorf("%w: the pack takes %d bytes, the disk of %s has %d bytes free", ErrNoRoom, need, dir, free)
+		return fmt.Errorf("%w: the pack takes %d bytes, the disk of %s has %d bytes free; free some space or choose another directory", ErrNoRoom, need, dir, free)
 	}
 	return nil
 }
@@ -184,16 +184,13 @@ func (c *Cache) MakeRoom(need int64) error {
 	free, known := vfs.FreeSpace(c.fsys, c.dir)
 	limit := c.limit
 	if limit == 0 {
-		limit = defaultCacheBytes
-		if known {
-			limit = min(limit, (free+total)/defaultCacheDivisor)
-		}
+		limit = defaultLimit(free+total, known)
 	}
 	if need > limit {
 		return fmt.Errorf("%w: the pack takes %d bytes, the cache %s may hold %d", ErrNoRoom, need, c.dir, limit)
 	}
 	if known && need > free+total-reserveBytes {
-		return fmt.Errorf("%w: the pack takes %d bytes, the disk of %s has %d bytes free", ErrNoRoom, need, c.dir, free)
+		return fmt.Errorf("%w: the pack takes %d bytes, the disk of %s has %d bytes free; free some space or choose another directory", ErrNoRoom, need, c.dir, free)
 	}
 	fits := func() bool { return total+need <= limit && (!known || need <= free-reserveBytes) }
 	for _, p := range slices.Backward(list) {
@@ -209,4 +206,13 @@ func (c *Cache) MakeRoom(need int64) error {
 		return fmt.Errorf("%w: packs in %s are in use and could not be removed", ErrNoRoom, c.dir)
 	}
 	return nil
+}
+
+// defaultLimit returns the limit of a cache that may use available bytes of the disk, if
+// known.
+func defaultLimit(available int64, known bool) int64 {
+	if known {
+		return min(defaultCacheBytes, available/defaultCacheDivisor)
+	}
+	return defaultCacheBytes
 }

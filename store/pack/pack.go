@@ -55,7 +55,19 @@ func Open(fsys vfs.FS, path string) (*File, error) {
 	return f, nil
 }
 
+// open reads header, footer and index.
 func (f *File) open() error {
+	if err := f.readFooter(); err != nil {
+		return err
+	}
+	if err := f.readIndex(); err != nil {
+		return err
+	}
+	return f.buildIndex()
+}
+
+// readFooter checks the header and reads the footer.
+func (f *File) readFooter() error {
 	size, err := f.file.Size()
 	if err != nil {
 		return err
@@ -76,9 +88,12 @@ func (f *File) open() error {
 	if _, err := f.file.ReadAt(tail, size-footerBytes); err != nil {
 		return err
 	}
-	if f.footer, err = decodeFooter(f.path, tail, size); err != nil {
-		return err
-	}
+	f.footer, err = decodeFooter(f.path, tail, size)
+	return err
+}
+
+// readIndex reads and checks the index that the footer locates.
+func (f *File) readIndex() (err error) {
 	encoded := make([]byte, f.footer.length) // bounded by the size of the file
 	if _, err := f.file.ReadAt(encoded, f.footer.index); err != nil {
 		return err
@@ -95,7 +110,7 @@ func (f *File) open() error {
 			Hint: "import the model again with this program", Kind: store.ErrUnsupported,
 		}
 	}
-	return f.buildIndex()
+	return nil
 }
 
 // buildIndex builds the store.Index and the table of tensor names.

@@ -28,7 +28,7 @@ const headerAlignment = 8
 func Write(fsys vfs.FS, path string, tensors []TensorData) error {
 	head, err := encodeHeader(tensors)
 	if err != nil {
-		return fmt.Errorf("safetensors: write %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return vfs.WriteAtomic(fsys, path, func(w io.Writer) error {
 		if _, err := w.Write(head); err != nil {

@@ -45,7 +45,7 @@ func newFiller(t quant.Type, std float64) (filler, error) {
 	}
 	r, ok := recipes[t]
 	if !ok {
-		return nil, fmt.Errorf("synth: no recipe for random %v", t)
+		return nil, fmt.Errorf("synth: random blocks of type %v are not implemented", t)
 	}
 	codes := (*source).bytes
 	if t == quant.Q8_0 {

@@ -4,17 +4,17 @@ import "strings"
 
 // Shape describes the size of a model and everything else that determines its speed.
 type Shape struct {
-	Name    string // for the command line, such as "qwen2.5-0.5b"
+	Name    string // name on the command line, such as "qwen2.5-0.5b"
 	Arch    string // general.architecture, which determines the tensors
 	Layers  int
 	Dim     int // width of the residual stream
-	Heads   int // of queries
+	Heads   int // query heads
 	KVHeads int
 	HeadDim int
 	FFN     int // inner width of the MLP, or of each expert
 	Vocab   int
-	Context int     // longest sequence
-	Tied    bool    // the output head is the embedding
+	Context int     // context length in tokens
+	Tied    bool    // the output head shares the embedding matrix
 	NormEps float64 // epsilon of the RMS norm
 	Rope    Rope
 

@@ -29,7 +29,7 @@ func TestCachedFollowsThePageCache(t *testing.T) {
 	require.NoError(t, unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED))
 	var at [1]byte
 	if n, err := unix.Preadv2(fd, [][]byte{at[:]}, 0, unix.RWF_NOWAIT); n == 1 && err == nil {
-		t.Skip("this file system keeps what it was told to drop")
+		t.Skip("this file system ignores the advice to drop pages")
 	}
 	require.False(t, Cached(f, 0, size))
 

@@ -28,7 +28,7 @@ type memNode struct {
 	data    []byte      // the visible content
 	synced  []byte      // the content that a power loss preserves
 	pending []memChange // the changes from synced to data, in order
-	lastUse int64       // the last of the uses of the file system that was one of this file
+	lastUse int64       // value of Mem.useClock at the last use
 }
 
 // memChange is a write of data at off or, if data is nil, a truncation to off.

@@ -44,25 +44,11 @@ func (f *File) readIndex() error {
 	if err != nil {
 		return err
 	}
-	head := make([]byte, headerBytes)
-	if n, err := f.file.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+	indexBytes, err := f.readHeader(size)
+	if err != nil {
 		return err
-	} else if n < headerBytes || string(head[:8]) != magic {
-		return f.formatError(0, "header", "is not the header of a calibration", "use a file that llmrun calibrate has written", store.ErrFormat)
 	}
-	number := func(at int) uint64 { return binary.LittleEndian.Uint64(head[at:]) }
-	switch version := binary.LittleEndian.Uint32(head[8:]); {
-	case version != Version:
-		return f.formatError(8, "version", fmt.Sprintf("%d is unknown; this program reads %d", version, Version), recalibrateHint, store.ErrUnsupported)
-	case checksum(head[:checksummedBytes]) != number(checksummedBytes):
-		return f.formatError(0, "header", "is damaged", recalibrateHint, store.ErrFormat)
-	case number(32) != uint64(size):
-		return f.formatError(32, "length", fmt.Sprintf("the file has %d bytes, not %d", size, number(32)), recalibrateHint, store.ErrTruncated)
-	case number(16) > maxIndexBytes || number(16) > uint64(size-headerBytes):
-		return f.formatError(16, "index", fmt.Sprintf("has %d bytes, more than the file or the format allows", number(16)), recalibrateHint, store.ErrFormat)
-	}
-	f.Checksum = number(24)
-	index := make([]byte, number(16))
+	index := make([]byte, indexBytes)
 	if _, err := f.file.ReadAt(index, headerBytes); err != nil {
 		return err
 	}
@@ -73,6 +59,30 @@ func (f *File) readIndex() error {
 		return f.formatError(headerBytes, field, reason, recalibrateHint, store.ErrFormat)
 	}
 	return nil
+}
+
+// readHeader reads and checks the header of a file of fileBytes. It sets f.Checksum and
+// returns the length of the index.
+func (f *File) readHeader(fileBytes int64) (indexBytes uint64, err error) {
+	head := make([]byte, headerBytes)
+	if n, err := f.file.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	} else if n < headerBytes || string(head[:8]) != magic {
+		return 0, f.formatError(0, "header", "is not the header of a calibration", "use a file that llmrun calibrate has written", store.ErrFormat)
+	}
+	number := func(at int) uint64 { return binary.LittleEndian.Uint64(head[at:]) }
+	indexBytes, f.Checksum = number(16), number(24)
+	switch version := binary.LittleEndian.Uint32(head[8:]); {
+	case version != Version:
+		return 0, f.formatError(8, "version", fmt.Sprintf("%d is unknown; this program reads %d", version, Version), recalibrateHint, store.ErrUnsupported)
+	case checksum(head[:checksummedBytes]) != number(checksummedBytes):
+		return 0, f.formatError(0, "header", "is damaged", recalibrateHint, store.ErrFormat)
+	case number(32) != uint64(fileBytes):
+		return 0, f.formatError(32, "length", fmt.Sprintf("the file has %d bytes, not %d", fileBytes, number(32)), recalibrateHint, store.ErrTruncated)
+	case indexBytes > maxIndexBytes || indexBytes > uint64(fileBytes-headerBytes):
+		return 0, f.formatError(16, "index", fmt.Sprintf("has %d bytes, more than the file or the format allows", indexBytes), recalibrateHint, store.ErrFormat)
+	}
+	return indexBytes, nil
 }
 
 // decode reads an index of a file of fileBytes. It returns the faulty field and the reason,
