@@ -49,7 +49,7 @@ type eventRing struct {
 	magic      uint32
 }
 
-// eventRingMagic is the magic slot of the ring layout that ringEmpty understands.
+// eventRingMagic is the magic number of the ring layout that ringEmpty understands.
 const eventRingMagic = 0xa10a10a1
 
 // opRead is IOCB_CMD_PREAD.
