@@ -52,7 +52,7 @@ type Span struct {
 	segment *sharedSegment
 }
 
-// Segment returns where the pages are.
+// Segment returns the segment.
 func (p *Span) Segment() Segment { return p.segment.Segment }
 
 // sharedSegment counts the sequences that use a segment.
@@ -146,7 +146,8 @@ func (c *Cache) spillOldest() error {
 	return err
 }
 
-// fullHotPages returns how many of the pages in memory are full, and will not change.
+// fullHotPages returns the number of full pages in memory; these do not change any
+// more.
 func (s *Seq) fullHotPages() int {
 	return max(0, min(len(s.hot), s.len/s.cache.pageTokens-s.coldPages))
 }

@@ -103,7 +103,7 @@ func TestForkAndTruncatePreserveEverySequence(t *testing.T) {
 			}
 			c := coldCache(t, fsys, 1+rng.IntN(8))
 			c.spill.(*Scratch).dir = t.TempDir()
-			dir, err := segment.OpenDir(vfs.NewMem(), "kept", 1<<30)
+			dir, err := segment.OpenDir(vfs.NewMem(), "saved", 1<<30)
 			require.NoError(t, err)
 			store, err := dir.Store(segment.NewKey(c.SegmentLayout(), "a model"), c.SegmentLayout())
 			require.NoError(t, err)

@@ -14,16 +14,16 @@ var ErrBudget = errors.New("memory budget exceeded")
 
 // BudgetError describes a request that exceeded the budget.
 type BudgetError struct {
-	Purpose Purpose // purpose of the request
-	Asked   int64   // bytes requested
-	Used    Usage   // usage at that moment
-	Limit   int64   // the budget
+	Purpose   Purpose // purpose of the request
+	Requested int64   // bytes requested
+	Used      Usage   // usage at that moment
+	Limit     int64   // the budget
 }
 
 // Error names the request, the limit and the usage by purpose.
 func (e *BudgetError) Error() string {
 	return fmt.Sprintf("%v: %s needs %d bytes, %d of %d are free (in use: %s); raise the budget or use a shorter context",
-		ErrBudget, e.Purpose, e.Asked, max(0, e.Limit-e.Used.Total), e.Limit, e.Used)
+		ErrBudget, e.Purpose, e.Requested, max(0, e.Limit-e.Used.Total), e.Limit, e.Used)
 }
 
 // Unwrap makes errors.Is(err, ErrBudget) true.
@@ -118,7 +118,7 @@ func (b *Budget) Reserve(p Purpose, n int64) (*Lease, error) {
 	u := &b.usage
 	// Subtracting from the limit cannot overflow; adding to the total could.
 	if n > b.limit-u.Total {
-		return nil, &BudgetError{Purpose: p, Asked: n, Used: *u, Limit: b.limit}
+		return nil, &BudgetError{Purpose: p, Requested: n, Used: *u, Limit: b.limit}
 	}
 	u.Total += n
 	u.By[p] += n
@@ -166,7 +166,7 @@ func (l *Lease) resize(n int64) error {
 	more := n - l.bytes
 	u := &b.usage
 	if more > 0 && more > b.limit-u.Total {
-		return &BudgetError{Purpose: l.purpose, Asked: more, Used: *u, Limit: b.limit}
+		return &BudgetError{Purpose: l.purpose, Requested: more, Used: *u, Limit: b.limit}
 	}
 	l.bytes = n
 	u.Total += more

@@ -49,7 +49,7 @@ func TestReserveRefuses(t *testing.T) {
 		require.ErrorIs(t, err, ErrBudget)
 		var refused *BudgetError
 		require.ErrorAs(t, err, &refused)
-		require.Equal(t, BudgetError{Purpose: Scratch, Asked: n, Used: b.Usage(), Limit: 1000}, *refused)
+		require.Equal(t, BudgetError{Purpose: Scratch, Requested: n, Used: b.Usage(), Limit: 1000}, *refused)
 		require.ErrorContains(t, err, "100 of 1000 are free (in use: kv hot 900)")
 	}
 	_, err = b.Reserve(Scratch, -1)

@@ -171,8 +171,8 @@ func smallShape() Shape {
 func TestPlanPrefillsAPromptInOneChunk(t *testing.T) {
 	s := smallShape()
 	whole := makePlan(t, s, Need{Context: 512}).By[Pinned]
-	for _, share := range []int64{2, 4} {
-		p := makePlan(t, s, Need{Budget: whole / share, Context: 512, Code: 8 * mib, Heap: 43 * mib})
+	for _, divisor := range []int64{2, 4} {
+		p := makePlan(t, s, Need{Budget: whole / divisor, Context: 512, Code: 8 * mib, Heap: 43 * mib})
 		require.GreaterOrEqual(t, p.Chunk, goodChunk)
 		require.Less(t, float64(p.StreamedPerToken), 1.02*float64(whole-p.By[Pinned]), "the cost for each token")
 	}

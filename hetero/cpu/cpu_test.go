@@ -249,7 +249,7 @@ func TestWeightsInReusedMemory(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, ticket.Wait())
 		b.check(t, some, numbers[i], k.Tolerance())
-		require.Zero(t, b.y.Row(3, 1)[0], "not asked for")
+		require.Zero(t, b.y.Row(3, 1)[0], "not requested")
 		for _, tokens := range []int{0, 5} {
 			_, err = k.(hetero.Elastic).SubmitSome(tokens, b.x, b.y)
 			require.ErrorContains(t, err, "tokens, but the kernel is prepared for 4")

@@ -12,9 +12,9 @@ import (
 )
 
 // fake returns a provider of one device that counts its queries.
-func fake(name, clash string, missing error, asked *int) *Provider {
+func fake(name, clash string, missing error, queries *int) *Provider {
 	return &Provider{Name: name, Kind: hetero.GPU, Tag: "fake", Conflict: clash, Find: func() ([]Found, error) {
-		*asked++
+		*queries++
 		if missing != nil {
 			return nil, missing
 		}
@@ -46,8 +46,8 @@ func TestAll(t *testing.T) {
 // TestKindsAreResolved checks that a kind selects its first device and that any other
 // name selects itself.
 func TestKindsAreResolved(t *testing.T) {
-	asked := 0
-	r := New(fake("driver", "", nil, &asked))
+	queries := 0
+	r := New(fake("driver", "", nil, &queries))
 	name, err := r.Resolve("gpu")
 	require.NoError(t, err)
 	require.Equal(t, "driver", name)
@@ -56,7 +56,7 @@ func TestKindsAreResolved(t *testing.T) {
 	name, err = r.Resolve("opencl-7")
 	require.NoError(t, err)
 	require.Equal(t, "opencl-7", name)
-	require.Equal(t, 1, asked)
+	require.Equal(t, 1, queries)
 }
 
 func TestSlowProcessors(t *testing.T) {
@@ -68,10 +68,10 @@ func TestSlowProcessors(t *testing.T) {
 		_, err := All.Open(name, Options{})
 		require.ErrorContains(t, err, "factor after / must be 1 to 64")
 	}
-	asked := 0
-	_, err = New(fake("gpu", "", nil, &asked)).Open("gpu/2", Options{})
+	queries := 0
+	_, err = New(fake("gpu", "", nil, &queries)).Open("gpu/2", Options{})
 	require.ErrorIs(t, err, ErrSlow)
-	driver := fake("driver", "", nil, &asked)
+	driver := fake("driver", "", nil, &queries)
 	driver.Find = func() ([]Found, error) {
 		return []Found{{Name: "driver", Capabilities: hetero.Capabilities{Kind: hetero.CPU}}}, nil
 	}

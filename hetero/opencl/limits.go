@@ -32,7 +32,7 @@ const (
 	sweepGroups = 16
 )
 
-// Measure measures the device's limits, memory by reading so many bytes. The best
+// Measure measures the device's limits, using the given number of bytes for memory rates. The best
 // of several rounds counts.
 func (c *Context) Measure(bytes int) (l Limits, err error) {
 	if l.ReadGBs, err = c.sweep(bytes, Buffers); err != nil {

@@ -23,23 +23,23 @@ func TestRecordsAreSaved(t *testing.T) {
 	p.Weights = quant.Q4_0
 	op := product(1, 4096, 1024)
 	op.Type = quant.Q8_0
-	ask := func(p *solve.Profiler) []any {
+	times := func(p *solve.Profiler) []any {
 		return []any{p.Time(0, op), p.Time(1, op), p.Start(0), p.Start(1), p.Slowdown(op)}
 	}
-	want := ask(p)
+	want := times(p)
 	require.Positive(t, p.Runs)
 
 	text, err := json.Marshal([]solve.Record{p.Record(0), p.Record(1)})
 	require.NoError(t, err)
-	var kept []solve.Record
-	require.NoError(t, json.Unmarshal(text, &kept))
+	var saved []solve.Record
+	require.NoError(t, json.Unmarshal(text, &saved))
 	q := solve.NewProfiler(pair, nil)
-	for d := range kept {
-		require.NoError(t, q.Restore(d, kept[d]))
+	for d := range saved {
+		require.NoError(t, q.Restore(d, saved[d]))
 	}
 	require.NoError(t, q.RestoreSlowdowns(p.Slowdowns()))
 	before := soc.Elapsed()
-	require.Equal(t, want, ask(q))
+	require.Equal(t, want, times(q))
 	require.Zero(t, q.Runs)
 	require.Equal(t, before, soc.Elapsed(), "nothing ran")
 }

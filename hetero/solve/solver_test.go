@@ -89,8 +89,8 @@ func TestQuotaIsRespected(t *testing.T) {
 	p := profiled(t)
 	op := product(256, 4096, 14336)
 	free := (&solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}).Solve(op)
-	for _, share := range []float64{0.2, 0.5} {
-		s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Quota: share}
+	for _, quota := range []float64{0.2, 0.5} {
+		s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Quota: quota}
 		split := s.Solve(op)
 		busy := time.Duration(0)
 		for _, piece := range split.Pieces {
@@ -98,7 +98,7 @@ func TestQuotaIsRespected(t *testing.T) {
 				busy += p.Time(0, piece.Op(op))
 			}
 		}
-		require.LessOrEqual(t, busy.Seconds(), share*split.Time.Seconds())
+		require.LessOrEqual(t, busy.Seconds(), quota*split.Time.Seconds())
 		require.Greater(t, split.Time, free.Time)
 	}
 }

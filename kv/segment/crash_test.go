@@ -27,14 +27,14 @@ func TestSaveSurvivesCrashes(t *testing.T) {
 		check := func(k int64, mustBeNew bool) {
 			after := openStore(t, mem.CrashClone(keep, uint64(k)), 0)
 			m, err := after.dir.Session("talk")
-			require.NoError(t, err, "crash before operation %d with %v kept", k, keep)
+			require.NoError(t, err, "crash before operation %d with %v of the unsynced bytes", k, keep)
 			want := newer
 			if !mustBeNew && len(m.Tokens) == len(older) {
 				want = older
 			}
-			require.Equal(t, want, m.Tokens, "crash before operation %d with %v kept", k, keep)
+			require.Equal(t, want, m.Tokens, "crash before operation %d with %v of the unsynced bytes", k, keep)
 			_, err = after.dir.VerifySession("talk")
-			require.NoError(t, err, "crash before operation %d with %v kept", k, keep)
+			require.NoError(t, err, "crash before operation %d with %v of the unsynced bytes", k, keep)
 			parts, err := after.OpenSegments(m)
 			require.NoError(t, err)
 			requireSpans(t, parts)

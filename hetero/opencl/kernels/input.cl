@@ -117,9 +117,9 @@ uint packed(int a, int b, int c, int d) {
 // small rounds to integers, which are in the low bits of the result.
 int4 small(float4 v) { return as_int4(v + 12582912.0f); }
 
-// stage stores piece i of a chunk in local memory, in the order of the codes in a
+// stage stores piece i of the input in local memory, in the order of the codes in a
 // word of weights. All work items of the group must call it.
-void stage(Piece *p, __local STAGED *chunk, __local float *scales, __local float *most, int i, int id) {
+void stage(Piece *p, __local STAGED *staged, __local float *scales, __local float *most, int i, int id) {
   const float4 v = fmax(fabs(p->x[0]), fabs(p->x[1]));
   most[id] = fmax(fmax(v.x, v.y), fmax(v.z, v.w));
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -128,9 +128,9 @@ void stage(Piece *p, __local STAGED *chunk, __local float *scales, __local float
   const float up = greatest > 0x1p-100f ? 127.0f / greatest : 0.0f;
   const int4 a = small(p->x[0] * up), b = small(p->x[1] * up);
 #if FORMAT <= Q4_OFFSET
-  ((__local uint2 *)chunk)[i] = (uint2)(packed(a.x, a.z, b.x, b.z), packed(a.y, a.w, b.y, b.w));
+  ((__local uint2 *)staged)[i] = (uint2)(packed(a.x, a.z, b.x, b.z), packed(a.y, a.w, b.y, b.w));
 #else
-  ((__local uint2 *)chunk)[i] = (uint2)(packed(a.x, a.y, a.z, a.w), packed(b.x, b.y, b.z, b.w));
+  ((__local uint2 *)staged)[i] = (uint2)(packed(a.x, a.y, a.z, a.w), packed(b.x, b.y, b.z, b.w));
 #endif
   scales[i / PIECES] = greatest / 127.0f; // all work items of a block write the same value
 }
@@ -185,8 +185,8 @@ float block_product(const uint4 *units, RAW raw, __local const STAGED *in, float
 #define STAGED float
 #define PER_BLOCK 36 // so that lanes use different banks
 
-void stage(Piece *p, __local STAGED *chunk, __local float *scales, __local float *most, int i, int id) {
-  __local float4 *to = (__local float4 *)(chunk + i / PIECES * PER_BLOCK + i % PIECES * PIECE);
+void stage(Piece *p, __local STAGED *staged, __local float *scales, __local float *most, int i, int id) {
+  __local float4 *to = (__local float4 *)(staged + i / PIECES * PER_BLOCK + i % PIECES * PIECE);
   to[0] = p->x[0];
   to[1] = p->x[1];
 }

@@ -5,9 +5,9 @@
 // computes, and the next as soon as one was used.
 
 #define THREADS (LANES * ROWS)
-#define CHUNK (LANES * DEEP) // blocks of the input in local memory at a time
+#define STEP_BLOCKS (LANES * DEEP) // blocks of the input in local memory at a time
 // Space for them, rounded up so that all work items stage equally often.
-#define STAGED_BLOCKS ((CHUNK * PIECES + THREADS - 1) / THREADS * THREADS / PIECES)
+#define STAGED_BLOCKS ((STEP_BLOCKS * PIECES + THREADS - 1) / THREADS * THREADS / PIECES)
 
 // The location of the weights, except their codes.
 typedef struct {
@@ -75,7 +75,7 @@ matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int s
   const Matrix m = {scales_of(weights, rows, blocks), rows, blocks};
   __global const float *bias = bias_of(weights, rows, blocks);
 
-  __local STAGED ALIGNED chunk[STAGED_BLOCKS * PER_BLOCK];
+  __local STAGED ALIGNED staged[STAGED_BLOCKS * PER_BLOCK];
   __local float in_scales[STAGED_BLOCKS], ALIGNED most[THREADS], ALIGNED squares[THREADS], sums[2 * THREADS];
   const int id = get_local_id(0), lane = id / ROWS, r = id % ROWS;
   const int tiles = (rows + ROWS - 1) / ROWS, first = group_x(), step = groups_x();
@@ -84,14 +84,14 @@ matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int s
   // them.
   Piece piece;
   if (source != MERGED)
-    take(&piece, &in, PIECE * id, 32 * CHUNK);
+    take(&piece, &in, PIECE * id, 32 * STEP_BLOCKS);
   uint4 next[DEEP * UNITS];
   RAW raw[DEEP];
 #pragma unroll
   for (int i = 0; i < DEEP; i++)
     fetch(next + i * UNITS, raw + i, codes, &m, lane + i * LANES, first * ROWS + r);
   if (source == MERGED)
-    take(&piece, &in, PIECE * id, 32 * CHUNK);
+    take(&piece, &in, PIECE * id, 32 * STEP_BLOCKS);
 
   float square = 0.0f, inverse = 1.0f;
   int turn = 0; // which half of the sums is used
@@ -104,31 +104,31 @@ matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int s
         before = y[to + row] + factor * before;
     }
     float acc = 0.0f;
-    for (int begin = 0; begin < blocks; begin += CHUNK) {
-      const int here = min(CHUNK, blocks - begin);
-      if (tile == first || blocks > CHUNK) {
+    for (int begin = 0; begin < blocks; begin += STEP_BLOCKS) {
+      const int here = min(STEP_BLOCKS, blocks - begin);
+      if (tile == first || blocks > STEP_BLOCKS) {
         for (int from = 0; from < PIECES * here; from += THREADS) {
           if (tile > first || begin > 0 || from > 0)
-            take(&piece, &in, 32 * begin + PIECE * (from + id), 32 * (begin + CHUNK));
+            take(&piece, &in, 32 * begin + PIECE * (from + id), 32 * (begin + STEP_BLOCKS));
           if (source == NORMED) {
             square += tile == first ? squares_of(&piece) : 0.0f;
 #pragma unroll
             for (int k = 0; k < PIECE / 4; k++)
               piece.x[k] *= piece.gain[k];
           }
-          barrier(CLK_LOCAL_MEM_FENCE); // the chunk before was used
-          stage(&piece, chunk, in_scales, most, from + id, id);
+          barrier(CLK_LOCAL_MEM_FENCE); // the input of the previous step has been used
+          stage(&piece, staged, in_scales, most, from + id, id);
         }
         squares[id] = square;
         barrier(CLK_LOCAL_MEM_FENCE);
       }
-      const int wraps = begin + CHUNK >= blocks;
+      const int wraps = begin + STEP_BLOCKS >= blocks;
       const int more = !wraps || tile + step < tiles;
-      const int next_begin = wraps ? 0 : begin + CHUNK, next_tile = wraps ? tile + step : tile;
+      const int next_begin = wraps ? 0 : begin + STEP_BLOCKS, next_tile = wraps ? tile + step : tile;
 #pragma unroll
       for (int i = 0; i < DEEP; i++) {
         const int b = lane + i * LANES, at = min(b, here - 1);
-        const float part = block_product(next + i * UNITS, raw[i], chunk + at * PER_BLOCK, in_scales[at]);
+        const float part = block_product(next + i * UNITS, raw[i], staged + at * PER_BLOCK, in_scales[at]);
         acc += b < here ? part : 0.0f;
         if (more)
           fetch(next + i * UNITS, raw + i, codes, &m, next_begin + b, next_tile * ROWS + r);
