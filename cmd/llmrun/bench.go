@@ -17,17 +17,17 @@ func benchCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "bench",
 		Synopsis: "[-m MODEL | --shape NAME] [--pp LIST] [--tg LIST] [flags]",
-		Summary:  "time a model, beside what the machine could do at most",
-		About: `Times reading prompts (pp) and generating (tg), each test several times, in turns, so that a machine that gets busy slows all of them. Before and after, it measures how fast the machine reads memory and multiplies 8-bit integers in vector registers: generating cannot be faster than the first allows, reading prompts not faster than the second, unless the processor has a matrix unit, whose own limit is printed too. "of limit" is how close the median comes.
+		Summary:  "time a model and compare it with the limits of the machine",
+		About: `Times prefill (pp) and decoding (tg). The tests take turns, several times each, so that other load on the machine slows all of them. Before and after the tests, bench measures the memory bandwidth of the machine and the peak of 8-bit integer operations in vector registers: the first limits decoding, the second prefill. A processor with a matrix unit has a second peak, which is printed too. "of limit" is the median as a part of its limit.
 
---shape writes a model of random weights first (see llmrun synth), which is removed afterwards.
+--shape writes a model of random weights first (see llmrun synth), and removes it afterwards.
 
---json prints {"limits":{"read_gb_s":…,"int8_gop_s":…},"tests":[{"name":"pp512","threads":2,"depth":0,"tok_per_s":{"median":…,"min":…,"max":…},"of_limit":…}],"peak_rss_bytes":…} and more. The peak is that of the model at work, without the memory that the limits are measured with; it is 0 where the system does not tell.`,
+--json prints {"limits":{"read_gb_s":…,"int8_gop_s":…},"tests":[{"name":"pp512","threads":2,"depth":0,"tok_per_s":{"median":…,"min":…,"max":…},"of_limit":…}],"peak_rss_bytes":…} and more. peak_rss_bytes is the peak while the model runs, without the memory for measuring the limits; it is 0 on systems that do not report it.`,
 		Examples: []cli.Example{
 			{Line: "llmrun bench --pp 64 --tg 16 -r 1", Purpose: "the bundled model, quickly"},
 			{Line: "llmrun bench -m model.gguf --threads 1,2 --json", Purpose: "a model with one thread and with two, for a script"},
-			{Line: "llmrun bench --shape llama-3.2-1b --depth 0,4096", Purpose: "a shape, also behind 4096 tokens of context"},
-			{Line: "llmrun bench --shape qwen2.5-1.5b --quant q4_k_m --keep", Purpose: "keep the model that is written for it"},
+			{Line: "llmrun bench --shape llama-3.2-1b --depth 0,4096", Purpose: "a shape, with an empty context and after 4096 tokens"},
+			{Line: "llmrun bench --shape qwen2.5-1.5b --quant q4_k_m --keep", Purpose: "keep the generated model"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			b := &benchFlags{model: modelflag.Source{Bundled: bundled.Name, BundledFS: bundled.FS}}
@@ -35,12 +35,12 @@ func benchCommand() *cli.Command {
 			b.model.Add(f, modelUsage)
 			modelflag.AddKV(f, &b.o.KV)
 			f.Group("Tests")
-			f.Counts(&b.o.Prefill, "pp", "lengths of prompts to read, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
+			f.Counts(&b.o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
 			f.Counts(&b.o.Decode, "tg", "numbers of tokens to generate; 0 for none; without it, 64", 0, math.MaxInt32)
-			f.Counts(&b.o.Depths, "depth", "tokens that are in the context already; without it, 0", 0, math.MaxInt32)
-			f.Counts(&b.o.Threads, "threads", "threads to compute with; without it, one for each fast core", 1, 1024)
+			f.Counts(&b.o.Depths, "depth", "tokens in the context before the test; without it, 0", 0, math.MaxInt32)
+			f.Counts(&b.o.Threads, "threads", "number of threads; without it, one for each fast core", 1, 1024)
 			f.Count(&b.o.Repeats, "r repeats", "N", "runs of each test; without it, 5", 1, 1000)
-			f.Count(&b.o.Chunk, "chunk", "N", "tokens of a prompt that are computed together; without it, 512", 1, 1<<16)
+			f.Count(&b.o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object")
 			return b.run
@@ -81,12 +81,11 @@ func (b *benchFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	return nil
 }
 
-// check refuses flags that contradict each other. A length of 0 asks for no
-// test.
+// check refuses flags that contradict each other. A length of 0 stands for no test.
 func (b *benchFlags) check() error {
 	b.o.Prefill, b.o.Decode = modelflag.Positive(b.o.Prefill), modelflag.Positive(b.o.Decode)
 	if len(b.o.Prefill)+len(b.o.Decode) == 0 {
-		return cli.Usagef("--pp and --tg leave nothing to measure")
+		return cli.Usagef("--pp and --tg are both 0: nothing is left to measure")
 	}
 	return b.model.Check()
 }
@@ -115,11 +114,11 @@ func showReport(s *cli.Streams, r *bench.Report) {
 		fmt.Fprintf(s.Out, "limits, threads %d: memory read %.1f GB/s, int8 %.0f Gop/s (%s)",
 			at.Threads, at.ReadGBs, at.Int8Gops, r.Limits.Instruction)
 		if at.Matrix > 0 {
-			fmt.Fprintf(s.Out, ", in tiles %.0f Gop/s (%s)", at.Matrix, r.Limits.MatrixInstruction)
+			fmt.Fprintf(s.Out, ", matrix unit %.0f Gop/s (%s)", at.Matrix, r.Limits.MatrixInstruction)
 		}
 		fmt.Fprintln(s.Out)
 	}
-	fmt.Fprintf(s.Out, "\n%-8s %7s %7s %9s  %-17s %11s %9s\n", "test", "threads", "depth", "tok/s", "lowest–highest", "a token", "of limit")
+	fmt.Fprintf(s.Out, "\n%-8s %7s %7s %9s  %-17s %11s %9s\n", "test", "threads", "depth", "tok/s", "lowest–highest", "per token", "of limit")
 	for _, t := range r.Tests {
 		cost := fmt.Sprintf("%.1f MB", float64(t.BytesPerToken)/1e6)
 		if t.OpsPerToken > 0 {

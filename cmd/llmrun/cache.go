@@ -15,28 +15,28 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// cacheFlags say where models are imported to when they are first used.
+// cacheFlags configure the cache directory: imported models, sessions and the prefix cache.
 type cacheFlags struct {
 	dir  string // "" for the user's cache directory
-	size int64  // bytes; 0 for the library's choice
+	size int64  // bytes; 0 = the library's default
 	off  bool
-	noKV bool // keys and values of prompts are not kept
+	noKV bool // no prefix cache
 }
 
-// addDir declares where the cache is and how large it may be.
+// addDir declares the flags for the directory and the size of the cache.
 func (c *cacheFlags) addDir(f *cli.FlagSet) {
-	f.Text(&c.dir, "cache-dir", "DIR", "where imported models are kept, and sessions and what was read of prompts; without it, llmrun in the user's cache directory")
-	f.Value("cache-size", "SIZE", "how large it may become, such as 20G, of which keys and values of prompts and sessions take a quarter at most; without it, 32G, or a third of what is free on the disk; what was not used for longest goes first", func(text string) (err error) {
+	f.Text(&c.dir, "cache-dir", "DIR", "directory of imported models, sessions and the prefix cache; without it, llmrun in the user's cache directory")
+	f.Value("cache-size", "SIZE", "most bytes in the cache directory, such as 20G, of which keys and values use at most a quarter; without it, 32G, or a third of the free disk space if that is less. The least recently used files are deleted first", func(text string) (err error) {
 		c.size, err = parseSize(text)
 		return err
 	})
 }
 
-// add declares the flags of commands that import on first use.
+// add declares the flags of commands that import models on first use.
 func (c *cacheFlags) add(f *cli.FlagSet) {
 	f.Group("Import on first use")
-	f.Toggle(&c.off, "no-import", "use the model as it is: nothing is written, and loading takes longer")
-	f.Toggle(&c.noKV, "no-kv-cache", "do not keep what was read of long prompts for later ones that begin alike, and use none of it")
+	f.Toggle(&c.off, "no-import", "use the model file directly and write nothing; loading takes longer")
+	f.Toggle(&c.noKV, "no-kv-cache", "neither save nor reuse keys and values of prompts that share a prefix")
 	c.addDir(f)
 }
 
@@ -47,13 +47,13 @@ func (c *cacheFlags) directory() (string, error) {
 	}
 	base, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("there is no place for imported models (--cache-dir names one): %w", err)
+		return "", fmt.Errorf("the user has no cache directory; --cache-dir names one: %w", err)
 	}
 	return filepath.Join(base, "llmrun"), nil
 }
 
-// apply sets the options for opening a model. Nobody needs a cache as badly as
-// an answer: without a place for it, models are used as they are.
+// apply sets the cache options for opening a model. Without a cache directory the model still
+// runs, uncached.
 func (c *cacheFlags) apply(options *llmrun.Options) {
 	options.Cache.NoKV = c.noKV
 	if c.off {
@@ -64,8 +64,7 @@ func (c *cacheFlags) apply(options *llmrun.Options) {
 	}
 }
 
-// applySessions sets the options for keeping sessions, also those of models that
-// are not imported.
+// applySessions sets the options for saving sessions, also for models that are not imported.
 func (c *cacheFlags) applySessions(options *llmrun.Options) (err error) {
 	options.Cache.NoKV = c.noKV
 	options.Cache.Size = c.size
@@ -90,19 +89,19 @@ func cacheCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "cache",
 		Synopsis: "[list | rm NAME... | clean] [--cache-dir DIR] [--json]",
-		Summary:  "show or delete the models that were imported on first use",
-		About: `Lists the packs in the cache: their names, sizes, the models that they were made from and when they were last used; and how much the keys and values take that were kept of prompts and sessions. rm deletes some packs, clean all of them, and the keys and values that no session needs. The models themselves stay, and are imported again when they are used.
+		Summary:  "list or delete models that were imported on first use",
+		About: `Lists the packs in the cache with their size, source model and time of last use, and the size of the keys and values of prompts and sessions. rm deletes packs by name. clean deletes all packs, and the keys and values that no session needs. The source models stay and are imported again on their next use.
 
 --json prints {"dir":"…","packs":[{"name":"…","bytes":…,"source":"…","used":"…"}],"kv":{"files":…,"bytes":…,"session_bytes":…}} for list and {"freed":…} for rm and clean.`,
 		Examples: []cli.Example{
-			{Line: "llmrun cache", Purpose: "what is there"},
+			{Line: "llmrun cache", Purpose: "list the packs"},
 			{Line: "llmrun cache rm qwen2.5-1.5b-q4_0-0123456789abcdef.pack", Purpose: "delete one pack"},
-			{Line: "llmrun cache clean", Purpose: "delete all"},
+			{Line: "llmrun cache clean", Purpose: "delete all packs"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &cacheCommandFlags{}
 			c.add(f)
-			return c.dispatch("a pack, as llmrun cache shows it",
+			return c.dispatch("a pack, as llmrun cache lists it",
 				verb{"list", 0, 0, c.list},
 				verb{"rm", 1, anyNumber, c.remove},
 				verb{"clean", 0, 0, c.clean})
@@ -113,7 +112,7 @@ func cacheCommand() *cli.Command {
 // cacheCommandFlags are the flags of cache.
 type cacheCommandFlags struct{ storeFlags }
 
-// list prints the packs, those first that were used last.
+// list prints the packs, the most recently used first.
 func (c *cacheCommandFlags) list(s *cli.Streams, dir string, _ []string) error {
 	packs, err := llmrun.CachedPacks(dir)
 	if err != nil {
@@ -150,7 +149,7 @@ func (c *cacheCommandFlags) list(s *cli.Streams, dir string, _ []string) error {
 	return nil
 }
 
-// remove deletes packs by name, and goes on behind one that fails.
+// remove deletes packs by name, and continues after one that fails.
 func (c *cacheCommandFlags) remove(s *cli.Streams, dir string, names []string) error {
 	packs, err := llmrun.CachedPacks(dir)
 	if err != nil {
@@ -183,7 +182,7 @@ func (c *cacheCommandFlags) clean(s *cli.Streams, dir string, _ []string) error 
 	return c.deleted(s, packs, kept)
 }
 
-// removePacks deletes packs by name, and goes on behind one that fails.
+// removePacks deletes packs by name, and continues after one that fails.
 func removePacks(dir string, names []string) (err error) {
 	for _, name := range names {
 		err = errors.Join(err, llmrun.RemoveCachedPack(dir, name))
@@ -191,7 +190,7 @@ func removePacks(dir string, names []string) (err error) {
 	return err
 }
 
-// deleted says what is gone.
+// deleted reports what was deleted.
 func (c *cacheCommandFlags) deleted(s *cli.Streams, packs []llmrun.CachedPack, kept llmrun.SavedKV) error {
 	if c.json {
 		return s.Out.WriteJSON(freed{packBytes(packs) + kept.Bytes})
@@ -203,7 +202,7 @@ func (c *cacheCommandFlags) deleted(s *cli.Streams, packs []llmrun.CachedPack, k
 	return nil
 }
 
-// packBytes returns how large packs are together.
+// packBytes returns the total size of packs.
 func packBytes(packs []llmrun.CachedPack) (total int64) {
 	for _, p := range packs {
 		total += p.Bytes

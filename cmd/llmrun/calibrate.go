@@ -12,15 +12,15 @@ func calibrateCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "calibrate",
 		Synopsis: "-f FILE [-m MODEL] [-o FILE] [flags]",
-		Summary:  "find scales and outliers of activations, for --w8a8",
-		About: `Reads a text with a model and writes what --w8a8 needs: for each input of matrices the scale with which it is rounded to 8 bits, the channels whose values lie beyond that scale, and how much they matter. Hot channels are the few that have most of the outliers; their float weights stay in memory when the model is used. The file also holds the float weights of all channels in the order of columns, so that a channel that turns up rarely is one read.
+		Summary:  "measure scales and outliers of activations, for --w8a8",
+		About: `Runs a model on a text and writes the calibration that --w8a8 needs: for each input of matrices the scale of its 8-bit activations, the channels with values beyond that scale (outliers), and how much these matter. Hot channels are the few channels with most of the outliers; their float weights stay in memory when the model runs. The file also stores the float weights of all channels by column, so that a rare channel takes one read.
 
-Take a text of the kind that the model is for, of some thousand tokens. Experts are left out. Without -o the file is called like the model, with ` + llmrun.CalibrationSuffix + ` behind its name.
+Use some thousand tokens of text of the kind that the model will process. Experts are not calibrated. Without -o the file has the model's path with the suffix ` + llmrun.CalibrationSuffix + `.
 
---json prints one object: path, bytes, tokens, and inputs, those first whose outliers matter most. Each has name, channels, scale (of an integer step), max (the largest magnitude), importance (how far that is beyond 127 steps), loss (how many times larger errors get without a shadow), outliers (the share of elements), ever (channels that had any), hot, hot_share (of the outliers), and stored (float weights are in the file).`,
+--json prints one object: path, bytes, tokens, and inputs, the most important first. Each input has name, channels, scale (of an integer step), max (the largest magnitude), importance (max as a multiple of 127 steps), loss (how many times larger errors get without the outlier path), outliers (the fraction of elements), ever (channels that had any), hot, hot_share (the hot channels' fraction of the outliers), and stored (the file holds the float weights).`,
 		Examples: []cli.Example{
 			{Line: "llmrun calibrate -m qwen.pack -f notes.txt", Purpose: "writes qwen.pack" + llmrun.CalibrationSuffix},
-			{Line: "llmrun calibrate -m qwen.pack -f notes.txt --shadows 0.15", Purpose: "a small file: only the inputs that matter most can have a shadow"},
+			{Line: "llmrun calibrate -m qwen.pack -f notes.txt --shadows 0.15", Purpose: "a small file, with an outlier path for the most important inputs only"},
 			{Line: "llmrun calibrate -f notes.txt -o demo" + llmrun.CalibrationSuffix + " && llmrun perplexity -f book.txt --w8a8 --calibration demo" + llmrun.CalibrationSuffix, Purpose: "the bundled model"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
@@ -31,9 +31,9 @@ Take a text of the kind that the model is for, of some thousand tokens. Experts 
 			f.Group("Calibration")
 			f.Text(&c.file, "f file", "FILE", "the text; - for standard input")
 			f.Text(&c.to, "o output", "FILE", "where to write; without it, beside the model")
-			f.Toggle(&c.force, "force", "replace a file that is there")
-			f.Fraction(&c.outliers, "outliers", "the part of an input's values that may lie beyond its scale; without it, 0.003, as much as 4 channels where that is more, or up to 0.1 where many lie far beyond all others")
-			f.Fraction(&c.shadows, "shadows", "the part of the inputs, those that matter most, that the file holds float weights for; without it, all")
+			f.Toggle(&c.force, "force", "replace an existing file")
+			f.Fraction(&c.outliers, "outliers", "the fraction of an input's values that may lie beyond its scale; without it, 0.003, or 4 channels if that is more, or up to 0.1 if many values are far larger than the others")
+			f.Fraction(&c.shadows, "shadows", "the fraction of the inputs, the most important ones, whose float weights the file stores; without it, all")
 			f.Group("Output")
 			f.Toggle(&c.json, "json", "print one JSON object")
 			return c.run
@@ -47,7 +47,7 @@ type calibrateFlags struct {
 	file     string
 	to       string // "": beside the model
 	force    bool
-	outliers float64 // 0: the library's choice
+	outliers float64 // 0: the library's default
 	shadows  float64 // 0: all
 	json     bool
 }
@@ -90,23 +90,23 @@ func (c *calibrateFlags) run(ctx context.Context, s *cli.Streams, args []string)
 	return nil
 }
 
-// check refuses flags that contradict each other, and names the file.
+// check refuses flags that contradict each other, and chooses the name of the file.
 func (c *calibrateFlags) check() error {
 	switch {
 	case c.file == "":
-		return cli.Usagef("give the text to calibrate with in -f")
+		return cli.Usagef("-f is missing: give the text to calibrate with")
 	case c.to == "" && c.model.path == "":
-		return cli.Usagef("the bundled model lies within the program: name the file with -o")
+		return cli.Usagef("-o is missing: the bundled model has no directory for the file")
 	case c.to == "":
 		c.to = c.model.path + llmrun.CalibrationSuffix
 	}
 	return refuseExisting(c.to, c.force)
 }
 
-// shownInputs is how many inputs people are shown.
+// shownInputs is the number of inputs in the table.
 const shownInputs = 12
 
-// showCalibration prints the inputs that matter most.
+// showCalibration prints the most important inputs.
 func showCalibration(s *cli.Streams, c llmrun.Calibration) {
 	fmt.Fprintf(s.Out, "%s: %s, from %d tokens\n\n", c.Path, cli.FormatBytes(c.Bytes), c.Tokens)
 	fmt.Fprintf(s.Out, "%-32s %10s %10s %9s %16s %s\n", "input of", "importance", "max", "outliers", "channels with", "hot (of outliers)")
@@ -115,6 +115,6 @@ func showCalibration(s *cli.Streams, c llmrun.Calibration) {
 			in.Name, in.Importance, in.Max, 100*in.Outliers, in.Ever, in.Channels, in.Hot, 100*in.HotFraction)
 	}
 	if more := len(c.Inputs) - shownInputs; more > 0 {
-		fmt.Fprintf(s.Out, "and %d more, which matter less; --json lists them\n", more)
+		fmt.Fprintf(s.Out, "and %d less important ones; --json lists all\n", more)
 	}
 }

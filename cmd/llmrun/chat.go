@@ -16,9 +16,9 @@ func chatCommand() *cli.Command {
 		Name:     "chat",
 		Synopsis: "[-m MODEL] [flags]",
 		Summary:  "talk with a model",
-		About: `A conversation in the terminal. Up and down recall earlier lines; a line that ends with \ goes on in the next, and so does a block between two """. Ctrl-C stops an answer, twice at the prompt it leaves. /help lists the commands.
+		About: `Holds a conversation in the terminal. The up and down keys recall earlier lines. A line that ends with \ continues in the next line, and so does a block between two """. Ctrl-C stops an answer; Ctrl-C twice at the prompt leaves. /help lists the commands.
 
-When the input is piped, each line is a message and only answers are printed.`,
+If standard input is not a terminal, each line is a message and chat prints only answers.`,
 		Examples: []cli.Example{
 			{Line: "llmrun chat", Purpose: "talk with the bundled model"},
 			{Line: `llmrun chat -m model.gguf --system "Answer briefly." --temp 0.3`, Purpose: "with a system message"},
@@ -28,10 +28,10 @@ When the input is piped, each line is a message and only answers are printed.`,
 			c := &chatFlags{}
 			f.Everyday(
 				"m: model: a GGUF file, Hugging Face directory, or pack; without it, the bundled model",
-				"system: the system message", "session: continue the session of that name, or begin it",
-				"temp: temperature; 0 always takes the likeliest token", "seed: the same seed gives the same text",
-				"ram: most memory to use, such as 1.5GiB; what does not fit is read from flash, and the answer is the same",
-				"ctx: tokens of context, such as 8K", "n: at most N new tokens an answer",
+				"system: the system message", "session: continue the session of that name, or start it",
+				"temp: temperature; 0 always takes the most likely token", "seed: the same seed gives the same text",
+				"ram: memory limit, such as 1.5GiB; weights that do not fit are read from flash, and the answer is the same",
+				"ctx: tokens of context, such as 8K", "n: at most N new tokens per answer",
 			)
 			c.model.addAnswering(f)
 			f.Group("Conversation")
@@ -50,14 +50,14 @@ type chatFlags struct {
 	system     *string
 }
 
-// run loads the model and talks until the input ends.
+// run loads the model and holds the conversation until the input ends.
 func (c *chatFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
 	if err := cli.NoArguments(args); err != nil {
 		return err
 	}
 	loading, stop := cli.Interruptible(ctx)
 	engine, err := c.model.open(loading, s)
-	stop() // from here on each answer has its own
+	stop() // each answer handles Ctrl-C itself
 	if err != nil {
 		return err
 	}
@@ -83,16 +83,16 @@ func (c *chatFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	if input.interactive() {
 		talk.greet()
 		if n := len(talk.messages); n > 0 {
-			talk.note("The session %s goes on: %d messages, %d tokens.", c.model.session, n, session.Len())
+			talk.note("Session %s continues: %d messages, %d tokens.", c.model.session, n, session.Len())
 		}
 	}
 	err = talk.loop(ctx, input)
-	return errors.Join(err, engine.Close()) // which writes the trace
+	return errors.Join(err, engine.Close()) // Close writes the trace
 }
 
-// A conversation is what was said, and the session that goes on with it. The
-// messages are kept here, where they can be taken back, saved and loaded; the
-// session finds out by itself how much of them it has already read.
+// A conversation holds the messages so far and the session that continues them. The
+// conversation can drop, save and load messages; the session compares them with its keys and
+// values and prefills only what is new.
 type conversation struct {
 	s        *cli.Streams
 	model    *modelFlags
@@ -100,15 +100,15 @@ type conversation struct {
 	session  *llmrun.Session
 	options  llmrun.GenerateOptions
 	messages []llmrun.Message
-	answers  uint64          // given so far; each has its own seed
+	answers  uint64          // number of answers so far; each has its own seed
 	saved    map[string]bool // files that this conversation wrote
-	kept     bool            // the session has a name, under which each answer is saved
+	kept     bool            // the session has a name; each answer is saved
 }
 
 // errExit ends the conversation.
 var errExit = errors.New("exit")
 
-// greet says which model listens, and how to find out more.
+// greet describes the model and names /help.
 func (c *conversation) greet() {
 	info := c.engine.Info()
 	name := info.Name
@@ -118,12 +118,12 @@ func (c *conversation) greet() {
 	c.note("%s, %s parameters, context of %d tokens. /help lists the commands, Ctrl-D leaves.",
 		name, cli.FormatCount(info.Parameters), info.MaxContext)
 	if !info.HasChatTemplate {
-		c.note("This model has no chat template: it may not have learned to converse.")
+		c.note("This model has no chat template: it may not be trained for conversations.")
 	}
 }
 
-// loop answers message after message until the input ends. A person sees an
-// error and goes on; a script that pipes its input in ends with it.
+// loop answers messages until the input ends. An error ends the loop only if the input is not
+// interactive.
 func (c *conversation) loop(ctx context.Context, input input) error {
 	interrupted := false // the last thing typed was Ctrl-C
 	for {
@@ -178,15 +178,14 @@ func (c *conversation) ask(ctx context.Context, text string) error {
 	c.messages = append(c.messages, llmrun.Message{Role: "user", Content: text})
 	err := c.answer(ctx)
 	if last := c.messages[len(c.messages)-1]; last.Role == "user" {
-		// Nothing was answered: the message is taken back, so that asking again
-		// does not ask twice.
+		// There is no answer: the message is removed, so that asking again does not repeat it.
 		c.messages = c.messages[:before]
 	}
 	return err
 }
 
-// answer lets the model answer the messages and adds what it says to them. An
-// answer that Ctrl-C cut short stays as far as it goes.
+// answer generates an answer to the messages and appends it. An answer that Ctrl-C interrupts is
+// appended up to that point.
 func (c *conversation) answer(ctx context.Context) error {
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
@@ -220,11 +219,10 @@ func (c *conversation) answer(ctx context.Context) error {
 	return err
 }
 
-// setSystem puts text at the beginning of the conversation.
+// setSystem replaces the system message of the conversation.
 func (c *conversation) setSystem(text string) { c.messages = withSystem(c.messages, text) }
 
-// withSystem puts text at the beginning of messages, in place of an earlier system
-// message; an empty text takes it away.
+// withSystem replaces the system message at the beginning of messages. An empty text removes it.
 func withSystem(messages []llmrun.Message, text string) []llmrun.Message {
 	if len(messages) > 0 && messages[0].Role == "system" {
 		messages = messages[1:]
@@ -235,7 +233,7 @@ func withSystem(messages []llmrun.Message, text string) []llmrun.Message {
 	return messages
 }
 
-// note tells the person something that is no part of an answer.
+// note prints a line that is not part of an answer.
 func (c *conversation) note(format string, args ...any) {
 	fmt.Fprintf(c.s.Err, "%s\n", strings.Map(cli.VisibleRune, fmt.Sprintf(format, args...)))
 }

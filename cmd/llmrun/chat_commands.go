@@ -14,7 +14,7 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// A slashCommand is something a person can ask for with a slash.
+// A slashCommand is a command of the chat, such as /help.
 type slashCommand struct {
 	name     string
 	argument string // as /help shows it; "" when there is none
@@ -25,22 +25,22 @@ type slashCommand struct {
 // slashCommands returns the commands in the order of /help.
 func slashCommands() []slashCommand {
 	return []slashCommand{
-		{"help", "", "this list", (*conversation).help},
-		{"retry", "", "another answer to the last message", (*conversation).retry},
-		{"reset", "", "forget what was said; the system message stays", (*conversation).reset},
-		{"system", "TEXT", "set the system message; without TEXT, take it away", (*conversation).system},
-		{"save", "FILE", "save the conversation: as JSON if FILE ends in .json, else as text", (*conversation).save},
-		{"load", "FILE", "go on with a conversation that was saved as JSON", (*conversation).load},
-		{"stats", "", "how long the last answer took, and how full the context is", (*conversation).stats},
+		{"help", "", "print this list", (*conversation).help},
+		{"retry", "", "generate another answer to the last message", (*conversation).retry},
+		{"reset", "", "clear the conversation; the system message stays", (*conversation).reset},
+		{"system", "TEXT", "set the system message; without TEXT, remove it", (*conversation).system},
+		{"save", "FILE", "save the conversation, as JSON if FILE ends in .json, else as text", (*conversation).save},
+		{"load", "FILE", "load a conversation that was saved as JSON", (*conversation).load},
+		{"stats", "", "print the timings of the last answer and the use of the context", (*conversation).stats},
 		{"exit", "", "leave; so does Ctrl-D", func(*conversation, context.Context, string) error { return errExit }},
 	}
 }
 
-// runSlashCommand does what a line that begins with a slash asks for.
+// runSlashCommand runs the command of a line that begins with a slash.
 func (c *conversation) runSlashCommand(ctx context.Context, line string) error {
 	name, argument, _ := strings.Cut(line[1:], " ")
 	argument = strings.TrimSpace(argument)
-	if name == "bye" || name == "quit" { // as elsewhere
+	if name == "bye" || name == "quit" { // names that other programs use
 		return errExit
 	}
 	var names []string
@@ -61,11 +61,11 @@ func (c *conversation) help(context.Context, string) error {
 	for _, command := range slashCommands() {
 		c.note("  %-14s %s", "/"+command.name+" "+command.argument, command.summary)
 	}
-	c.note("A line that ends with \\ goes on in the next; \"\"\" begins and ends a block of lines.")
+	c.note("A line that ends with \\ continues in the next line; \"\"\" begins and ends a block of lines.")
 	return nil
 }
 
-// retry answers the last message again. The old answer stays if nothing comes.
+// retry answers the last message again. The old answer stays if the new one is empty.
 func (c *conversation) retry(ctx context.Context, _ string) error {
 	last := len(c.messages) - 1
 	if last < 1 || c.messages[last].Role != "assistant" {
@@ -80,15 +80,14 @@ func (c *conversation) retry(ctx context.Context, _ string) error {
 	return err
 }
 
-// reset forgets all but the system message, also what was kept under the session's
-// name.
+// reset removes all messages but the system message, also from the saved session.
 func (c *conversation) reset(context.Context, string) error {
 	system := ""
 	if len(c.messages) > 0 && c.messages[0].Role == "system" {
 		system = c.messages[0].Content
 	}
 	c.messages = withSystem(nil, system)
-	c.note("The conversation begins anew.")
+	c.note("The conversation is cleared.")
 	if !c.kept {
 		return nil
 	}
@@ -101,14 +100,14 @@ func (c *conversation) reset(context.Context, string) error {
 func (c *conversation) system(_ context.Context, text string) error {
 	c.setSystem(text)
 	if text == "" {
-		c.note("There is no system message now.")
+		c.note("The system message is removed.")
 	} else {
 		c.note("The system message is set.")
 	}
 	return nil
 }
 
-// stats tells about the last answer and about the room that is left.
+// stats prints the timings of the last answer and the use of the context.
 func (c *conversation) stats(context.Context, string) error {
 	if c.answers > 0 {
 		c.note("%s", formatStats(c.session.Stats(), nil))
@@ -117,8 +116,7 @@ func (c *conversation) stats(context.Context, string) error {
 	return nil
 }
 
-// save writes the conversation into a file. It replaces no file but those that
-// this conversation has written itself.
+// save writes the conversation to a file. It replaces only files that this conversation wrote.
 func (c *conversation) save(_ context.Context, name string) error {
 	if name == "" {
 		return errors.New("/save needs the name of a file")
@@ -128,7 +126,7 @@ func (c *conversation) save(_ context.Context, name string) error {
 		return fmt.Errorf("/save: %w", err)
 	}
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) && !c.saved[name] {
-		return fmt.Errorf("/save: %s exists already: choose another name", name)
+		return fmt.Errorf("/save: %s exists: choose another name", name)
 	}
 	if err := replaceFile(name, text); err != nil {
 		return fmt.Errorf("/save: %w", err)
@@ -154,7 +152,7 @@ func (c *conversation) transcript(asJSON bool) ([]byte, error) {
 	return []byte(text.String()), nil
 }
 
-// replaceFile writes a whole file or none: what fails leaves the old one.
+// replaceFile writes a whole file or leaves the old one.
 func replaceFile(name string, text []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(name), ".llmrun-*")
 	if err != nil {
@@ -171,8 +169,7 @@ func replaceFile(name string, text []byte) error {
 	return err
 }
 
-// load takes up a conversation from a file. What is wrong with the file leaves
-// the present conversation as it was.
+// load replaces the conversation with that of a file. An error leaves the conversation unchanged.
 func (c *conversation) load(_ context.Context, name string) error {
 	if name == "" {
 		return errors.New("/load needs the name of a file")

@@ -18,24 +18,23 @@ import (
 
 const (
 	promptFirst = "> "
-	promptMore  = "… " // the message goes on
+	promptMore  = "… " // the message continues
 	blockQuote  = `"""`
 )
 
-// An input reads lines. Its errors are io.EOF at the end and errInterrupted for
-// Ctrl-C at the prompt; that line is lost and the next call reads another.
+// An input reads lines. Its errors are io.EOF at the end and cli.ErrInterrupted for Ctrl-C at
+// the prompt, which discards the line; the next call reads another.
 type input interface {
-	// begin comes before the lines of a message, and the function it returns
-	// after them.
+	// begin prepares the terminal for the lines of a message; end undoes that.
 	begin() (end func(), err error)
-	// readLine shows the prompt and returns a line without its end. pasted says
-	// that it came in the middle of pasted text, so more follows.
+	// readLine shows the prompt and returns a line without its end. pasted reports a line in the
+	// middle of pasted text, which more lines follow.
 	readLine(prompt string) (line string, pasted bool, err error)
-	// interactive reports whether somebody types.
+	// interactive reports whether the input is a terminal.
 	interactive() bool
 }
 
-// newInput returns line editing when somebody types, else plain lines.
+// newInput returns an input with line editing for a terminal, else plain lines.
 func newInput(s *cli.Streams) input {
 	if !s.InTerminal || !s.Out.Terminal && !s.ErrTerminal {
 		return &pipeInput{lines: bufio.NewReader(s.In)}
@@ -47,8 +46,8 @@ func newInput(s *cli.Streams) input {
 	return newTerminalInput(s.In, screen)
 }
 
-// readMessage reads a message: a line, a line that \ continues in the next, a
-// pasted text, or a block between two """.
+// readMessage reads a message: a line, lines that \ joins, a pasted text, or a block between
+// two """.
 func readMessage(in input) (string, error) {
 	end, err := in.begin()
 	if err != nil {
@@ -91,7 +90,7 @@ func readMessage(in input) (string, error) {
 	}
 }
 
-// A pipeInput reads lines from a file or another program.
+// A pipeInput reads lines from a file or a pipe.
 type pipeInput struct{ lines *bufio.Reader }
 
 func (p *pipeInput) interactive() bool { return false }
@@ -101,15 +100,14 @@ func (p *pipeInput) begin() (func(), error) { return func() {}, nil }
 func (p *pipeInput) readLine(string) (string, bool, error) {
 	line, err := p.lines.ReadString('\n')
 	if errors.Is(err, io.EOF) && line != "" {
-		err = nil // the last line need not be ended
+		err = nil // the last line may lack a line break
 	}
 	return trimLineEnd(line), false, err
 }
 
-// A terminalInput edits lines in a terminal and recalls earlier ones. The
-// terminal is in raw mode only while a message is read: at all other times
-// Ctrl-C is a signal, which stops an answer. Between the lines of a message it
-// stays raw, as the rest of a pasted text may be on its way.
+// A terminalInput edits lines in a terminal, with a history. The terminal is in raw mode only
+// while a message is read: at all other times Ctrl-C is a signal, which stops an answer. The
+// terminal stays raw between the lines of a message because more pasted text may follow.
 type terminalInput struct {
 	file   *os.File
 	keys   *keyReader
@@ -140,13 +138,13 @@ func (t *terminalInput) begin() (end func(), err error) {
 	}
 	unwatch := restoreOnSignal(fd, cooked)
 	if width, height, err := term.GetSize(fd); err == nil && width > 0 {
-		_ = t.editor.SetSize(width, height) // or else lines wrap a little wrong
+		_ = t.editor.SetSize(width, height) // without it, long lines wrap at the wrong column
 	}
 	t.editor.SetBracketedPasteMode(true)
 	return func() {
 		t.editor.SetBracketedPasteMode(false)
 		unwatch()
-		_ = term.Restore(fd, cooked) // fails only when the terminal is gone
+		_ = term.Restore(fd, cooked) // fails only if the terminal is gone
 	}, nil
 }
 
@@ -159,8 +157,8 @@ func (t *terminalInput) readLine(prompt string) (string, bool, error) {
 	if errors.Is(err, io.EOF) {
 		fmt.Fprint(t.screen, "\r\n")
 		if t.keys.interrupted {
-			// The editor keeps the abandoned line and meets the same key again:
-			// a new one takes its place, with the history.
+			// The editor keeps the abandoned line and would return the same key again: a new
+			// editor with the same history replaces it.
 			t.keys.interrupted = false
 			history := t.editor.History
 			t.editor = t.newEditor()
@@ -171,15 +169,14 @@ func (t *terminalInput) readLine(prompt string) (string, bool, error) {
 	return line, false, err
 }
 
-// A keyReader notices Ctrl-C, which the editor reports like the end of input, and
-// what is no text, as terminals send that are not set to UTF-8: the editor would wait
-// for another key at each such byte.
+// A keyReader detects Ctrl-C, which the editor reports as the end of input, and replaces bytes
+// that are not UTF-8, at which the editor would wait for another key.
 type keyReader struct {
 	file        io.Reader
 	interrupted bool
 	buffer      [256]byte
 	ready       []byte // text in the buffer
-	begun       []byte // the beginning of a character whose rest has yet to come
+	begun       []byte // the first bytes of an incomplete character
 }
 
 func (k *keyReader) Read(p []byte) (int, error) {
@@ -203,8 +200,8 @@ func (k *keyReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// legible puts ? for bytes that are no UTF-8, and for the character that stands for
-// such. It returns how many bytes there are then, and what may begin a character.
+// legible replaces bytes that are not UTF-8, and the replacement character, by ? in place. It
+// returns the number of bytes left, and the bytes of an incomplete character at the end.
 func legible(p []byte) (n int, begun []byte) {
 	for rest := p; len(rest) > 0; {
 		if !utf8.FullRune(rest) {
@@ -222,8 +219,8 @@ func legible(p []byte) (n int, begun []byte) {
 	return n, nil
 }
 
-// restoreOnSignal gives the terminal back its normal mode when the program is
-// ended from outside. The function it returns ends the watch.
+// restoreOnSignal restores the terminal's mode when a signal ends the program. stop ends the
+// watch.
 func restoreOnSignal(fd int, cooked *term.State) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, cli.StopSignals()...)

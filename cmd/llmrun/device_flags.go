@@ -12,26 +12,26 @@ import (
 	"github.com/llmrun/llmrun/internal/modelflag"
 )
 
-// deviceFlags say between which devices products are divided.
+// deviceFlags select the devices that split matmuls.
 type deviceFlags struct {
 	names  []string
 	tokens []int // nil = defaultTokens
 	shape  string
 	mix    string
-	quota  float64 // of its time that the first device may be busy; 0 = all
+	quota  float64 // part of the time that the first device may be busy; 0 = all
 	real   bool
 	check  bool
 }
 
-// defaultTokens are decoding, and short and long chunks of prompts.
+// defaultTokens are the token counts of decoding, and of short and long prefill chunks.
 var defaultTokens = []int{1, 32, 128, 512}
 
-// add declares the flags that plans of devices have.
+// add declares the flags of device plans.
 func (d *deviceFlags) add(f *cli.FlagSet) {
 	d.mix = modelflag.DefaultMix
 	f.Value("devices", "LIST", "one or two devices, separated by a comma: names that llmrun devices lists, or gpu or npu for the first of its kind; the first device must accept any number of tokens", d.setNames)
-	f.Counts(&d.tokens, "tokens", "numbers of tokens that are multiplied together, beside 1; without it, 1,32,128,512", 1, 1<<14)
-	f.Percent(&d.quota, "share", "how much of the time of what is divided the first device may be busy, for others who need it; without it, 100%")
+	f.Counts(&d.tokens, "tokens", "numbers of tokens in a matmul, in addition to 1; without it, 1,32,128,512", 1, 1<<14)
+	f.Percent(&d.quota, "share", "the part of the time that the first device may be busy, which leaves the rest to other programs; without it, 100%")
 }
 
 // setNames takes the value of --devices.
@@ -49,16 +49,16 @@ func (d *deviceFlags) setNames(text string) error {
 	return nil
 }
 
-// addShape declares what stands for a model.
+// addShape declares the flags of a shape in place of a model.
 func (d *deviceFlags) addShape(f *cli.FlagSet) {
-	f.Text(&d.shape, "shape", "NAME", "the shape of this model instead, without weights; llmrun synth --list shows them")
+	f.Text(&d.shape, "shape", "NAME", "plan for the shape of this model, without weights; llmrun synth --list shows the shapes")
 	modelflag.AddMix(f, &d.mix)
 }
 
-// plan measures what is not known and prints the plan.
+// plan measures matmuls that are not measured yet, and prints the plan.
 func (d *deviceFlags) plan(ctx context.Context, s *cli.Streams, model *modelFlags, cache *cacheFlags, again, asJSON bool) error {
 	if d.shape != "" && model.path != "" {
-		return cli.Usagef("-m names a model and --shape makes one: give one of them")
+		return cli.Usagef("-m names a model and --shape generates one: give one of them")
 	}
 	bar := cli.NewMeter(s, "measuring", formatMatmuls)
 	defer bar.Finish()
@@ -93,5 +93,5 @@ func (d *deviceFlags) plan(ctx context.Context, s *cli.Streams, model *modelFlag
 	return nil
 }
 
-// formatMatmuls is the amount of a meter that counts measured products.
-func formatMatmuls(n int64) string { return fmt.Sprintf("%d products", n) }
+// formatMatmuls formats the amount of a meter that counts measured matmuls.
+func formatMatmuls(n int64) string { return fmt.Sprintf("%d matmuls", n) }

@@ -9,14 +9,14 @@ func devicesCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "devices",
 		Synopsis: "[--json]",
-		Summary:  "list the processors, GPUs and NPUs that products can be computed on",
-		About: `Lists where matrix products can be computed on this machine: the processor, with the kernels and threads that it would use, its groups of cores, and the devices of drivers. A driver that is missing, that this program was built without, or of which not all devices can be used, is a line with the reason.
+		Summary:  "list the processors, GPUs and NPUs that can compute matmuls",
+		About: `Lists the devices of this machine that can compute matmuls: the processor with its kernels and threads, its groups of cores, and the devices of drivers. A line with the reason stands for a driver that is missing, that this program was built without, or that reports devices which cannot be used.
 
-The processor appears as a whole (cpu), and as its fast and slow cores (cpu-fast, cpu-slow) or, where all are alike, as two halves (cpu-a, cpu-b): a plan can divide a product between them. An ending such as /4, in cpu-b/4, makes it four times slower, for experiments.
+The processor appears as a whole (cpu), and as its fast and slow cores (cpu-fast, cpu-slow) or, if all cores are equal, as two halves (cpu-a, cpu-b), so that a plan can split a matmul between them. A suffix such as /4, in cpu-b/4, makes a device four times slower, for experiments.
 
 --json prints {"devices":[{"name":…,"kind":"CPU","driver":…,"description":…,"shares_memory":…,"static":…,"memory_bytes":…,"simulated":…}],"missing":[{"driver":…,"kind":…,"reason":…}]}.`,
 		Examples: []cli.Example{
-			{Line: "llmrun devices", Purpose: "what there is, and what is missing"},
+			{Line: "llmrun devices", Purpose: "list devices and missing drivers"},
 			{Line: "llmrun devices --json", Purpose: "the same for a script"},
 			{Line: "llmrun profile", Purpose: "measure them with the matmuls of a model"},
 		},

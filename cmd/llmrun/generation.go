@@ -12,11 +12,11 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// maxRecent bounds --repeat-last-n: no context is longer.
+// maxRecent bounds --repeat-last-n; no context is longer.
 const maxRecent = 1 << 24
 
-// generationFlags say how the next token is chosen and when to stop. What is
-// not given comes from the model's own generation settings.
+// generationFlags set the sampling of tokens and the end of an answer. The model's own
+// generation settings apply to flags that are not given.
 type generationFlags struct {
 	maxTokens int
 	stop      []string
@@ -39,27 +39,27 @@ type generationFlags struct {
 // add declares the flags, in groups of their own.
 func (g *generationFlags) add(f *cli.FlagSet) {
 	f.Group("Length")
-	f.Count(&g.maxTokens, "n", "N", "at most N new tokens; without it, until the model ends or the context is full, see --overflow", 1, math.MaxInt32)
-	f.List(&g.stop, "stop", "TEXT", "end before TEXT; may be given several times")
-	f.Toggle(&g.ignoreEOS, "ignore-eos", "go on after the model's end-of-text token (give -n)")
+	f.Count(&g.maxTokens, "n", "N", "at most N new tokens; without it, until the model ends the answer or the context is full, see --overflow", 1, math.MaxInt32)
+	f.List(&g.stop, "stop", "TEXT", "end the answer before TEXT; may be given several times")
+	f.Toggle(&g.ignoreEOS, "ignore-eos", "continue after the model's end-of-text token (give -n)")
 
 	g.addOverflow(f)
 
-	f.Group("Sampling (without a flag: what the model asks for)")
-	f.OptionalNumber(&g.temperature, "temp", "temperature; 0 is greedy: always the likeliest token, and none of the model's own penalties", 0, 100)
-	f.OptionalCount(&g.topK, "top-k", "only the N likeliest tokens; 0 is all", 0, math.MaxInt32)
-	f.OptionalNumber(&g.topP, "top-p", "only the likeliest tokens that make up X together; 0 or 1 is all", 0, 1)
-	f.OptionalNumber(&g.minP, "min-p", "only tokens at least X times as likely as the likeliest; 0 is all", 0, 1)
-	f.OptionalNumber(&g.typicalP, "typical", "only tokens of typical surprise that make up X together; 0 or 1 is all", 0, 1)
+	f.Group("Sampling (without a flag: the model's own settings)")
+	f.OptionalNumber(&g.temperature, "temp", "temperature; 0 is greedy: always the most likely token, without the model's own penalties", 0, 100)
+	f.OptionalCount(&g.topK, "top-k", "only the N most likely tokens; 0 is all", 0, math.MaxInt32)
+	f.OptionalNumber(&g.topP, "top-p", "only the most likely tokens whose probabilities add up to X; 0 or 1 is all", 0, 1)
+	f.OptionalNumber(&g.minP, "min-p", "only tokens at least X times as likely as the most likely one; 0 is all", 0, 1)
+	f.OptionalNumber(&g.typicalP, "typical", "locally typical sampling: only the most typical tokens whose probabilities add up to X; 0 or 1 is all", 0, 1)
 	f.OptionalNumber(&g.repeatPenalty, "repeat-penalty", "divide the logits of recent tokens by X; 1 is off", 0.01, 100)
-	f.OptionalCount(&g.repeatLastN, "repeat-last-n", "how many tokens count as recent for all penalties; without it, 64", 1, maxRecent)
-	f.OptionalNumber(&g.presencePenalty, "presence-penalty", "take X from the logits of tokens that occurred", -100, 100)
-	f.OptionalNumber(&g.frequencyPenalty, "frequency-penalty", "take X from a logit for each time its token occurred", -100, 100)
-	f.Value("logit-bias", "ID=X", "add X to the logit of token ID, -Inf forbids it; may be given several times", g.addBias)
-	f.Value("seed", "N", "the same seed gives the same text, with any number of threads; without it, a new one each time", g.setSeed)
+	f.OptionalCount(&g.repeatLastN, "repeat-last-n", "number of recent tokens that penalties apply to; without it, 64", 1, maxRecent)
+	f.OptionalNumber(&g.presencePenalty, "presence-penalty", "subtract X from the logits of tokens that occurred", -100, 100)
+	f.OptionalNumber(&g.frequencyPenalty, "frequency-penalty", "subtract X from a logit for each time its token occurred", -100, 100)
+	f.Value("logit-bias", "ID=X", "add X to the logit of token ID; -Inf forbids the token; may be given several times", g.addBias)
+	f.Value("seed", "N", "seed of the random numbers: the same seed gives the same text, with any number of threads; without it, a new seed each time", g.setSeed)
 }
 
-// addBias takes ID=X of --logit-bias.
+// addBias parses a value of --logit-bias.
 func (g *generationFlags) addBias(s string) error {
 	idText, biasText, _ := strings.Cut(s, "=")
 	id, idErr := strconv.ParseInt(idText, 10, 32)
@@ -74,7 +74,7 @@ func (g *generationFlags) addBias(s string) error {
 	return nil
 }
 
-// setSeed takes the value of --seed.
+// setSeed parses the value of --seed.
 func (g *generationFlags) setSeed(s string) error {
 	seed, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
@@ -84,7 +84,7 @@ func (g *generationFlags) setSeed(s string) error {
 	return nil
 }
 
-// options returns the library's options: the flags over the model's defaults.
+// options returns the library's options: the flags override the model's defaults.
 func (g *generationFlags) options(engine *llmrun.Engine) (llmrun.GenerateOptions, error) {
 	sampling := g.sampling(engine.DefaultSampling())
 	vocabulary := engine.Info().Vocab
@@ -102,9 +102,8 @@ func (g *generationFlags) options(engine *llmrun.Engine) (llmrun.GenerateOptions
 	}, nil
 }
 
-// sampling lays the flags over the model's defaults. Greedy starts from nothing
-// instead: penalties that a model asks for are made for sampling, and who asks
-// for the likeliest token wants the likeliest token.
+// sampling overrides the model's defaults with the flags. Greedy decoding ignores the model's
+// defaults: its penalties are meant for sampling, and would change the most likely token.
 func (g *generationFlags) sampling(defaults llmrun.Sampling) llmrun.Sampling {
 	s := defaults
 	if g.temperature != nil && *g.temperature == 0 {
@@ -122,35 +121,35 @@ func (g *generationFlags) sampling(defaults llmrun.Sampling) llmrun.Sampling {
 	s.LogitBias = g.bias
 	s.Seed = g.seed
 	if s.Seed == nil && s.Temperature > 0 {
-		// Chosen here so that it can be shown. 32 bits, because many readers of
-		// JSON keep no more than 53.
+		// The seed is chosen here so that it can be printed. It has 32 bits because many JSON
+		// parsers keep only 53 bits of a number.
 		seed := uint64(rand.Uint32())
 		s.Seed = &seed
 	}
 	return s
 }
 
-// override sets target to the value of a flag that was given.
+// override sets target if the flag was given.
 func override[T any](target, given *T) {
 	if given != nil {
 		*target = *given
 	}
 }
 
-// An answer is what a generation has given so far.
+// An answer is the output of a generation so far.
 type answer struct {
 	ids  []int32
 	text strings.Builder
 }
 
-// collect adds the pieces of a generation to the answer and hands each piece's
-// text to show. It stops early when show fails.
+// collect appends the pieces of a generation to the answer and passes the text of each piece to
+// show. It stops when show fails.
 func (a *answer) collect(pieces iter.Seq2[llmrun.Piece, error], show func(text string) error) error {
 	for piece, err := range pieces {
 		if err != nil {
 			return err
 		}
-		if piece.ID >= 0 { // the last piece may be held-back text without a token
+		if piece.ID >= 0 { // the last piece may be buffered text without a token
 			a.ids = append(a.ids, piece.ID)
 		}
 		a.text.WriteString(piece.Text)

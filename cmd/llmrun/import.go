@@ -15,34 +15,34 @@ func importCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "import",
 		Synopsis: "MODEL [-o FILE.pack] [--replace] [flags]",
-		Summary:  "write a model in the form that loads fastest",
-		About: `Writes a model (a GGUF file, any part of a split one, or a Hugging Face directory) as a pack: one file in which the weights lie as they will in memory, with checksums, the tokenizer and all that describes the model. Weights that GPTQ or AWQ rounded stay exactly what they are. Nothing is lost, unless --quant asks for fewer bits. A pack is used like any model, with -m.
+		Summary:  "write a model in the format that loads fastest",
+		About: `Writes a model (a GGUF file, any part of a split one, or a Hugging Face directory) as a pack: one file with the weights in their memory layout, checksums, the tokenizer and the model's configuration. The import is lossless, also for GPTQ and AWQ weights, unless --quant quantizes float weights. -m takes a pack like any model.
 
-Without -o the pack goes into the cache, where run and chat look for it; they import a model there themselves when it is first used. --replace writes it beside the model and then deletes the files with the weights, for devices that cannot hold both for long.
+Without -o the pack goes into the cache, where run and chat find it; they import a model on its first use. --replace writes the pack beside the model and then deletes the weight files, for devices that cannot store both.
 
 ` + aboutMixes() + `
 
-Ctrl-C, or a disk that gets full, leaves no file behind.
+An interrupted import, or one that fills the disk, leaves no file.
 
 --json prints one object: path and bytes of the pack, source_bytes of the model's files, and with --replace the files removed and the bytes freed.`,
 		Examples: []cli.Example{
-			{Line: "llmrun import model.gguf", Purpose: "so that the first run need not do it"},
-			{Line: "llmrun import model.gguf --replace && llmrun chat -m model.pack", Purpose: "keep the pack alone"},
-			{Line: "llmrun import ~/models/qwen2.5-1.5b --quant q4 -o qwen.pack", Purpose: "round a checkpoint of floats to 4 bits"},
-			{Line: "llmrun import ~/models/qwen2.5-1.5b --quant q4 --calibrate notes.txt -o qwen.pack", Purpose: "the same, with an eye on what notes are made of"},
+			{Line: "llmrun import model.gguf", Purpose: "import before the first run"},
+			{Line: "llmrun import model.gguf --replace && llmrun chat -m model.pack", Purpose: "keep only the pack"},
+			{Line: "llmrun import ~/models/qwen2.5-1.5b --quant q4 -o qwen.pack", Purpose: "quantize a float checkpoint to 4 bits"},
+			{Line: "llmrun import ~/models/qwen2.5-1.5b --quant q4 --calibrate notes.txt -o qwen.pack", Purpose: "the same, calibrated on a text"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			i := &importFlags{}
 			f.Group("Output")
-			f.Text(&i.to, "o output", "FILE.pack", "where to write it; without it, into the cache, or with --replace beside the model")
-			f.Toggle(&i.replace, "replace", "delete the model's files with weights once the pack has been written and read back")
-			f.Toggle(&i.force, "force", "replace a pack that is there")
+			f.Text(&i.to, "o output", "FILE.pack", "the file to write; without it, a file in the cache, or with --replace beside the model")
+			f.Toggle(&i.replace, "replace", "delete the model's weight files after the pack is written and verified")
+			f.Toggle(&i.force, "force", "replace an existing pack")
 			i.cache.addDir(f)
 			f.Toggle(&i.json, "json", "print one JSON object")
 			f.Group("Weights")
 			f.Choice(&i.quant, "quant", "MIX", "quantize float weights: "+cli.Either(mixNames())+", as described above; needs -o", mixNames()...)
-			f.Text(&i.calibrate, "calibrate", "FILE", "with --quant and 4 bits: a text of the kind that the model is for; what it makes large is rounded with more care")
-			f.List(&i.lora, "lora", "DIR", "LoRA adapter as peft writes it, added to the weights of a safetensors model; needs -o; may be given several times")
+			f.Text(&i.calibrate, "calibrate", "FILE", "with --quant to 4 bits: a text of the kind that the model will process; weights that large activations multiply are quantized more exactly")
+			f.List(&i.lora, "lora", "DIR", "LoRA adapter in peft's format, added to the weights of a safetensors model; needs -o; may be given several times")
 			return i.run
 		},
 	}
@@ -63,7 +63,7 @@ type importFlags struct {
 
 func (i *importFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
 	if len(args) != 1 {
-		return cli.Usagef("give one model to import")
+		return cli.Usagef("give exactly one model to import")
 	}
 	model := args[0]
 	if err := i.check(model); err != nil {
@@ -101,9 +101,9 @@ func (i *importFlags) check(model string) error {
 	}
 	switch {
 	case i.calibrate != "" && i.quant == "":
-		return cli.Usagef("--calibrate chooses how --quant rounds: give both")
+		return cli.Usagef("--calibrate needs --quant")
 	case i.to == "" && (i.quant != "" || len(i.lora) > 0):
-		return cli.Usagef("--quant and --lora make another model, which the cache has no place for: name the file with -o")
+		return cli.Usagef("--quant and --lora change the model, and the cache holds unchanged models only: name the file with -o")
 	case i.to == "":
 		return nil
 	case !strings.HasSuffix(i.to, llmrun.PackSuffix):
@@ -112,15 +112,15 @@ func (i *importFlags) check(model string) error {
 	return refuseExisting(i.to, i.force)
 }
 
-// refuseExisting keeps a file that is there, unless --force was given.
+// refuseExisting refuses to replace an existing file without --force.
 func refuseExisting(path string, force bool) error {
 	if _, err := os.Lstat(path); err == nil && !force {
-		return cli.Usagef("%s is there already; --force replaces it", path)
+		return cli.Usagef("%s exists; --force replaces it", path)
 	}
 	return nil
 }
 
-// write imports the model to where the flags say.
+// write imports the model to the file of -o, or into the cache.
 func (i *importFlags) write(ctx context.Context, s *cli.Streams, model, text string, progress func(llmrun.Progress)) (llmrun.Imported, error) {
 	if i.to != "" {
 		bar := cli.NewMeter(s, "calibrating", cli.FormatTokens)
@@ -151,17 +151,17 @@ func mixNames() (names []string) {
 	return names
 }
 
-// aboutMixes describes what --quant knows.
+// aboutMixes describes the values of --quant.
 func aboutMixes() string {
-	lines := []string{"What --quant makes of weights that are floats (norms, biases and routers stay, an embedding that is only looked up takes 16 bits):"}
+	lines := []string{"--quant quantizes float weights in one of these mixes (norms, biases and routers stay as they are; an embedding that is not the output matrix takes 16 bits):"}
 	for _, m := range llmrun.Mixes() {
 		lines = append(lines, m.Name+": "+m.About+".")
 	}
 	return strings.Join(lines, "\n\n")
 }
 
-// phases shows several meters, one after the other: the next one begins when
-// the reports start again from the beginning.
+// phases shows several meters in sequence: the next one starts when the reported progress
+// decreases.
 type phases struct {
 	s      *cli.Streams
 	labels []string

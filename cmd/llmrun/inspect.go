@@ -18,10 +18,10 @@ func inspectCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "inspect",
 		Synopsis: "[-m MODEL] [--tensors | --tensor NAME --rows LIST] [--json]",
-		Summary:  "show what a model is, without loading it",
-		About:    `Prints a model's family, shape, types of tensors, tokenizer and context, and what its context takes in memory. --tensors lists the tensors; --tensor with --rows prints the values of one, dequantized.`,
+		Summary:  "describe a model without loading it",
+		About:    `Prints a model's family, shape, tensor types, tokenizer and context, and the memory that its context needs. --tensors lists the tensors. --tensor with --rows prints dequantized values of one tensor.`,
 		Examples: []cli.Example{
-			{Line: "llmrun inspect -m model.gguf", Purpose: "what it is"},
+			{Line: "llmrun inspect -m model.gguf", Purpose: "describe it"},
 			{Line: "llmrun inspect -m model.gguf --tensors", Purpose: "every tensor with its type, shape and size"},
 			{Line: "llmrun inspect -m model.gguf --tensor token_embd.weight --rows 0,5 --json", Purpose: `two rows of a tensor as {"rows":[[...],[...]]}`},
 		},
@@ -29,9 +29,9 @@ func inspectCommand() *cli.Command {
 			i := &inspectFlags{}
 			i.model.addModel(f)
 			f.Group("What to show")
-			f.Toggle(&i.tensors, "tensors", "the list of tensors")
-			f.Text(&i.tensor, "tensor", "NAME", "values of this tensor, dequantized")
-			f.Text(&i.rows, "rows", "LIST", "with --tensor: which rows, such as 0,5; a row is the innermost dimension, and all others count as one")
+			f.Toggle(&i.tensors, "tensors", "list the tensors")
+			f.Text(&i.tensor, "tensor", "NAME", "print dequantized values of this tensor")
+			f.Text(&i.rows, "rows", "LIST", "with --tensor: the rows, such as 0,5; a row is the innermost dimension, and the other dimensions are flattened")
 			f.Group("Output")
 			f.Toggle(&i.json, "json", "print one JSON object; NaN and infinities in a tensor become null")
 			return i.run
@@ -43,7 +43,7 @@ func inspectCommand() *cli.Command {
 type inspectFlags struct {
 	model   modelFlags
 	tensors bool   // list all of them
-	tensor  string // or show this one's values, in these rows
+	tensor  string // or print rows of this one
 	rows    string
 	json    bool
 }
@@ -75,7 +75,7 @@ func (i *inspectFlags) run(_ context.Context, s *cli.Streams, args []string) err
 	return nil
 }
 
-// check refuses flags that contradict each other, and returns the rows asked for.
+// check refuses flags that contradict each other, and returns the rows of --rows.
 func (i *inspectFlags) check() ([]int, error) {
 	switch {
 	case i.tensor == "" && i.rows != "":
@@ -118,18 +118,18 @@ func (i *inspectFlags) showRows(s *cli.Streams, inspection *llmrun.Inspection, r
 	return w.Flush()
 }
 
-// tokensPerK is what "1K tokens" means in sizes of the KV cache.
+// tokensPerK is the number of tokens in "1K tokens" of the KV cache.
 const tokensPerK = 1024
 
-// An inspectReport is what --json prints.
+// An inspectReport is the JSON object of --json.
 type inspectReport struct {
 	llmrun.Info
 	KVBytesPer1K int64               `json:"kv_bytes_per_1k_tokens"`
 	Tensors      []llmrun.TensorInfo `json:"tensors,omitempty"`
 }
 
-// newInspectReport gathers the description, and the tensors if asked for: there
-// may be thousands.
+// newInspectReport returns the description, with the tensors, of which there may be thousands,
+// only on request.
 func newInspectReport(inspection *llmrun.Inspection, withTensors bool) inspectReport {
 	report := inspectReport{Info: inspection.Info(), KVBytesPer1K: inspection.KVBytes(tokensPerK)}
 	if withTensors {
@@ -153,7 +153,7 @@ func showModel(s *cli.Streams, inspection *llmrun.Inspection) {
 	line("layers", "%d of width %d, feed-forward %d", info.Layers, info.Dim, info.FFN)
 	line("attention", "%s", attention(info))
 	if info.Experts > 0 {
-		line("experts", "%d, of which %d work on a token", info.Experts, info.ExpertsUsed)
+		line("experts", "%d, of which %d are active per token", info.Experts, info.ExpertsUsed)
 	}
 	line("tokenizer", "%s, %d tokens", cmp.Or(info.Tokenizer, "none"), info.Vocab)
 	line("template", "%s", template(info))
@@ -162,7 +162,7 @@ func showModel(s *cli.Streams, inspection *llmrun.Inspection) {
 		cli.FormatBytes(inspection.KVBytes(tokensPerK)), cli.FormatBytes(inspection.KVBytes(info.MaxContext)))
 }
 
-// attention spells the shape of the attention.
+// attention describes the shape of the attention.
 func attention(info llmrun.Info) string {
 	text := fmt.Sprintf("%d heads of width %d, %d key/value heads", info.Heads, info.HeadDim, info.KVHeads)
 	if info.SlidingWindow > 0 {
@@ -171,7 +171,7 @@ func attention(info llmrun.Info) string {
 	return text
 }
 
-// template says where the chat template comes from.
+// template describes the source of the chat template.
 func template(info llmrun.Info) string {
 	if info.HasChatTemplate {
 		return "the model's own (see llmrun render)"
@@ -179,7 +179,7 @@ func template(info llmrun.Info) string {
 	return "none: run continues the text, chat uses a simple one"
 }
 
-// tensorTypes lists types and how many tensors have them, the commonest first.
+// tensorTypes lists the number of tensors of each type, the most frequent type first.
 func tensorTypes(counts map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))

@@ -9,23 +9,23 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// kvStats is what --stats shows of keys and values.
+// kvStats are the statistics of keys and values that --stats prints.
 type kvStats struct {
-	HotTokens  int   `json:"hot_tokens"`  // in memory, of all that the pages hold
+	HotTokens  int   `json:"hot_tokens"`  // in memory, counting whole pages
 	ColdTokens int   `json:"cold_tokens"` // on flash
 	HotPages   int   `json:"hot_pages"`
 	ColdPages  int   `json:"cold_pages"`
 	Read       int64 `json:"read_bytes"`
 	Written    int64 `json:"written_bytes"`
-	// Of a token that was decoded.
+	// Per decoded token.
 	ReadPerToken    int64   `json:"read_bytes_per_token"`
 	WrittenPerToken int64   `json:"written_bytes_per_token"`
-	StallMS         float64 `json:"stall_ms"` // of the whole generation
+	StallMS         float64 `json:"stall_ms"` // over the whole generation
 	Stalls          int     `json:"stalls"`
 	Failed          string  `json:"failed,omitempty"`
-	Recalled        int     `json:"recalled_tokens"` // of the prompt, from flash
-	Kept            int64   `json:"kept_bytes"`      // that were written for later prompts and sessions
-	// Selection is what was left out of what could be; none when nothing could.
+	Recalled        int     `json:"recalled_tokens"` // prompt tokens that came from the prefix cache
+	Kept            int64   `json:"kept_bytes"`      // written for later prompts and sessions
+	// Selection counts the blocks that attention selected; nil if no block could be skipped.
 	Selection *llmrun.SelectionUse `json:"selection,omitempty"`
 }
 
@@ -51,20 +51,20 @@ func newKVStats(stats llmrun.Stats) kvStats {
 	return k
 }
 
-// print shows where keys and values were, if any went to flash.
+// print shows the statistics to a person, if any keys and values went to flash.
 func (k *kvStats) print(w io.Writer) {
 	if k.ColdPages > 0 || k.Written > 0 {
-		fmt.Fprintf(w, "kv: %d pages in memory, %d on flash (%d tokens); read %s and wrote %s a token, wrote %s in all; waited %.0f ms in %d stalls\n",
+		fmt.Fprintf(w, "kv: %d pages in memory, %d on flash (%d tokens); read %s and wrote %s per token, wrote %s in total; waited %.0f ms in %d stalls\n",
 			k.HotPages, k.ColdPages, k.ColdTokens, cli.FormatBytes(k.ReadPerToken), cli.FormatBytes(k.WrittenPerToken), cli.FormatBytes(k.Written), k.StallMS, k.Stalls)
 	}
 	if k.Recalled > 0 || k.Kept > 0 {
-		fmt.Fprintf(w, "kv: %d tokens of the prompt came from flash, %s were written for later\n", k.Recalled, cli.FormatBytes(k.Kept))
+		fmt.Fprintf(w, "kv: %d prompt tokens came from the prefix cache, %s were written to it\n", k.Recalled, cli.FormatBytes(k.Kept))
 	}
 	if x := k.Selection; x != nil {
-		fmt.Fprintf(w, "kv: looked at %d of %d blocks that could be left out, %.1f %%; read %s of them from flash\n",
+		fmt.Fprintf(w, "kv: attended to %d of %d selectable blocks, %.1f %%; read %s of them from flash\n",
 			x.Selected, x.Blocks, 100*float64(x.Selected)/float64(x.Blocks), cli.FormatBytes(x.Read))
 	}
 	if k.Failed != "" {
-		fmt.Fprintf(w, "kv: kept in memory what should have gone to flash: %s\n", k.Failed)
+		fmt.Fprintf(w, "kv: pages stayed in memory because writing them to flash failed: %s\n", k.Failed)
 	}
 }

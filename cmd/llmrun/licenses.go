@@ -13,11 +13,11 @@ func licensesCommand() *cli.Command {
 		Name:     "licenses",
 		Synopsis: "",
 		Summary:  "print the licences of the bundled model",
-		About:    "Prints where the training text of the bundled model comes from, under which licences, and the attributions they ask for.",
+		About:    "Prints the sources of the bundled model's training text, their licences, and the required attributions.",
 		Examples: []cli.Example{
 			{Line: "llmrun licenses", Purpose: "print them"},
 			{Line: "llmrun licenses | less", Purpose: "read them"},
-			{Line: "llmrun licenses > LICENSES.model.txt", Purpose: "pass them on with the binary"},
+			{Line: "llmrun licenses > LICENSES.model.txt", Purpose: "write them to a file that goes with the binary"},
 		},
 		Prepare: func(*cli.FlagSet) cli.Action {
 			return func(_ context.Context, s *cli.Streams, args []string) error {

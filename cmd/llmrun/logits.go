@@ -14,19 +14,19 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// shownLogits is how many logits of a position are shown to a person.
+// shownLogits is the number of logits in the table of a position.
 const shownLogits = 10
 
 func logitsCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "logits",
 		Synopsis: "[-m MODEL] --ids LIST [--at last|all|0,4] [flags]",
-		Summary:  "show what a model predicts after given tokens",
-		About: `Feeds token ids to the model, with nothing added, and prints the logits of the tokens that may follow: the ten highest, or all of the vocabulary with --json. Position 0 is what follows the first token.
+		Summary:  "print the logits after given tokens",
+		About: `Runs the model on token ids, with nothing added, and prints the logits of the next token: the ten highest, or the whole vocabulary with --json. Position 0 is the prediction after the first token.
 
---json prints {"positions":[...],"logits":[[...],...]} with as many digits as it takes to give the same 32-bit numbers again.`,
+--json prints {"positions":[...],"logits":[[...],...]} with enough digits to restore the same 32-bit floats.`,
 		Examples: []cli.Example{
-			{Line: "llmrun logits --ids 4972,15", Purpose: "the likeliest tokens after two tokens"},
+			{Line: "llmrun logits --ids 4972,15", Purpose: "the most likely tokens after two tokens"},
 			{Line: "llmrun logits --ids 4972,15,950 --at 0,2", Purpose: "after the first and the third of three tokens"},
 			{Line: "llmrun logits -m model.gguf --ids 1,2,3 --at all --json > logits.json", Purpose: "all logits at all positions, to compare with another engine"},
 		},
@@ -75,7 +75,7 @@ func (l *logitsFlags) run(ctx context.Context, s *cli.Streams, args []string) er
 		return err
 	}
 	logits, err := engine.Logits(ctx, ids, positions)
-	if err = errors.Join(err, engine.Close()); err != nil { // which writes the trace
+	if err = errors.Join(err, engine.Close()); err != nil { // Close writes the trace
 		return cli.Interruption(ctx, err)
 	}
 	if l.json {
@@ -104,7 +104,7 @@ func parsePositions(at string, length int) ([]int, error) {
 			return nil, fmt.Errorf("must be last, all, or positions such as 0,4, not %q", at)
 		}
 		if position < 0 || position >= length {
-			return nil, fmt.Errorf("there is no position %d: the ids have 0 to %d", position, length-1)
+			return nil, fmt.Errorf("must be positions from 0 to %[2]d, the last of the ids, not %[1]d", position, length-1)
 		}
 		positions = append(positions, position)
 	}
@@ -125,7 +125,7 @@ func showLogits(s *cli.Streams, tokenizer *llmrun.Tokenizer, positions []int, lo
 	for i, row := range logits {
 		fmt.Fprintf(s.Out, "after position %d\n", positions[i])
 		for _, id := range highest(row, shownLogits) {
-			spelling := "" // a model without a tokenizer has ids alone
+			spelling := "" // a model without a tokenizer has only ids
 			if tokenizer != nil {
 				piece, _ := tokenizer.Piece(int32(id))
 				spelling = fmt.Sprintf("  %q", piece)
@@ -135,8 +135,8 @@ func showLogits(s *cli.Streams, tokenizer *llmrun.Tokenizer, positions []int, lo
 	}
 }
 
-// highest returns the indices of the n highest values of row, highest first and
-// the lower index first among equals.
+// highest returns the indices of the n highest values of row, the highest first. Among equal
+// values the lower index comes first.
 func highest(row []float32, n int) []int {
 	order := make([]int, len(row))
 	for i := range order {

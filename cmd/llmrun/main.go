@@ -35,7 +35,7 @@ func llmrunProgram() *cli.Program {
 	}
 }
 
-// exitCode tells errors apart for scripts.
+// exitCode returns the exit code that scripts see for an error.
 func exitCode(err error) int {
 	switch {
 	case errors.Is(err, llmrun.ErrOptions):
@@ -48,7 +48,7 @@ func exitCode(err error) int {
 	return cli.ExitFailure
 }
 
-// Exit codes besides those of every program of ours.
+// Exit codes of llmrun, in addition to those of package cli.
 const (
 	exitBudget  = 3 // refused: the memory budget is too small
 	exitDamaged = 4 // a file is damaged

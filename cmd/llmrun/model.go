@@ -12,32 +12,32 @@ import (
 	"github.com/llmrun/llmrun/internal/modelflag"
 )
 
-// modelFlags say which model a command uses and how it computes.
+// modelFlags select the model of a command and how it is computed.
 type modelFlags struct {
-	path     string // "" for the bundled model
+	path     string // "" = the bundled model
 	threads  int
 	context  int
 	kv       string
-	kvSelect string // how much of a long context new tokens look at
+	kvSelect string // fraction of a long context that new tokens attend to
 	lora     []string
 	quant    string
-	exact    bool // --exact: activations are not rounded
-	scoring  bool // nor are they by commands that score, unless
+	exact    bool // --exact: activations are not quantized
+	scoring  bool // logits and perplexity: exact unless rounded is set
 	rounded  bool
 	cache    *cacheFlags // nil: the command imports nothing
 	kvRAM    int64
-	session  string // name under which the conversation is kept; "" = it is not
+	session  string // name of the saved session; "" = none
 	pin      string
-	ram      ramFlag // 0 bytes: what is available
+	ram      ramFlag // 0 bytes = the available memory
 	measure  bool    // predict speeds
 	disk     llmrun.DiskSpeed
-	// pressure: give memory back when the system is short of it
-	pressure     bool
-	w8a8         *w8a8Flags // nil: the command does not offer it
-	device       string
-	layers       int     // of a GPU; 0 = as many as fit
-	deviceMemory int64   // of the device's memory; 0 = what its driver says
-	deviceQuota  float64 // of its time that the other device of a division may be busy; 0 = all
+	pressure bool       // release memory when the system is short of it
+	w8a8     *w8a8Flags // nil: the command has no such flags
+	device   string
+	layers   int // of a GPU; 0 = as many as fit
+
+	deviceMemory int64   // bytes on the device; 0 = as its driver reports
+	deviceQuota  float64 // part of a matmul's time that the device of a split may be busy; 0 = all
 }
 
 const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
@@ -48,8 +48,7 @@ func (m *modelFlags) addModel(f *cli.FlagSet) {
 	f.Text(&m.path, "m model", "PATH", modelUsage)
 }
 
-// addAnswering declares the flags that run and chat have in common, in the order
-// of their help.
+// addAnswering declares the flags that run and chat share, in the order of their help.
 func (m *modelFlags) addAnswering(f *cli.FlagSet) {
 	m.addModel(f)
 	m.addThreads(f)
@@ -65,7 +64,7 @@ func (m *modelFlags) addAnswering(f *cli.FlagSet) {
 	m.addW8A8(f)
 }
 
-// addScoring declares those of commands that compare a model with others.
+// addScoring declares the flags of logits and perplexity, which score a model.
 func (m *modelFlags) addScoring(f *cli.FlagSet) {
 	m.addModel(f)
 	m.addThreads(f)
@@ -79,16 +78,15 @@ func (m *modelFlags) addScoring(f *cli.FlagSet) {
 
 // addThreads declares --threads, for commands that compute.
 func (m *modelFlags) addThreads(f *cli.FlagSet) {
-	f.Count(&m.threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
+	f.Count(&m.threads, "threads", "N", "number of threads; without it, one for each fast core", 1, 1024)
 }
 
 // addExact declares --exact, for commands that generate.
 func (m *modelFlags) addExact(f *cli.FlagSet) {
-	f.Toggle(&m.exact, "exact", "with quantized weights, do not round activations to 8 bits; several times slower")
+	f.Toggle(&m.exact, "exact", "with quantized weights, do not quantize activations to 8 bits; several times slower")
 }
 
-// addCache declares the flags of importing on first use, for commands that
-// generate.
+// addCache declares the flags of importing on first use, for commands that generate.
 func (m *modelFlags) addCache(f *cli.FlagSet) {
 	m.cache = &cacheFlags{}
 	m.cache.add(f)
@@ -96,8 +94,8 @@ func (m *modelFlags) addCache(f *cli.FlagSet) {
 
 // addSession declares --session, for commands that generate.
 func (m *modelFlags) addSession(f *cli.FlagSet) {
-	f.Value("session", "NAME", "go on with the session of that name, or begin it, and keep it in the cache directory: text, messages and what the model remembers of them; llmrun sessions lists them", func(name string) error {
-		if name == "" { // a script's variable that is not set, and not what was meant
+	f.Value("session", "NAME", "continue the session of that name, or start it, and save it in the cache directory: text, messages, and keys and values; llmrun sessions lists sessions", func(name string) error {
+		if name == "" { // probably an unset variable of a script
 			return errors.New("must be a name, not empty")
 		}
 		m.session = name
@@ -105,7 +103,7 @@ func (m *modelFlags) addSession(f *cli.FlagSet) {
 	})
 }
 
-// openSession returns an empty session, or the one that was kept under the name.
+// openSession opens the named session, or returns an empty one without a name.
 func (m *modelFlags) openSession(s *cli.Streams, engine *llmrun.Engine) (*llmrun.Session, error) {
 	if m.session == "" {
 		return engine.NewSession()
@@ -115,7 +113,7 @@ func (m *modelFlags) openSession(s *cli.Streams, engine *llmrun.Engine) (*llmrun
 	case errors.Is(err, llmrun.ErrOptions):
 		err = cli.Usagef("--session: must be letters, digits, dots, - and _, at most 100 bytes, with no dot first, not %q", m.session)
 	case errors.Is(err, llmrun.ErrContextFull):
-		err = fmt.Errorf("%w; a larger --ctx opens it, or none", err)
+		err = fmt.Errorf("%w; give a larger --ctx, or leave --ctx out", err)
 	case errors.Is(err, llmrun.ErrFormat):
 		err = fmt.Errorf("%w; llmrun sessions rm %s deletes it", err, m.session)
 	}
@@ -124,7 +122,7 @@ func (m *modelFlags) openSession(s *cli.Streams, engine *llmrun.Engine) (*llmrun
 
 // addLoRA declares --lora, for commands that compute.
 func (m *modelFlags) addLoRA(f *cli.FlagSet) {
-	f.List(&m.lora, "lora", "DIR", "LoRA adapter as peft writes it, added to the weights of a safetensors model; may be given several times")
+	f.List(&m.lora, "lora", "DIR", "LoRA adapter in peft's format, added to the weights of a safetensors model; may be given several times")
 }
 
 // addQuant declares --quant, for commands that compute.
@@ -150,38 +148,37 @@ func (m *modelFlags) addSelect(f *cli.FlagSet) {
 
 // addDevice declares --device, for commands that compute.
 func (m *modelFlags) addDevice(f *cli.FlagSet) {
-	f.Text(&m.device, "device", "NAME", "what computes: cpu; gpu, or gpu: and part of a device's name or its name in llmrun devices; or cpu+gpu, cpu+npu or cpu+ and a name of llmrun devices, which divides each matrix product between the two, as was measured to be fastest (llmrun profile), and keeps what whole passes gain by the first time; without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
+	f.Text(&m.device, "device", "NAME", "the device that computes: cpu; gpu, or gpu: and part of a device's name or its name in llmrun devices, which runs whole layers; or cpu+gpu, cpu+npu or cpu+ and a name in llmrun devices, which splits each matmul between the two as measurements show to be fastest (llmrun profile). The first run with a split measures whole passes and saves the result. Without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
 	m.addGPULayers(f)
 	m.addDeviceMemory(f)
-	f.Percent(&m.deviceQuota, "device-share", "with such a division, how much of a product's time the other device may be busy, for others who need it; without it, 100%")
+	f.Percent(&m.deviceQuota, "device-share", "with a split, the part of a matmul's time that the other device may be busy, which leaves the rest to other programs; without it, 100%")
 }
 
 // addGPULayers declares --gpu-layers, for commands with --device.
 func (m *modelFlags) addGPULayers(f *cli.FlagSet) {
-	f.Count(&m.layers, "gpu-layers", "N", "with --device gpu, how many of the model's last layers the GPU computes, with the output matrix, and the CPU those before them; more than the model has are all. Without it, as many as the GPU's memory holds beside keys and values of --ctx tokens, or of at least 4096", 1, math.MaxInt32)
+	f.Count(&m.layers, "gpu-layers", "N", "with --device gpu, the number of layers that the GPU computes: the last N and the output matrix; the CPU computes the layers before them. Without it, as many as fit in the GPU's memory beside keys and values of --ctx tokens, or of at least 4096", 1, math.MaxInt32)
 }
 
 // addDeviceMemory declares --device-memory, for commands with --device.
 func (m *modelFlags) addDeviceMemory(f *cli.FlagSet) {
-	f.Value("device-memory", "SIZE", "with --device, how much of the device's memory may be taken, such as 2GiB; what does not fit is the processor's. Without it, what its driver says; drivers of NPUs say nothing", func(text string) (err error) {
+	f.Value("device-memory", "SIZE", "with --device, the most memory to use on the device, such as 2GiB; the CPU computes what does not fit. Without it, the size that the driver reports; drivers of NPUs report none", func(text string) (err error) {
 		m.deviceMemory, err = parseSize(text)
 		return err
 	})
 }
 
-// addRounded declares --rounded, for commands that measure and are exact
-// without it.
+// addRounded declares --rounded, for commands that score a model and are exact without it.
 func (m *modelFlags) addRounded(f *cli.FlagSet) {
 	m.scoring = true
-	f.Toggle(&m.rounded, "rounded", "with quantized weights, round activations to 8 bits, as run and chat do")
+	f.Toggle(&m.rounded, "rounded", "with quantized weights, quantize activations to 8 bits, as run and chat do")
 }
 
 // addContext declares --ctx, for commands that generate.
 func (m *modelFlags) addContext(f *cli.FlagSet) {
-	f.Count(&m.context, "ctx", "N", "tokens that the context holds, prompt and answer together (8K is 8192); without it, as many as the model was made for", 1, math.MaxInt32)
+	f.Count(&m.context, "ctx", "N", "tokens of context, prompt and answer together (8K is 8192); without it, the model's maximum", 1, math.MaxInt32)
 }
 
-// source returns where the model is, in the terms of the library.
+// source returns the path and the library's options for the flags.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
 	options = llmrun.Options{Threads: m.threads, Context: m.context, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
 	if m.path != "" {
@@ -191,13 +188,13 @@ func (m *modelFlags) source() (path string, options llmrun.Options) {
 	return bundled.Name, options
 }
 
-// savesKV reports whether keys and values may go to the cache directory: those of the
-// bundled model do if they are told to.
+// savesKV reports whether keys and values may go to the cache directory. Those of the bundled
+// model go there only if a flag asks for it.
 func (m *modelFlags) savesKV() bool {
 	return m.path != "" || m.session != "" || m.cache != nil && m.cache.dir != "" || m.kvRAM != 0
 }
 
-// open loads the model, with a progress bar for the person who waits.
+// open loads the model and shows progress bars.
 func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, error) {
 	if err := m.checkDevice(); err != nil {
 		return nil, err
@@ -206,7 +203,7 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 	if err := m.w8a8.apply(&options, m.exact); err != nil {
 		return nil, err
 	}
-	// A division between devices is tried, for which weights are loaded more than once.
+	// Opening a split model times whole passes, which loads the weights up to three times.
 	bar := &phases{s: s, labels: []string{"loading", "loading again", "loading again"}}
 	defer bar.finish()
 	if m.cache != nil && m.path != "" {
@@ -238,8 +235,8 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 	return engine, nil
 }
 
-// saveMeasurements has measurements of devices kept where llmrun profile keeps them, for
-// the bundled model and for commands that import nothing as well.
+// saveMeasurements makes the library save measurements of devices where llmrun profile saves
+// them, also for the bundled model and for commands that import nothing.
 func (m *modelFlags) saveMeasurements(s *cli.Streams, options *llmrun.Options) {
 	cache := m.cache
 	if cache == nil {
@@ -251,16 +248,16 @@ func (m *modelFlags) saveMeasurements(s *cli.Streams, options *llmrun.Options) {
 	}
 }
 
-// needTokenizer says how to use a model that has none: converted checkpoints
-// often come without.
+// needTokenizer returns an error for a model without a tokenizer, as converted checkpoints
+// often are. The error says how to use the model.
 func needTokenizer(engine *llmrun.Engine) error {
 	if engine.Tokenizer() == nil {
-		return fmt.Errorf("%w: it can only continue token ids, with llmrun run --ids", llmrun.ErrNoTokenizer)
+		return fmt.Errorf("%w: the model can only continue token ids, with llmrun run --ids", llmrun.ErrNoTokenizer)
 	}
 	return nil
 }
 
-// tokenizer opens the model's tokenizer alone, which takes no weights.
+// tokenizer opens the model's tokenizer without loading weights.
 func (m *modelFlags) tokenizer() (*llmrun.Tokenizer, error) {
 	path, options := m.source()
 	return llmrun.OpenTokenizer(path, options)

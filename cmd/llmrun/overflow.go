@@ -10,7 +10,7 @@ import (
 
 // addOverflow declares --overflow, for commands that generate.
 func (g *generationFlags) addOverflow(f *cli.FlagSet) {
-	f.Value("overflow", "HOW", "when the context is full: stop, or slide, which forgets old text and goes on. The first 64 tokens and at least the newest half of the context stay and are read again, which takes as long as a prompt of that length; without it, stop", func(text string) error {
+	f.Value("overflow", "HOW", "what happens when the context is full: stop ends the answer; slide drops old tokens and continues. Slide keeps the first 64 tokens and at least the newest half of the context and prefills them again, which takes as long as a prompt of that length; without it, stop", func(text string) error {
 		if text != llmrun.OverflowStop && text != llmrun.OverflowSlide {
 			return fmt.Errorf("must be stop or slide, not %q", text)
 		}
@@ -19,32 +19,31 @@ func (g *generationFlags) addOverflow(f *cli.FlagSet) {
 	})
 }
 
-// noteSlides tells the person who watches when old text is forgotten.
+// noteSlides reports each slide on standard error.
 func noteSlides(s *cli.Streams, options *llmrun.GenerateOptions) {
 	options.OnSlide = func(kept, forgotten int) {
-		s.Note(fmt.Sprintf("the context is full: %d tokens of old text are forgotten, the other %d are read again", forgotten, kept))
+		s.Note(fmt.Sprintf("the context is full: %d old tokens were dropped, and the other %d are prefilled again", forgotten, kept))
 	}
 }
 
-// contextFullMessage says what a context is that is full, and what would help.
+// contextFullMessage says how long the full context is, what limits it, and what to do.
 func (m *modelFlags) contextFullMessage(engine *llmrun.Engine, session *llmrun.Session) string {
-	limit, why := session.Limit(), "for more there is no memory"
+	limit, why := session.Limit(), "and there is no memory for more"
 	switch {
 	case limit == engine.Info().MaxContext:
-		why = "the model was made for no more"
+		why = "the most that the model supports"
 	case limit == m.context:
-		why = "as --ctx says"
+		why = "the limit of --ctx"
 	case m.context == 0 && engine.Placement() == nil:
-		why = "which leaves most of the memory to the weights; --ctx asks for more"
+		why = "because most of the memory goes to the weights; a larger --ctx changes that"
 		if !m.savesKV() {
-			why += ", and with --cache-dir older text goes to flash"
+			why += ", and --cache-dir moves older keys and values to flash"
 		}
 	}
-	return fmt.Sprintf("the context holds %d tokens, %s; --overflow slide goes on and forgets the oldest text", limit, why)
+	return fmt.Sprintf("the context holds %d tokens, %s; --overflow slide drops the oldest tokens and continues", limit, why)
 }
 
-// isFull reports whether a generation ended, or did not begin, because the context
-// is full.
+// isFull reports whether a generation ended, or could not start, because the context is full.
 func isFull(err error, session *llmrun.Session) bool {
 	return errors.Is(err, llmrun.ErrContextFull) || err == nil && session.Stats().StopReason == llmrun.StopContext
 }

@@ -14,13 +14,13 @@ func perplexityCommand() *cli.Command {
 		Name:     "perplexity",
 		Synopsis: "[-m MODEL] (-f FILE | --ids-file FILE) [--ctx N] [flags]",
 		Summary:  "measure how well a model predicts a text",
-		About: `Prints the mean negative log-likelihood of a text's tokens and the perplexity, its exponential: lower is better. The text is cut into windows of --ctx tokens that do not overlap; every token after a window's first is scored. No begin token is added.
+		About: `Prints the mean negative log-likelihood of a text's tokens and the perplexity, its exponential: lower is better. The text is cut into windows of --ctx tokens that do not overlap; every token of a window but the first is scored. No begin token is added.
 
---json prints {"tokens":N,"scored":N,"mean_nll":x,"ppl":y}: the tokens of the text, and how many of them were scored. With --w8a8 there is also "shadow": tokens (rows of inputs that can have one) and marked (those with outliers), outliers (elements), hot (uses of columns in memory), fetched (columns from flash) and read_bytes of those, resident_bytes (columns in memory) of all_bytes.`,
+--json prints {"tokens":N,"scored":N,"mean_nll":x,"ppl":y}: the tokens of the text, and the number of scored tokens. With --w8a8 there is also "shadow", the use of the outlier path: tokens (input rows that have the path) and marked (those with outliers), outliers (elements), hot (uses of columns in memory), fetched (columns from flash) and their read_bytes, and resident_bytes (columns in memory) of all_bytes.`,
 		Examples: []cli.Example{
 			{Line: "llmrun perplexity -f book.txt --ctx 2048", Purpose: "the bundled model on a text"},
 			{Line: "llmrun perplexity -m model.gguf -f book.txt --ctx 2048 --json", Purpose: "another model, for a script"},
-			{Line: "llmrun perplexity -m model.gguf --ids-file tokens.txt --ctx 512", Purpose: "tokens that another program has made"},
+			{Line: "llmrun perplexity -m model.gguf --ids-file tokens.txt --ctx 512", Purpose: "tokens from another program"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			p := &perplexityFlags{}
@@ -28,7 +28,7 @@ func perplexityCommand() *cli.Command {
 			f.Group("Text")
 			f.Text(&p.file, "f file", "FILE", "the text; - for standard input")
 			f.Text(&p.idsFile, "ids-file", "FILE", "token ids instead, separated by commas or white space")
-			f.Count(&p.window, "ctx", "N", "tokens in a window; without it, 2048, or fewer if the model was made for fewer", 2, math.MaxInt32)
+			f.Count(&p.window, "ctx", "N", "tokens in a window; without it, 2048, or the model's context if that is shorter", 2, math.MaxInt32)
 			f.Group("Output")
 			f.Toggle(&p.json, "json", "print one JSON object")
 			return p.run
@@ -45,7 +45,7 @@ type perplexityFlags struct {
 	json    bool
 }
 
-// run reads the text before the model, so that a wrong file name shows at once.
+// run reads the text before it loads the model, so that a wrong file name fails at once.
 func (p *perplexityFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
 	if err := cli.NoArguments(args); err != nil {
 		return err
@@ -87,10 +87,10 @@ func (p *perplexityFlags) run(ctx context.Context, s *cli.Streams, args []string
 	if err := p.print(s, report); err != nil {
 		return err
 	}
-	return engine.Close() // which writes the trace
+	return engine.Close() // Close writes the trace
 }
 
-// perplexityReport is what --json prints.
+// perplexityReport is the JSON object of --json.
 type perplexityReport struct {
 	llmrun.Perplexity
 	Shadow *llmrun.OutlierUse `json:"shadow,omitempty"` // with --w8a8
@@ -104,7 +104,7 @@ func (p *perplexityFlags) read(s *cli.Streams) (string, error) {
 	return cli.ReadAll(s, "--ids-file", p.idsFile)
 }
 
-// tokens returns what is scored: the tokens of text, or the ids that it lists.
+// tokens returns the tokens to score: those of the text, or the listed ids.
 func (p *perplexityFlags) tokens(engine *llmrun.Engine, text string) ([]int32, error) {
 	if p.file != "" {
 		tokenizer := engine.Tokenizer()
@@ -126,14 +126,14 @@ func (p *perplexityFlags) print(s *cli.Streams, result perplexityReport) error {
 		fmt.Fprintf(s.Out, "perplexity %.4f (mean negative log-likelihood %.6f; %d tokens, %d of them scored)\n",
 			result.PPL, result.MeanNLL, result.Tokens, result.Scored)
 		if u := result.Shadow; u != nil {
-			fmt.Fprintf(s.Out, "shadow: outliers in %.1f %% of the rows; %s of %s of columns in memory were used %d times, %d came from flash (%s)\n",
+			fmt.Fprintf(s.Out, "outlier path: %.1f %% of the rows have outliers; %s of %s of columns are in memory, used %d times; %d columns came from flash (%s)\n",
 				100*float64(u.Marked)/float64(max(1, u.Tokens)), cli.FormatBytes(u.Resident), cli.FormatBytes(u.All), u.Hot, u.Fetched, cli.FormatBytes(u.Read))
 		}
 		return nil
 	}
 	if math.IsInf(result.PPL, 0) {
-		// JSON has no infinity; the mean still says all there is to say.
-		return fmt.Errorf("the perplexity is too large for a number (mean negative log-likelihood %g)", result.MeanNLL)
+		// JSON has no infinity; the error gives the mean.
+		return fmt.Errorf("the perplexity is too large for a JSON number (mean negative log-likelihood %g)", result.MeanNLL)
 	}
 	return s.Out.WriteJSON(result)
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// barWidth is the length of a bar that stands for the whole budget.
+// barWidth is the length of the bar of the whole budget.
 const barWidth = 40
 
-// showPlan prints a plan for a person. budgetOf says what the budget is a percentage of,
-// "" if it is none.
+// showPlan prints a plan for a person. budgetOf describes what a percentage of --ram refers to,
+// "" without one.
 func showPlan(s *cli.Streams, p *llmrun.MemoryPlan, budgetOf string) {
 	fmt.Fprintf(s.Out, "%s: %s of weights, %d tokens of context in %s, %d threads\n\n",
 		strings.Map(cli.VisibleRune, p.Model), cli.FormatBytes(p.WeightBytes), p.Context, p.KV, p.Threads)
@@ -26,7 +26,7 @@ func showPlan(s *cli.Streams, p *llmrun.MemoryPlan, budgetOf string) {
 	showSpeed(s, p)
 }
 
-// showMemory prints what memory is for, with a bar for each purpose.
+// showMemory prints the purposes of memory, with a bar for each.
 func showMemory(s *cli.Streams, p *llmrun.MemoryPlan) {
 	whole := p.Budget
 	if whole == 0 {
@@ -47,7 +47,7 @@ func showMemory(s *cli.Streams, p *llmrun.MemoryPlan) {
 	line("budget", p.Budget, "░")
 }
 
-// showSections prints what of the model stays in memory.
+// showSections prints which parts of the model stay in memory.
 func showSections(s *cli.Streams, p *llmrun.MemoryPlan) {
 	line := func(label, format string, args ...any) {
 		fmt.Fprintf(s.Out, "%-15s %s\n", label, fmt.Sprintf(format, args...))
@@ -61,17 +61,17 @@ func showSections(s *cli.Streams, p *llmrun.MemoryPlan) {
 	head := p.Sections[layers]
 	line("output", "%s", keptOf(head.Pinned, head.Bytes))
 	if p.Experts > 0 {
-		line("experts", "%d of %d in memory, those that were used lately", p.ExpertSlots, p.Experts)
+		line("experts", "%d of %d in memory, the most recently used", p.ExpertSlots, p.Experts)
 	}
 	if p.KVCold > 0 {
 		line("conversation", "%s of keys and values in memory, and %s of %d tokens on flash", cli.FormatBytes(p.KVHot), cli.FormatBytes(p.KVCold), p.Context)
 	}
 	for _, section := range p.Sections[layers+1:] {
-		line(section.Name, "%s on flash, rows are looked up", cli.FormatBytes(section.Bytes))
+		line(section.Name, "%s on flash, read row by row", cli.FormatBytes(section.Bytes))
 	}
 }
 
-// keptOf says how much of some bytes stays in memory.
+// keptOf says how many of a section's bytes stay in memory.
 func keptOf(pinned, all int64) string {
 	switch pinned {
 	case all:
@@ -82,18 +82,18 @@ func keptOf(pinned, all int64) string {
 	return fmt.Sprintf("%s, of which %s in memory and %s streamed from flash", cli.FormatBytes(all), cli.FormatBytes(pinned), cli.FormatBytes(all-pinned))
 }
 
-// showSpeed prints the prediction and what it starts from.
+// showSpeed prints the predicted speed and the measurements that it uses.
 func showSpeed(s *cli.Streams, p *llmrun.MemoryPlan) {
-	fmt.Fprintf(s.Out, "%-15s %s\n", "prompt", predicted(p.PredictedPrefill, fmt.Sprintf("in chunks of %d tokens, less behind a long context", p.Chunk), p.StreamedPerChunk, "chunk"))
+	fmt.Fprintf(s.Out, "%-15s %s\n", "prompt", predicted(p.PredictedPrefill, fmt.Sprintf("in chunks of %d tokens, slower after a long context", p.Chunk), p.StreamedPerChunk, "chunk"))
 	fmt.Fprintf(s.Out, "%-15s %s\n", "answer", predicted(p.PredictedDecode, "at the start of a conversation", p.StreamedPerToken, "token"))
 	m := p.Measured
 	fmt.Fprintf(s.Out, "%-15s flash %.2f GB/s; with %d threads, weights in %s %.1f GB/s, prompts %.0f Gop/s (%s)\n",
 		"measured", m.FlashGBs, m.Threads, m.Weights, m.DecodeGBs, m.PrefillGops, m.Measured.Format("2006-01-02 15:04"))
 }
 
-// predicted spells a predicted speed and what is read for it.
+// predicted formats a predicted speed and the bytes read for it.
 func predicted(speed float64, how string, streamed int64, unit string) string {
-	digits := "%.3g" // would be 1e+03 for a thousand
+	digits := "%.3g" // gives 1e+03 for a thousand
 	if speed >= 100 {
 		digits = "%.0f"
 	}

@@ -10,17 +10,17 @@ func profileCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "profile",
 		Synopsis: "[-m MODEL | --shape NAME] [--devices LIST] [flags]",
-		Summary:  "measure devices with a model's products, and how well a plan predicts them",
-		About: `Measures how long the matrix products of a model take on one or two devices, decides how to divide each, runs what it decided beside each device alone, and prints predicted against measured times. A split that turns out slower than one of the devices is given up. Without --devices these are a GPU, or what else a driver offers for any number of tokens, and the processor; or, where there is none, the processor's two groups of cores.
+		Summary:  "measure devices with a model's matmuls and check plans",
+		About: `Measures the matmuls of a model on one or two devices, plans how to split each matmul, runs the planned split and each device alone, and compares predicted with measured times. The plan drops a split that is slower than one of the devices. Without --devices, profile takes the processor and a GPU, or another driver's device that accepts any number of tokens; without such a device it takes the processor's two groups of cores.
 
-Few products are measured, and others predicted: for each number of tokens some numbers of rows, from which a regression tree learns. --real measures every piece that is considered instead, which are fewer, and takes longer.
+profile measures some matmuls: for each number of tokens a few numbers of rows. A regression tree predicts the others. --real measures every candidate, considers fewer candidates, and takes longer.
 
-What was measured is kept with the imported models, for these devices, kernels and threads, and llmrun plan --devices uses it. --again measures all of it once more, and has models that are divided with one of these devices tried again.
+The measurements are saved with the imported models, for these devices, kernels and threads; llmrun plan --devices uses them. --again repeats all measurements, and models that are split with one of these devices are timed again when they are next opened.
 
 --json prints {"devices":[…],"products":[{"name":…,"tokens":…,"cut":…,"pieces":[…],"predicted_us":…,"alone_us":[…],"checked":{"split_us":…,"alone_us":[…],"kept":…}}],"passes":[…],"predictions":[{"device":…,"mean":…,"largest":…}]} and more.`,
 		Examples: []cli.Example{
 			{Line: "llmrun profile", Purpose: "the bundled model"},
-			{Line: "llmrun profile --shape qwen2.5-1.5b --devices cpu-a,cpu-b/4", Purpose: "a shape, with one group made slower"},
+			{Line: "llmrun profile --shape qwen2.5-1.5b --devices cpu-a,cpu-b/4", Purpose: "a shape, with one group of cores slowed down"},
 			{Line: "llmrun profile -m model.gguf --devices cpu --tokens 1,256 --json", Purpose: "one device, for a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
@@ -30,8 +30,8 @@ What was measured is kept with the imported models, for these devices, kernels a
 			f.Group("Devices")
 			p.devices.add(f)
 			f.Group("Measuring")
-			f.Toggle(&p.devices.real, "real", "measure every piece that is considered, and predict none")
-			f.Toggle(&p.again, "again", "measure again what is known")
+			f.Toggle(&p.devices.real, "real", "measure every candidate and predict none")
+			f.Toggle(&p.again, "again", "repeat all measurements")
 			p.cache.addDir(f)
 			f.Group("Output")
 			f.Toggle(&p.json, "json", "print one JSON object")

@@ -10,7 +10,7 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// promptFlags say what a model is to read.
+// promptFlags are the flags of the prompt.
 type promptFlags struct {
 	text *string
 	file string
@@ -18,15 +18,14 @@ type promptFlags struct {
 
 func (p *promptFlags) add(f *cli.FlagSet) {
 	f.OptionalText(&p.text, "p prompt", "TEXT", "the prompt")
-	f.Text(&p.file, "f file", "FILE", "read the prompt from FILE, - for standard input; with -p too, the file comes first, then an empty line, then TEXT")
+	f.Text(&p.file, "f file", "FILE", "read the prompt from FILE, or - for standard input; with -p, the file comes first, then an empty line, then TEXT")
 }
 
 // given reports whether a flag named a prompt.
 func (p *promptFlags) given() bool { return p.text != nil || p.file != "" }
 
-// read returns the prompt: from the flags, or else from whatever is piped in.
-// A file's last line break is left out, as it ends the line and belongs to no
-// sentence, unless the text is asked for exactly.
+// read returns the prompt of the flags, or else of standard input. It drops the last line break
+// of a file unless exact is set.
 func (p *promptFlags) read(s *cli.Streams, exact bool) (string, error) {
 	if p.text != nil && p.file == "" {
 		return nonEmpty(*p.text)
@@ -34,7 +33,7 @@ func (p *promptFlags) read(s *cli.Streams, exact bool) (string, error) {
 	file := p.file
 	if file == "" {
 		if s.InTerminal {
-			return "", cli.Usagef("there is no prompt: give -p TEXT or -f FILE, or pipe it in")
+			return "", cli.Usagef("the prompt is missing: give -p TEXT or -f FILE, or pipe it in")
 		}
 		file = "-"
 	}
@@ -58,13 +57,12 @@ func nonEmpty(prompt string) (string, error) {
 	return prompt, nil
 }
 
-// trimLineEnd takes away one line break at the end of text.
+// trimLineEnd removes one line break at the end of text.
 func trimLineEnd(text string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
 }
 
-// readIDs returns the token ids of an --ids flag: its value is the list, or "-"
-// for one on standard input.
+// readIDs returns the token ids of --ids: list is the list itself, or "-" for standard input.
 func readIDs(s *cli.Streams, list string) ([]int32, error) {
 	if list == "" {
 		return nil, cli.Usagef("--ids is missing")
@@ -109,7 +107,7 @@ func formatIDs(ids []int32) string {
 	return strings.Join(fields, ",")
 }
 
-// checkIDs refuses ids that the model does not have, before it is asked to work.
+// checkIDs refuses ids outside the vocabulary.
 func checkIDs(flag string, ids []int32, vocabulary int) error {
 	for i, id := range ids {
 		if int(id) >= vocabulary {

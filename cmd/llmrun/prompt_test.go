@@ -57,7 +57,7 @@ func TestReadPromptRefuses(t *testing.T) {
 		terminal bool
 		want     string
 	}{
-		{"nothing, and somebody types", promptFlags{}, true, "there is no prompt"},
+		{"nothing, and somebody types", promptFlags{}, true, "the prompt is missing"},
 		{"empty input", promptFlags{}, false, "the prompt is empty"},
 		{"empty text", promptFlags{text: &empty}, false, "the prompt is empty"},
 		{"no such file", promptFlags{file: "no-such-file"}, false, "-f: open no-such-file"},
@@ -117,8 +117,8 @@ func TestParsePositions(t *testing.T) {
 		{"all", []int{0, 1, 2, 3}, ""},
 		{"0,2", []int{0, 2}, ""},
 		{"3, 1,3", []int{3, 1, 3}, ""},
-		{"4", nil, "there is no position 4: the ids have 0 to 3"},
-		{"-1", nil, "there is no position -1"},
+		{"4", nil, "must be positions from 0 to 3, the last of the ids, not 4"},
+		{"-1", nil, "not -1"},
 		{"first", nil, `must be last, all, or positions such as 0,4, not "first"`},
 		{"", nil, "must be last, all, or positions"},
 	}

@@ -16,15 +16,15 @@ func renderCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "render",
 		Synopsis: "[-m MODEL | --template FILE] --messages FILE.json [flags]",
-		Summary:  "show the prompt that a chat template makes",
-		About: `Prints the text that a conversation becomes before the model reads it: exactly, with no line break added. The messages are a JSON array of {"role":"user","content":"..."}, or an object as chat requests have it, with "messages" and perhaps "tools", "documents" and "chat_template_kwargs".
+		Summary:  "print the prompt that a chat template produces",
+		About: `Applies a chat template to a conversation and prints the resulting prompt exactly, with no line break added. The messages are a JSON array of {"role":"user","content":"..."}, or the object of a chat request, with "messages" and optionally "tools", "documents" and "chat_template_kwargs".
 
 --json prints {"text":"..."}.`,
 		Examples: []cli.Example{
 			{Line: "llmrun render --messages chat.json", Purpose: "with the template of the bundled model"},
 			{Line: `llmrun render --template chat.jinja --bos "<s>" --eos "</s>" --messages chat.json`, Purpose: "with a template of your own"},
-			{Line: `echo '[{"role":"user","content":"Hi"}]' | llmrun render -m model.gguf --messages -`, Purpose: "messages that are piped in"},
-			{Line: "llmrun render -m model.gguf --messages chat.json --var enable_thinking=false", Purpose: "with a variable that the template knows"},
+			{Line: `echo '[{"role":"user","content":"Hi"}]' | llmrun render -m model.gguf --messages -`, Purpose: "messages from standard input"},
+			{Line: "llmrun render -m model.gguf --messages chat.json --var enable_thinking=false", Purpose: "with a variable of the template"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			r := &renderFlags{}
@@ -38,12 +38,12 @@ func renderCommand() *cli.Command {
 type renderFlags struct {
 	model              modelFlags
 	template           string  // a file in place of the model's template
-	bos, eos           *string // for that file; a model has its own
+	bos, eos           *string // with template; a model has its own
 	messages           string
 	noGenerationPrompt bool
 	json               bool
-	now                time.Time      // zero: the present
-	variables          map[string]any // beyond those that every template has
+	now                time.Time      // zero = the current time
+	variables          map[string]any // in addition to the standard ones
 }
 
 func (r *renderFlags) add(f *cli.FlagSet) {
@@ -52,11 +52,11 @@ func (r *renderFlags) add(f *cli.FlagSet) {
 	f.Text(&r.template, "template", "FILE", "a Jinja chat template in place of the model's")
 	f.OptionalText(&r.bos, "bos", "TEXT", "with --template: the begin token as text")
 	f.OptionalText(&r.eos, "eos", "TEXT", "with --template: the end token as text")
-	f.Value("now", "TIME", "the time for templates that print a date, as 2026-01-31T12:00:00Z; without it, the present", r.setNow)
-	f.Value("var", "NAME=VALUE", "a variable of the template; VALUE is JSON, or else text; may be given several times", r.setVariable)
+	f.Value("now", "TIME", "the time for templates that print a date, such as 2026-01-31T12:00:00Z; without it, the current time", r.setNow)
+	f.Value("var", "NAME=VALUE", "set a variable of the template; VALUE is JSON, or text if it is not valid JSON; may be given several times", r.setVariable)
 	f.Group("Conversation")
 	f.Text(&r.messages, "messages", "FILE", "the messages as JSON; - for standard input")
-	f.Toggle(&r.noGenerationPrompt, "no-generation-prompt", "do not open the assistant's turn at the end")
+	f.Toggle(&r.noGenerationPrompt, "no-generation-prompt", "do not start the assistant's turn at the end")
 	f.Group("Output")
 	f.Toggle(&r.json, "json", "print one JSON object")
 }
@@ -70,8 +70,8 @@ func (r *renderFlags) setNow(s string) error {
 	return nil
 }
 
-// setVariable takes NAME=VALUE. What is no JSON is text, so that plain words need
-// no second pair of quotes.
+// setVariable parses NAME=VALUE. A VALUE that is not JSON is text, so that plain words need no
+// quotes.
 func (r *renderFlags) setVariable(s string) error {
 	name, text, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
@@ -93,16 +93,16 @@ func (r *renderFlags) setVariable(s string) error {
 func (r *renderFlags) check() error {
 	switch {
 	case r.messages == "":
-		return cli.Usagef("--messages is missing")
+		return cli.Usagef("--messages is missing: name a JSON file, or - for standard input")
 	case r.template != "" && r.model.path != "":
-		return cli.Usagef("-m and --template are two sources of one template: give one")
+		return cli.Usagef("-m and --template both name a template: give one of them")
 	case r.template == "" && (r.bos != nil || r.eos != nil):
-		return cli.Usagef("--bos and --eos go with --template: a model has its own")
+		return cli.Usagef("--bos and --eos need --template: a model has its own")
 	}
 	return nil
 }
 
-// run prints the prompt exactly: no line break is added, so that it can be fed on.
+// run prints the prompt exactly, so that it can be piped into another program.
 func (r *renderFlags) run(_ context.Context, s *cli.Streams, args []string) error {
 	if err := cli.NoArguments(args); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (r *renderFlags) run(_ context.Context, s *cli.Streams, args []string) erro
 	return s.Out.ExactText(text, r.json)
 }
 
-// render lets the library fill in the template, the model's or the file's.
+// render applies the template of the file or the model.
 func (r *renderFlags) render(messages []byte) (string, error) {
 	options := llmrun.TemplateOptions{
 		Messages:           messages,

@@ -18,15 +18,15 @@ func runCommand() *cli.Command {
 		Name:     "run",
 		Synopsis: "[-m MODEL] [-p TEXT | -f FILE | --ids LIST] [flags]",
 		Summary:  "answer one prompt",
-		About: `Answers a prompt and prints the answer as it comes. The prompt is -p, or a file, or what is piped in. If the model has a chat template, the prompt is sent as a user's message; --raw continues the text as it stands instead.
+		About: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, a file, or standard input. If the model has a chat template, the prompt becomes a user message; with --raw the model continues the text without the template.
 
-Timings go to standard error. With --json one object is printed at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (of the prompt, that were not read again), recalled_tokens (of these, that came from flash), kept_bytes (written there), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), seed unless --temp is 0, and stats if they are asked for.`,
-		Brief: `Answers a prompt and prints the answer as it comes. The prompt is -p, a file, or what is piped in.`,
+Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), seed unless --temp is 0, and stats with --stats.`,
+		Brief: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, a file, or standard input.`,
 		Examples: []cli.Example{
 			{Line: `llmrun run -p "Tell me a story about a brave fox named Ruby."`, Purpose: "a story from the bundled model"},
 			{Line: `llmrun run -f note.md -p "Summarize the note." --temp 0`, Purpose: "ask about a file; greedy is best for facts"},
-			{Line: `llmrun run -m model.gguf --raw -p "Once upon a time" -n 100 --seed 7`, Purpose: "continue a text, and do so again with the same seed"},
-			{Line: `git diff | llmrun run -m model.gguf --system "Explain this change." --json`, Purpose: "answer what is piped in, for a script"},
+			{Line: `llmrun run -m model.gguf --raw -p "Once upon a time" -n 100 --seed 7`, Purpose: "continue a text; the same seed gives the same text again"},
+			{Line: `git diff | llmrun run -m model.gguf --system "Explain this change." --json`, Purpose: "answer standard input, for a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			r := &runFlags{}
@@ -44,7 +44,7 @@ type runFlags struct {
 	system      *string // nil: no system message
 	ids         string  // "": the prompt is text
 	raw         bool
-	specialText bool // spelled special tokens count, with raw
+	specialText bool // with raw: text such as <|im_end|> becomes the special token
 	json        bool
 	quiet       bool
 }
@@ -52,33 +52,33 @@ type runFlags struct {
 func (r *runFlags) add(f *cli.FlagSet) {
 	f.Everyday(
 		"m: model: a GGUF file, Hugging Face directory, or pack; without it, the bundled model",
-		"p", "f: read the prompt from FILE, - for standard input; -p follows it",
+		"p", "f: read the prompt from FILE, or - for standard input; the text of -p follows",
 		"n: at most N new tokens", "system: the system message",
-		"temp: temperature; 0 always takes the likeliest token", "seed: the same seed gives the same text",
-		"ram: most memory to use, such as 1.5GiB; what does not fit is read from flash, and the answer is the same",
-		"ctx: tokens of context, such as 8K", "session: continue the session of that name, or begin it",
-		"json: print one JSON object", "stats: add how memory and flash were used", "q: only the answer",
+		"temp: temperature; 0 always takes the most likely token", "seed: the same seed gives the same text",
+		"ram: memory limit, such as 1.5GiB; weights that do not fit are read from flash, and the answer is the same",
+		"ctx: tokens of context, such as 8K", "session: continue the session of that name, or start it",
+		"json: print one JSON object", "stats: report the use of memory and flash", "q: print only the answer",
 	)
 	r.model.addAnswering(f)
 	f.Group("Prompt")
 	r.prompt.add(f)
 	f.OptionalText(&r.system, "system", "TEXT", "the system message before the prompt")
 	r.model.addSession(f)
-	f.Toggle(&r.raw, "raw", "no chat template: continue the text exactly as it is")
-	f.Toggle(&r.specialText, "parse-special", "with --raw: special tokens that the text spells, such as <|im_end|>, become these tokens instead of plain text")
-	f.Text(&r.ids, "ids", "LIST", "token ids, such as 1,2,3, to continue as they are; - reads them from standard input")
+	f.Toggle(&r.raw, "raw", "continue the text exactly as it is, without the chat template")
+	f.Toggle(&r.specialText, "parse-special", "with --raw: text such as <|im_end|> becomes the special token instead of plain text")
+	f.Text(&r.ids, "ids", "LIST", "continue these token ids, such as 1,2,3; - reads them from standard input")
 	r.generation.add(f)
 	f.Group("Output")
 	f.Toggle(&r.json, "json", "print one JSON object when done")
-	f.Toggle(&r.model.measure, "stats", "also tell how memory and flash were used, and the speed that was predicted against the one measured; with --json under stats")
-	f.Toggle(&r.quiet, "q quiet", "no timings and no progress on standard error")
+	f.Toggle(&r.model.measure, "stats", "also report the use of memory and flash, and the predicted and the measured speed; with --json under stats")
+	f.Toggle(&r.quiet, "q quiet", "print no timings and no progress on standard error")
 }
 
 // check refuses flags that contradict each other.
 func (r *runFlags) check() error {
 	switch {
 	case r.ids != "" && (r.prompt.given() || r.system != nil || r.raw):
-		return cli.Usagef("--ids is the whole prompt: it goes with none of -p, -f, --system and --raw")
+		return cli.Usagef("--ids is the whole prompt: leave out -p, -f, --system and --raw")
 	case r.raw && r.system != nil:
 		return cli.Usagef("--system needs the chat template that --raw leaves out")
 	case r.specialText && !r.raw:
@@ -87,7 +87,7 @@ func (r *runFlags) check() error {
 	return nil
 }
 
-// run checks what can be checked without the model, loads it and answers.
+// run checks the flags, loads the model and answers.
 func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
 	if err := cli.NoArguments(args); err != nil {
 		return err
@@ -95,13 +95,14 @@ func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 	if err := r.check(); err != nil {
 		return err
 	}
-	// Before loading, which may take minutes: a wrong file name shows at once.
+	// The prompt is read before the model, which may take minutes to load: a wrong file name
+	// fails at once.
 	prompt, err := r.readPrompt(s)
 	if err != nil {
 		return err
 	}
 	if r.quiet {
-		s.ErrTerminal, s.Quiet = false, true // nobody watches: no progress either
+		s.ErrTerminal, s.Quiet = false, true // no progress bars either
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
@@ -116,12 +117,12 @@ func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 	}
 	defer session.Close()
 	err = r.generate(ctx, s, engine, session, prompt)
-	return errors.Join(err, engine.Close()) // which writes the trace
+	return errors.Join(err, engine.Close()) // Close writes the trace
 }
 
-// A runPrompt is what the model continues: token ids, or text.
+// A runPrompt is the prompt: token ids, or text.
 type runPrompt struct {
-	ids  []int32 // when not nil, text is unused
+	ids  []int32 // if not nil, text is unused
 	text string
 }
 
@@ -134,8 +135,8 @@ func (r *runFlags) readPrompt(s *cli.Streams) (runPrompt, error) {
 	return runPrompt{ids: ids}, err
 }
 
-// generate answers the prompt, keeps the session if it has a name and reports. An answer that a signal cut short
-// is printed as far as it goes.
+// generate answers the prompt, saves a named session and reports. An answer that a signal
+// interrupts is printed up to that point.
 func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt) error {
 	options, err := r.generation.options(engine)
 	if err != nil {
@@ -161,12 +162,12 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	})
 	err = cli.Interruption(ctx, err)
 	if engine.Tokenizer() == nil && !r.json {
-		fmt.Fprint(s.Out, formatIDs(got.ids)) // there is no text to show
+		fmt.Fprint(s.Out, formatIDs(got.ids)) // without a tokenizer there is no text
 	}
 	s.Out.EndLine()
 	var unsaved error
 	if r.model.session != "" && session.Len() > 0 {
-		unsaved = session.Save("") // before the report, which says how much that wrote
+		unsaved = session.Save("") // before the report, which includes the bytes written
 	}
 	switch {
 	case err == nil || cli.WasStopped(err):
@@ -180,7 +181,7 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	return errors.Join(err, unsaved)
 }
 
-// report tells how the generation went. seed is nil when nothing was drawn.
+// report prints the timings and the JSON object. seed is nil for greedy decoding.
 func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, stats llmrun.Stats, seed *uint64) error {
 	var memory *memoryStats
 	if r.model.measure {
@@ -200,9 +201,8 @@ func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, st
 	return s.Out.WriteJSON(report)
 }
 
-// pieces starts the generation that the flags ask for. Without a chat template
-// a prompt can only be continued; a system message asks for one all the same and
-// gets the library's simple one.
+// pieces starts the generation. A model without a chat template continues the prompt; with
+// --system it uses the library's simple template.
 func (r *runFlags) pieces(ctx context.Context, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt, options llmrun.GenerateOptions) (iter.Seq2[llmrun.Piece, error], error) {
 	info := engine.Info()
 	switch {
@@ -224,7 +224,7 @@ func (r *runFlags) pieces(ctx context.Context, engine *llmrun.Engine, session *l
 	return session.ChatMessages(ctx, messages, options), nil
 }
 
-// A runReport is what --json prints. Scripts depend on its names.
+// A runReport is the JSON object of --json. Scripts depend on its names.
 type runReport struct {
 	IDs             []int32 `json:"ids"`
 	Text            string  `json:"text"`
@@ -236,12 +236,12 @@ type runReport struct {
 	PrefillSeconds  float64 `json:"prefill_seconds"`
 	DecodeSeconds   float64 `json:"decode_seconds"`
 	FirstTokenAfter float64 `json:"first_token_seconds"`
-	ReusedTokens    int     `json:"reused_tokens"`    // of the prompt, that were not read again
-	RecalledTokens  int     `json:"recalled_tokens"`  // of those, that came from flash
-	KeptBytes       int64   `json:"kept_bytes"`       // that were written to the cache directory
-	Slides          int     `json:"slides"`           // times that the context was full
-	ForgottenTokens int     `json:"forgotten_tokens"` // because of that
-	Seed            *uint64 `json:"seed,omitempty"`   // none when greedy
+	ReusedTokens    int     `json:"reused_tokens"`    // prompt tokens whose keys and values were reused
+	RecalledTokens  int     `json:"recalled_tokens"`  // those of them that came from the prefix cache on flash
+	KeptBytes       int64   `json:"kept_bytes"`       // written to the cache directory
+	Slides          int     `json:"slides"`           // how often the full context slid
+	ForgottenTokens int     `json:"forgotten_tokens"` // tokens that slides dropped
+	Seed            *uint64 `json:"seed,omitempty"`   // none for greedy decoding
 
 	Stats *memoryStats `json:"stats,omitempty"` // with --stats
 }
@@ -271,7 +271,7 @@ func newRunReport(got *answer, stats llmrun.Stats, seed *uint64) runReport {
 	}
 }
 
-// finite returns x, or 0 for a rate over no time at all, which JSON cannot hold.
+// finite returns x, or 0 for NaN and infinities, which JSON cannot express.
 func finite(x float64) float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return 0
@@ -279,7 +279,7 @@ func finite(x float64) float64 {
 	return x
 }
 
-// formatStats spells how a generation went. One that ended before its first token
+// formatStats formats the timings of a generation as one line. A generation without tokens
 // has no rates.
 func formatStats(stats llmrun.Stats, seed *uint64) string {
 	var line strings.Builder
@@ -305,7 +305,7 @@ func formatStats(stats llmrun.Stats, seed *uint64) string {
 	return line.String()
 }
 
-// stopText says why an answer ended.
+// stopText describes a stop reason.
 func stopText(reason string) string {
 	switch reason {
 	case "eos":

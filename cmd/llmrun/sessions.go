@@ -14,20 +14,20 @@ func sessionsCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "sessions",
 		Synopsis: "[list | show NAME | rm NAME... | verify [NAME...]] [--cache-dir DIR] [--json]",
-		Summary:  "show, check or delete the conversations that were kept",
-		About: `Sessions are what run and chat keep with --session: their text, their messages, and the keys and values that the model has computed of them. list tells how long and how large each is, show prints one, rm deletes some with what no other session needs, and verify reads all that belongs to some, or to all, and compares every byte with its checksum.
+		Summary:  "list, show, check or delete saved conversations",
+		About: `run and chat save a conversation as a session with --session: its text, its messages, and its keys and values. list prints the length and size of each session. show prints one. rm deletes sessions, and the keys and values that no other session needs. verify reads every byte of the named sessions, or of all, and compares the checksums.
 
---json prints {"dir":"…","sessions":[{"name":"…","model":"…","settings":"…","tokens":…,"kept_tokens":…,"bytes":…,"created":"…","saved":"…"}]} for list, in which a session that cannot be opened has a name and damage, which says why; one such object with messages and ids for show, {"freed":…} for rm and {"verified":[{"name":"…","bytes":…}]} for verify, with error where one is damaged.`,
+--json prints {"dir":"…","sessions":[{"name":"…","model":"…","settings":"…","tokens":…,"kept_tokens":…,"bytes":…,"created":"…","saved":"…"}]} for list, where a session that cannot be opened has only name and damage, the reason; one such object with messages and ids for show, {"freed":…} for rm and {"verified":[{"name":"…","bytes":…}]} for verify, with error for a damaged one.`,
 		Examples: []cli.Example{
-			{Line: "llmrun sessions", Purpose: "what is there"},
-			{Line: "llmrun sessions show book", Purpose: "the conversation of one"},
-			{Line: "llmrun sessions verify", Purpose: "check all of them"},
-			{Line: "llmrun sessions rm book", Purpose: "delete one"},
+			{Line: "llmrun sessions", Purpose: "list the sessions"},
+			{Line: "llmrun sessions show book", Purpose: "print a conversation"},
+			{Line: "llmrun sessions verify", Purpose: "check all sessions"},
+			{Line: "llmrun sessions rm book", Purpose: "delete a session"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &sessionsFlags{}
 			c.add(f)
-			return c.dispatch("a session, as llmrun sessions shows it",
+			return c.dispatch("a session, as llmrun sessions lists it",
 				verb{"list", 0, 0, c.list},
 				verb{"show", 1, 1, c.show},
 				verb{"rm", 1, anyNumber, c.remove},
@@ -65,7 +65,7 @@ func (c *sessionsFlags) list(s *cli.Streams, dir string, _ []string) error {
 	return nil
 }
 
-// show prints a session: its messages, or how long its text is if it has none.
+// show prints the description and the messages of a session.
 func (c *sessionsFlags) show(s *cli.Streams, dir string, names []string) error {
 	k, err := llmrun.ShowSession(dir, names[0])
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *sessionsFlags) show(s *cli.Streams, dir string, names []string) error {
 	if c.json {
 		return s.Out.WriteJSON(k)
 	}
-	fmt.Fprintf(s.Out, "model     %s (%s)\ntext      %d tokens, %d messages\nkept      keys and values of %d tokens, %s\nsaved     %s, begun %s\n",
+	fmt.Fprintf(s.Out, "model     %s (%s)\ntext      %d tokens, %d messages\nKV        keys and values of %d tokens, %s\nsaved     %s, created %s\n",
 		strings.Map(cli.VisibleRune, k.Model), k.Settings, k.Tokens, len(k.Messages), k.SavedTokens, cli.FormatBytes(k.Bytes),
 		k.Saved.Local().Format(time.DateTime), k.Created.Local().Format(time.DateTime))
 	for _, m := range k.Messages {
@@ -85,7 +85,7 @@ func (c *sessionsFlags) show(s *cli.Streams, dir string, names []string) error {
 	return nil
 }
 
-// remove deletes sessions by name, and goes on behind one that fails.
+// remove deletes sessions by name, and continues after one that fails.
 func (c *sessionsFlags) remove(s *cli.Streams, dir string, names []string) (err error) {
 	total := int64(0)
 	for _, name := range names {
@@ -103,8 +103,7 @@ func (c *sessionsFlags) remove(s *cli.Streams, dir string, names []string) (err 
 	return err
 }
 
-// verify reads sessions by name, or all of them, and goes on behind one that is
-// damaged.
+// verify reads sessions by name, or all of them, and continues after a damaged one.
 func (c *sessionsFlags) verify(s *cli.Streams, dir string, names []string) error {
 	if len(names) == 0 {
 		list, err := llmrun.Sessions(dir)
@@ -119,7 +118,7 @@ func (c *sessionsFlags) verify(s *cli.Streams, dir string, names []string) error
 	for _, name := range names {
 		size, err := llmrun.VerifySession(dir, name)
 		if err == nil && !c.json {
-			fmt.Fprintf(s.Out, "%s: %s, all as it was written\n", name, cli.FormatBytes(size))
+			fmt.Fprintf(s.Out, "%s: %s, all checksums match\n", name, cli.FormatBytes(size))
 		}
 		all.add(name, size, err)
 	}

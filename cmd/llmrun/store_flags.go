@@ -8,7 +8,7 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// storeFlags are the flags of commands that look after what lies in the cache
+// storeFlags are the flags of commands that list, check and delete the contents of the cache
 // directory.
 type storeFlags struct {
 	cache cacheFlags
@@ -22,24 +22,23 @@ func (c *storeFlags) add(f *cli.FlagSet) {
 	f.Toggle(&c.json, "json", "print one JSON object")
 }
 
-// freed is what rm and its like print as JSON.
+// freed is the JSON object of commands that delete.
 type freed struct {
 	Freed int64 `json:"freed"` // bytes
 }
 
-// A verb is one of the things that such a command does, with the names of from
-// least to most pieces of what it looks after.
+// A verb is an action of such a command. It takes from least to most names.
 type verb struct {
 	name        string
 	least, most int
 	run         func(s *cli.Streams, dir string, names []string) error
 }
 
-// anyNumber is the most of a verb that has no limit.
+// anyNumber is verb.most without a limit.
 const anyNumber = math.MaxInt
 
-// dispatch returns the action that does what the first argument says, or without
-// arguments the first verb. what is a piece as a message calls it.
+// dispatch returns the action that runs the verb of the first argument; the first verb runs
+// without arguments. what describes a name in error messages.
 func (c *storeFlags) dispatch(what string, verbs ...verb) cli.Action {
 	return func(_ context.Context, s *cli.Streams, args []string) error {
 		dir, err := c.cache.directory()
@@ -60,7 +59,7 @@ func (c *storeFlags) dispatch(what string, verbs ...verb) cli.Action {
 	}
 }
 
-// check runs a verb if it has the names that it needs, and no more.
+// check runs a verb after checking the number of names.
 func (v *verb) check(s *cli.Streams, dir, what string, names []string) error {
 	switch {
 	case len(names) < v.least:
@@ -71,7 +70,7 @@ func (v *verb) check(s *cli.Streams, dir, what string, names []string) error {
 	return v.run(s, dir, names)
 }
 
-// countOf spells a number of things: 1 pack, 2 packs.
+// countOf formats a number of things: 1 pack, 2 packs.
 func countOf(n int, thing string) string {
 	if n != 1 {
 		thing += "s"

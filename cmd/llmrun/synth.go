@@ -17,30 +17,30 @@ func synthCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "synth",
 		Synopsis: "--shape NAME [--quant MIX] -o FILE.gguf [flags] | --list",
-		Summary:  "write a model of random weights, to measure with",
-		About: `Writes a GGUF file that has the shape, the tensor types and the rotary settings of a published model, and weights that mean nothing. Speed and memory depend on the former alone, so that anyone can measure llmrun and other engines, which read the file too, without a download.
+		Summary:  "write a model of random weights, for measurements",
+		About: `Writes a GGUF file with the shape, the tensor types and the rotary settings of a published model, and random weights. Speed and memory do not depend on the values of weights, so that you can measure llmrun and other engines without a download.
 
-Tensors are quantized in the mixes of llama.cpp's quantizer. The same flags give the same bytes. A file that is there is kept unless --force is given, and a run that fails leaves none.
+Tensors are quantized in the mixes of llama.cpp's quantizer. The same flags write the same bytes. synth replaces an existing file only with --force, and leaves no file when it fails.
 
 --json prints {"path":"…","shape":"…","quant":"…","bytes":…}, or with --list {"quant":"…","shapes":[{"name":"…","parameters":…,"bytes":…}]}.`,
 		Examples: []cli.Example{
 			{Line: "llmrun synth --list", Purpose: "the shapes, with their sizes"},
 			{Line: "llmrun synth --shape qwen2.5-1.5b -o qwen.gguf", Purpose: "1.5 billion weights in Q4_0"},
-			{Line: "llmrun synth --shape llama-3.2-1b --quant q4_k_m -o llama.gguf", Purpose: "what most people download"},
-			{Line: "llmrun synth --shape qwen3-30b-a3b --router-skew 1 -o moe.gguf", Purpose: "experts of which some are used far more than others"},
+			{Line: "llmrun synth --shape llama-3.2-1b --quant q4_k_m -o llama.gguf", Purpose: "the mix that most people download"},
+			{Line: "llmrun synth --shape qwen3-30b-a3b --router-skew 1 -o moe.gguf", Purpose: "some experts are used far more often than others"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			y := &synthFlags{o: bench.SynthOptions{Quant: modelflag.DefaultMix}}
 			f.Group("What to write")
-			f.Text(&y.o.Shape, "shape", "NAME", "the model whose shape it has; --list shows them")
+			f.Text(&y.o.Shape, "shape", "NAME", "the model whose shape to write; --list shows the shapes")
 			modelflag.AddMix(f, &y.o.Quant)
-			f.Count(&y.o.Context, "ctx", "N", "tokens that the model says it was made for; without it, as many as the published one", 1, math.MaxInt32)
-			f.Value("router-skew", "X", "how unevenly experts are used, from 0, which is evenly, to 8; at 1 an eighth of them does about half of the work", y.setSkew)
-			f.Value("seed", "N", "choose other random weights", y.setSeed)
-			f.Toggle(&y.list, "list", "list the shapes instead, with their sizes in the --quant mix")
+			f.Count(&y.o.Context, "ctx", "N", "the context length in the file; without it, that of the published model", 1, math.MaxInt32)
+			f.Value("router-skew", "X", "how unevenly the router chooses experts, from 0 (evenly) to 8; at 1, an eighth of the experts does about half of the work", y.setSkew)
+			f.Value("seed", "N", "seed of the random weights", y.setSeed)
+			f.Toggle(&y.list, "list", "list the shapes, with their sizes in the --quant mix")
 			f.Group("Output")
-			f.Text(&y.o.Path, "o output", "FILE", "where to write it")
-			f.Toggle(&y.o.Force, "force", "replace a file that is there")
+			f.Text(&y.o.Path, "o output", "FILE", "the file to write")
+			f.Toggle(&y.o.Force, "force", "replace an existing file")
 			f.Toggle(&y.json, "json", "print one JSON object")
 			return y.run
 		},
@@ -81,7 +81,7 @@ func (y *synthFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	}
 	switch {
 	case y.o.Shape == "":
-		return cli.Usagef("--shape is missing; --list shows what there is")
+		return cli.Usagef("--shape is missing; --list shows the shapes")
 	case y.o.Path == "":
 		return cli.Usagef("-o is missing: where to write the file")
 	}
@@ -98,7 +98,7 @@ func (y *synthFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	return nil
 }
 
-// written is what was written, as JSON.
+// written is the JSON object of a written file.
 type written struct {
 	Path  string `json:"path"`
 	Shape string `json:"shape"`
@@ -106,7 +106,7 @@ type written struct {
 	Bytes int64  `json:"bytes"` // of the tensors
 }
 
-// shapeList is the shapes, as JSON.
+// shapeList is the JSON object of --list.
 type shapeList struct {
 	Quant  string            `json:"quant"`
 	Shapes []bench.ShapeInfo `json:"shapes"`

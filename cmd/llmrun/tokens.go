@@ -13,21 +13,21 @@ func tokenizeCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "tokenize",
 		Synopsis: "[-m MODEL] [flags] -- TEXT",
-		Summary:  "show the tokens of a text",
-		About: `Splits TEXT, or what is piped in, into the model's tokens, and prints an id and the token as the vocabulary spells it on each line. The model may be a vocabulary alone: a GGUF file without tensors, or a tokenizer.json. Special tokens that TEXT spells are recognised, as in the text that a chat template makes; --plain shows what a prompt or a message would become.
+		Summary:  "print the tokens of a text",
+		About: `Splits TEXT, or standard input, into the model's tokens, and prints one token per line: its id and its text in the vocabulary. The model may be only a vocabulary: a GGUF file without tensors, or a tokenizer.json. Text such as <|im_end|> becomes a special token, as in the output of a chat template; --plain treats it as plain text, as in a prompt or a message.
 
 --json prints {"ids":[...],"tokens":[...]}.`,
 		Examples: []cli.Example{
 			{Line: `llmrun tokenize -- "Hello, world!"`, Purpose: "ids and tokens"},
-			{Line: `llmrun tokenize -m tokenizer.json --json -- "Hello, world!"`, Purpose: "the same for a script, from a vocabulary alone"},
+			{Line: `llmrun tokenize -m tokenizer.json --json -- "Hello, world!"`, Purpose: "the same for a script, from a vocabulary file"},
 			{Line: `llmrun tokenize -m model.gguf < notes.md | wc -l`, Purpose: "count the tokens of a file"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			t := &tokenizeFlags{}
 			t.model.addModel(f)
 			f.Group("Tokens")
-			f.Toggle(&t.special, "special", "add the begin and end tokens that the model asks for")
-			f.Toggle(&t.plain, "plain", "special tokens that TEXT spells, such as <|im_end|>, stay plain text, as in a prompt for run")
+			f.Toggle(&t.special, "special", "add the model's begin and end tokens")
+			f.Toggle(&t.plain, "plain", "text such as <|im_end|> stays plain text, as in a prompt of run")
 			f.Group("Output")
 			f.Toggle(&t.json, "json", "print one JSON object")
 			return t.run
@@ -41,12 +41,12 @@ type tokenizeFlags struct {
 	special, plain, json bool
 }
 
-// run splits the arguments, joined by spaces as echo joins them, or what is piped in.
+// run splits the arguments, joined by spaces, or standard input.
 func (t *tokenizeFlags) run(_ context.Context, s *cli.Streams, args []string) error {
 	text := strings.Join(args, " ")
 	if len(args) == 0 {
 		if s.InTerminal {
-			return cli.Usagef("there is no text: give it after --, or pipe it in")
+			return cli.Usagef("the text is missing: give it after --, or pipe it in")
 		}
 		piped, err := cli.ReadAll(s, "TEXT", "-")
 		if err != nil {
@@ -82,13 +82,13 @@ func detokenizeCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "detokenize",
 		Synopsis: "[-m MODEL] --ids LIST [flags]",
-		Summary:  "show the text of token ids",
-		About: `Prints the text that token ids stand for, exactly, with no line break added. The model may be a vocabulary alone: a GGUF file without tensors, or a tokenizer.json.
+		Summary:  "print the text of token ids",
+		About: `Prints the text of token ids exactly, with no line break added. The model may be only a vocabulary: a GGUF file without tensors, or a tokenizer.json.
 
 --json prints {"text":"..."}.`,
 		Examples: []cli.Example{
 			{Line: "llmrun detokenize --ids 4972,15,950,4", Purpose: "the text of four tokens"},
-			{Line: `llmrun detokenize -m tokenizer.json --ids "4972 15 950 4" --json`, Purpose: "the same for a script, from a vocabulary alone"},
+			{Line: `llmrun detokenize -m tokenizer.json --ids "4972 15 950 4" --json`, Purpose: "the same for a script, from a vocabulary file"},
 			{Line: "llmrun detokenize -m model.gguf --ids - < ids.txt", Purpose: "ids from a file"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {

@@ -13,14 +13,14 @@ func verifyCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "verify",
 		Synopsis: "FILE.pack... [--json]",
-		Summary:  "read whole packs and compare their checksums",
-		About: `Reads every byte of packs and compares it with its checksum. A pack that is damaged is named, with the offset of the first fault, and the exit code is 1.
+		Summary:  "check the checksums of packs",
+		About: `Reads every byte of packs and compares the checksums. The error names a damaged pack and the offset of the first fault, and the exit code is 4.
 
---json prints {"verified":[{"name":"…","bytes":…}]}, with error where one is damaged, and the bytes that were read until then.`,
+--json prints {"verified":[{"name":"…","bytes":…}]}, with error for a damaged pack, and the number of bytes read until the fault.`,
 		Examples: []cli.Example{
 			{Line: "llmrun verify model.pack", Purpose: "after copying it to another disk"},
 			{Line: "llmrun verify *.pack", Purpose: "all packs of a directory"},
-			{Line: "llmrun verify model.pack && rm model.gguf", Purpose: "before deleting what it was made from"},
+			{Line: "llmrun verify model.pack && rm model.gguf", Purpose: "before deleting the source model"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			v := &verifyFlags{}
@@ -34,7 +34,7 @@ func verifyCommand() *cli.Command {
 // verifyFlags are the flags of verify.
 type verifyFlags struct{ json bool }
 
-// run checks each of the files, also after one that is damaged.
+// run checks all files, and continues after a damaged one.
 func (v *verifyFlags) run(ctx context.Context, s *cli.Streams, files []string) error {
 	if len(files) == 0 {
 		return cli.Usagef("give the packs to verify")
@@ -61,15 +61,14 @@ func (v *verifyFlags) run(ctx context.Context, s *cli.Streams, files []string) e
 	return all.end(s)
 }
 
-// verified is the outcome of verifying one thing.
+// verified is the result for one file or session.
 type verified struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 	Error string `json:"error,omitempty"`
 }
 
-// A verification gathers what verifying several things says. It goes on behind
-// one that is damaged, and fails at the end.
+// A verification collects the results for several files or sessions.
 type verification struct {
 	json bool
 	list []verified
@@ -85,7 +84,7 @@ func (v *verification) add(name string, size int64, err error) {
 	v.err = errors.Join(v.err, err)
 }
 
-// end prints the JSON object, if that was asked for, and returns what failed.
+// end prints the JSON object of --json and returns the errors.
 func (v *verification) end(s *cli.Streams) error {
 	if !v.json {
 		return v.err

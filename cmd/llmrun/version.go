@@ -15,14 +15,14 @@ func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "version",
 		Synopsis: "[--json]",
-		Summary:  "say which build of llmrun this is",
-		About: `Prints what --version prints: the version, the commit it was built from, the Go release, the system, and the build tags if there were any.
+		Summary:  "print the version and build of llmrun",
+		About: `Prints the version, the commit of the build, the Go release, the system, and the build tags, as --version does.
 
---json prints one object: version, revision (the whole commit, if it is known), modified (built from a tree that differed from it), go, tags (a list), and machine with os, arch, processors and kernels (the instruction set that products are computed with here).`,
+--json prints one object: version, revision (the whole commit, if known), modified (the tree differed from that commit), go, tags (a list), and machine with os, arch, processors and kernels (the instruction set of the matmul kernels).`,
 		Examples: []cli.Example{
-			{Line: "llmrun version", Purpose: "one line, for a report of a fault"},
+			{Line: "llmrun version", Purpose: "one line, for a bug report"},
 			{Line: "llmrun --version", Purpose: "the same"},
-			{Line: "llmrun version --json", Purpose: "the same and what this machine has, for a script"},
+			{Line: "llmrun version --json", Purpose: "the same and the machine, for a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			return cli.ShowAction(f, thisVersion, func(v version, w io.Writer) { fmt.Fprintln(w, v) })
@@ -30,7 +30,7 @@ func versionCommand() *cli.Command {
 	}
 }
 
-// A version says which build this is, and where it runs.
+// A version describes the build and the machine.
 type version struct {
 	Version  string        `json:"version"`
 	Revision string        `json:"revision"` // "" = unknown
@@ -40,7 +40,7 @@ type version struct {
 	Machine  bench.Machine `json:"machine"`
 }
 
-// thisVersion reads what the Go tool recorded in the program.
+// thisVersion reads the build information of the program.
 func thisVersion() version {
 	v := version{Version: "(unknown)", Go: runtime.Version(), Tags: []string{}, Machine: bench.ThisMachine()}
 	info, known := debug.ReadBuildInfo()

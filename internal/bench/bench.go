@@ -16,87 +16,86 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Options say what to time. Each combination of a number of threads, a
-// depth, and a length from Prefill or Decode is a test.
+// Options configure a benchmark. Each combination of a number of threads, a depth, and a length
+// in Prefill or Decode is a test.
 type Options struct {
 	Path    string
-	FS      fs.FS  // where Path is looked up; nil = the operating system
-	KV      string // precision of keys and values; "" = as the library would choose
-	Chunk   int    // tokens of a prompt that are computed together; 0 = the usual
-	Prefill []int  // lengths of prompts
+	FS      fs.FS  // file system of Path; nil = the operating system's
+	KV      string // precision of keys and values; "" = the library's default
+	Chunk   int    // tokens in a prefill chunk; 0 = the default
+	Prefill []int  // prompt lengths
 	Decode  []int  // numbers of tokens to generate
-	Depths  []int  // tokens that are in the context beforehand
+	Depths  []int  // tokens in the context before a test
 	Threads []int  // 0 = the fast cores
 	Repeats int
-	// SweepBytes is how much memory is read to measure the bandwidth; 0 = 1 GiB,
-	// or less where memory is short.
+	// SweepBytes is the memory that the bandwidth measurement reads; 0 = 1 GiB, or less if
+	// memory is short.
 	SweepBytes int
-	// Loading and Running, which may be nil, are told of progress in bytes and
-	// in runs.
+	// Loading and Running, which may be nil, receive the progress in bytes and in runs.
 	Loading, Running func(done, total int64)
 }
 
-// Report is what was measured.
+// Report is the result of a benchmark.
 type Report struct {
 	Model       string  `json:"model"`
 	Machine     Machine `json:"machine"`
 	KV          string  `json:"kv"`
 	Limits      Limits  `json:"limits"`
 	Tests       []Test  `json:"tests"`
-	WeightBytes int64   `json:"weight_bytes_per_token"` // read to decode one token, less keys and values
+	WeightBytes int64   `json:"weight_bytes_per_token"` // read to decode one token, without keys and values
 	LoadSeconds float64 `json:"load_seconds"`
-	PeakRSS     int64   `json:"peak_rss_bytes"` // 0 where the system does not tell
+	PeakRSS     int64   `json:"peak_rss_bytes"` // 0 = the system does not report it
 }
 
-// Machine is where it was measured.
+// Machine describes the machine of a measurement.
 type Machine struct {
 	OS         string `json:"os"`
 	Arch       string `json:"arch"`
 	Processors int    `json:"processors"`
-	Kernels    string `json:"kernels"` // the instruction set that the kernels use
+	Kernels    string `json:"kernels"` // instruction set of the matmul kernels
 }
 
-// ThisMachine describes the machine that this runs on.
+// ThisMachine describes the machine of this process.
 func ThisMachine() Machine {
 	return Machine{runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), quant.Features()}
 }
 
-// Test is one thing that was timed.
+// Test is one timed operation.
 type Test struct {
-	Name      string `json:"name"` // pp and the length of a prompt, or tg and how much was generated
+	Name      string `json:"name"` // pp and the prompt length, or tg and the number of generated tokens
 	Threads   int    `json:"threads"`
 	Depth     int    `json:"depth"`
 	TokPerSec Spread `json:"tok_per_s"`
-	// OfLimit is which part of its limit the median reaches: of the read
-	// bandwidth for tg, of the integer peak of vector registers for pp.
+	// OfLimit is the median as a fraction of its limit: of the read bandwidth for tg, of the
+	// integer peak of vector registers for pp.
 	OfLimit float64 `json:"of_limit"`
-	// What a token asks for: bytes of weights, keys and values for tg,
-	// operations (two for each weight multiplied) for pp. The other is 0.
+	// BytesPerToken are the weights, keys and values that a token of tg reads, OpsPerToken the
+	// operations (two per weight) that a token of pp takes. The other field is 0.
 	BytesPerToken int64 `json:"bytes_per_token,omitempty"`
 	OpsPerToken   int64 `json:"ops_per_token,omitempty"`
 
 	Length  int
 	Decode  bool
-	samples []float64 // tokens a second, a run each
+	samples []float64 // tokens per second, one per run
 }
 
-// Spread sums up the runs of a test.
+// Spread summarizes the runs of a test.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// SpreadOf sums values up, and sorts them.
+// SpreadOf summarizes values, and sorts them.
 func SpreadOf(values []float64) Spread {
 	slices.Sort(values)
 	return Spread{Median(values), values[0], values[len(values)-1]}
 }
 
-// ErrBench says that a test is impossible with this model.
+// ErrBench reports that a test is impossible with this model.
 var ErrBench = errors.New("cannot be measured")
 
-// fits returns an error if the test needs more tokens than the model takes.
+// fits returns an error if the test needs more tokens than the model's context.
 func (t *Test) fits(model *exec.Model) error {
 	if most := model.Context(); t.Depth+t.Length > most {
 		return fmt.Errorf("%w: %s at depth %d needs %d tokens of context, and the model has %d", ErrBench, t.Name, t.Depth, t.Depth+t.Length, most)
@@ -104,7 +103,7 @@ func (t *Test) fits(model *exec.Model) error {
 	return nil
 }
 
-// AllFit is fits for all tests.
+// AllFit returns an error if a test needs more tokens than the model's context.
 func AllFit(tests []Test, model *exec.Model) error {
 	for i := range tests {
 		if err := tests[i].fits(model); err != nil {
@@ -114,8 +113,7 @@ func AllFit(tests []Test, model *exec.Model) error {
 	return nil
 }
 
-// Run times a model. The runs of all tests take turns, so that a machine that
-// gets busy or hot slows all of them.
+// Run times a model. The runs of all tests take turns, so that load or heat slows all of them.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o.useDefaults()
 	r := &Report{
@@ -134,7 +132,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	memory.sample()
 	r.PeakRSS = memory.peak
-	// Once more, now that the model is gone: machines drift within minutes.
+	// The limits are measured again after the runs, because machines drift within minutes.
 	if err := r.Limits.measure(o.Threads); err != nil {
 		return nil, err
 	}
@@ -154,7 +152,7 @@ func (o *Options) useDefaults() {
 	o.Threads = slices.Compact(o.Threads)
 }
 
-// tests lists what is timed, in the order of a round.
+// tests lists the tests in the order of a round.
 func (o *Options) tests() (tests []Test) {
 	for _, threads := range o.Threads {
 		for _, depth := range o.Depths {
@@ -187,7 +185,7 @@ func (r *Report) run(ctx context.Context, o *Options) error {
 		}
 		t.count(model, traffic)
 	}
-	rounds := 1 + o.Repeats // the first warms caches up and does not count
+	rounds := 1 + o.Repeats // the first round warms up caches and is not counted
 	for round := range rounds {
 		for i := range r.Tests {
 			if err := b.time(ctx, &r.Tests[i], round == 0); err != nil {
@@ -201,7 +199,7 @@ func (r *Report) run(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// load opens the model as the library would.
+// load opens the model with the library's defaults.
 func (r *Report) load(ctx context.Context, o *Options) (*exec.Model, error) {
 	start := time.Now()
 	files, err := modelfile.Open(FSOf(o.FS), o.Path)
@@ -231,18 +229,19 @@ func (r *Report) load(ctx context.Context, o *Options) (*exec.Model, error) {
 	return model, nil
 }
 
-// count sets what a token of the test asks for.
+// count sets the bytes or operations per token of the test.
 func (t *Test) count(model *exec.Model, traffic exec.Traffic) {
 	if t.Decode {
 		t.BytesPerToken = traffic.WeightBytes + model.KVBytesRead(t.Depth+t.Length/2)
 		return
 	}
-	// Only the last token of a prompt goes through the end of the last layer and the head.
+	// The model prunes rows without logits: only the last token of a prompt goes through the end of
+	// the last layer and the head.
 	last := traffic.PrunedMulAdds + traffic.HeadMulAdds
 	t.OpsPerToken = 2 * (traffic.LayerMulAdds - traffic.PrunedMulAdds + last/int64(t.Length))
 }
 
-// summarize turns the runs into the result.
+// summarize computes the result from the runs.
 func (t *Test) summarize(l *Limits) {
 	t.TokPerSec = SpreadOf(t.samples)
 	at := l.at(t.Threads)
@@ -253,7 +252,8 @@ func (t *Test) summarize(l *Limits) {
 	}
 }
 
-// Units returns how many parts a test has that are told one by one.
+// Units returns the number of units that reports divide a time by: generated tokens, or one
+// prompt.
 func (t *Test) Units() float64 {
 	if t.Decode {
 		return float64(t.Length)

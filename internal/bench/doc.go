@@ -1,3 +1,3 @@
-// Package bench measures the speed of a model: prompts, decoding and decoding at depth.
-// Random weights of a given shape stand in for a model that is not there.
+// Package bench measures the speed of a model: prefill, decoding, and both at depth. It also
+// writes models of random weights in published shapes, for measurements without a download.
 package bench

@@ -7,21 +7,20 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Limits is what the machine does at most, with as many threads as the tests
-// use at most.
+// Limits are the peaks of the machine, with the largest number of threads of the tests.
 type Limits struct {
-	ReadGBs     float64 `json:"read_gb_s"`  // 10^9 bytes read from memory a second
-	Int8Gops    float64 `json:"int8_gop_s"` // 10^9 products and sums of 8-bit integers a second
+	ReadGBs     float64 `json:"read_gb_s"`  // 10^9 bytes per second read from memory
+	Int8Gops    float64 `json:"int8_gop_s"` // 10^9 multiplications and additions of 8-bit integers per second
 	Instruction string  `json:"int8_instruction"`
-	// The same of the processor's matrix unit; without one 0 and nothing.
+	// The peak of the processor's matrix unit; 0 and "" without one.
 	MatrixGops        float64 `json:"matrix_gop_s,omitempty"`
 	MatrixInstruction string  `json:"matrix_instruction,omitempty"`
 
-	SweepBytes int        `json:"sweep_bytes"` // memory that was read for it
+	SweepBytes int        `json:"sweep_bytes"` // memory that the bandwidth measurement read
 	ByThreads  []LimitsAt `json:"by_threads"`
 }
 
-// LimitsAt is what the machine does at most with some number of threads.
+// LimitsAt are the peaks of the machine with one number of threads.
 type LimitsAt struct {
 	Threads  int     `json:"threads"`
 	ReadGBs  float64 `json:"read_gb_s"`
@@ -29,12 +28,12 @@ type LimitsAt struct {
 	Matrix   float64 `json:"matrix_gop_s,omitempty"`
 }
 
-// minSweepBytes is the smallest memory that is read on a machine that is short
-// of it: more than most caches.
+// minSweepBytes is the least memory that the bandwidth measurement reads: more than most caches
+// hold.
 const minSweepBytes = 64 << 20
 
-// setSweep chooses how much memory is read: n, or with 0 as much as suits the
-// machine.
+// setSweep sets the memory that the bandwidth measurement reads: n, or a size that suits the
+// machine if n is 0.
 func (l *Limits) setSweep(n int) {
 	l.SweepBytes = n
 	if n > 0 {
@@ -46,12 +45,12 @@ func (l *Limits) setSweep(n int) {
 	}
 }
 
-// measure adds a measurement for each number of threads, ascending. The best of
-// several counts.
+// measure measures the peaks for each number of threads, in ascending order. It keeps the best of
+// several measurements.
 func (l *Limits) measure(threads []int) error {
 	frame, err := tiering.Alloc(tiering.New(0), tiering.Scratch, l.SweepBytes)
 	if err != nil {
-		return fmt.Errorf("memory to measure the read bandwidth with: %w", err)
+		return fmt.Errorf("allocating memory to measure the read bandwidth: %w", err)
 	}
 	defer frame.Free()
 	memory := frame.Bytes()
@@ -84,7 +83,7 @@ func (l *Limits) measure(threads []int) error {
 	return nil
 }
 
-// at returns the limits for a number of threads that was measured.
+// at returns the measured peaks for a number of threads.
 func (l *Limits) at(threads int) LimitsAt {
 	for _, at := range l.ByThreads {
 		if at.Threads == threads {

@@ -6,9 +6,8 @@ import (
 	"strconv"
 )
 
-// A memoryWatch finds the most memory that the process holds at once from begin
-// on. Linux forgets an earlier peak when asked to; where it may not be asked,
-// the memory held at the calls of note counts.
+// A memoryWatch finds the peak memory of the process after begin. Linux resets the peak on
+// request; if the process may not request that, the peak is the maximum over calls of sample.
 type memoryWatch struct {
 	peak   int64 // bytes
 	resets bool
@@ -19,7 +18,7 @@ func (w *memoryWatch) begin() {
 	w.resets = os.WriteFile("/proc/self/clear_refs", []byte(forgetPeak), 0) == nil
 }
 
-// sample takes the memory held now, or since begin, into account.
+// sample updates the peak with the memory held now, or with the peak since begin.
 func (w *memoryWatch) sample() {
 	field := "VmRSS:"
 	if w.resets {
@@ -28,11 +27,10 @@ func (w *memoryWatch) sample() {
 	w.peak = max(w.peak, kibibytes("/proc/self/status", field))
 }
 
-// availableMemory returns the bytes that programs may still take without
-// swapping, or 0 where that is not known.
+// availableMemory returns the bytes that programs can allocate without swapping, or 0 if unknown.
 func availableMemory() int64 { return kibibytes("/proc/meminfo", "MemAvailable:") }
 
-// kibibytes returns the bytes that a line of a file in /proc gives in KiB, or 0.
+// kibibytes returns the value in bytes of a field of a /proc file that is in KiB, or 0.
 func kibibytes(path, field string) int64 {
 	text, err := os.ReadFile(path)
 	if err != nil {

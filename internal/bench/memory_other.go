@@ -2,8 +2,8 @@
 
 package bench
 
-// A memoryWatch knows nothing here: the peak that these systems tell includes
-// the memory that the limits were measured with.
+// A memoryWatch measures nothing on these systems: the peak that they report includes the memory
+// for measuring the limits.
 type memoryWatch struct{ peak int64 }
 
 func (*memoryWatch) begin() {}

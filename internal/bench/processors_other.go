@@ -4,5 +4,5 @@ package bench
 
 import "time"
 
-// processorTime is not known here.
+// ProcessorTime returns 0: this system is not supported.
 func ProcessorTime() time.Duration { return 0 }

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// ProcessorTime returns how long all threads of the process have computed, the
-// system's work for them included.
+// ProcessorTime returns the processor time of all threads of the process, in user and system mode.
 func ProcessorTime() time.Duration {
 	var use syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {

@@ -11,12 +11,11 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Runner is a model at work. Contexts of different depths are read once and kept
-// for all runs.
+// Runner runs a model. It prefills a context of each depth once and reuses it for all runs.
 type Runner struct {
 	Model     *exec.Model
 	sequences map[int]*exec.Sequence // by depth
-	next      int32                  // the likeliest token after the last one read
+	next      int32                  // the most likely token after the last one
 	reader    exec.ExtendOptions
 }
 
@@ -27,27 +26,27 @@ func NewRunner(model *exec.Model) *Runner {
 	return b
 }
 
-// NewPassRunner is newRunner for passes alone: logits are looked at by whoever chooses a
-// token, which is not timed.
+// NewPassRunner returns a runner that times passes without the choice of a token: it ignores the
+// logits.
 func NewPassRunner(model *exec.Model) *Runner {
 	b := NewRunner(model)
 	b.reader.Each = func(int, []float32) error { return nil }
 	return b
 }
 
-// How much of a test is run to warm up.
+// Lengths of warm-up runs.
 const (
 	warmUpPrompt = 64
 	warmUpTokens = 2
 )
 
-// time runs a test once and notes its speed, unless it is to warm up.
+// time runs a test once and records its speed, except for a warm-up run.
 func (b *Runner) time(ctx context.Context, t *Test, warmUp bool) error {
 	if b.Model.Threads() != t.Threads {
 		if err := b.Model.SetThreads(t.Threads); err != nil {
 			return err
 		}
-		// The new threads' memory has to come from the system first.
+		// A warm-up run makes the system allocate the memory of the new threads.
 		if _, err := b.Run(ctx, t, true); err != nil {
 			return err
 		}
@@ -59,8 +58,8 @@ func (b *Runner) time(ctx context.Context, t *Test, warmUp bool) error {
 	return err
 }
 
-// Run reads a prompt or generates, behind as many tokens as the test has for
-// its depth, and returns how long that took. To warm up, a part of it will do.
+// Run prefills a prompt or generates tokens after the depth of the test, and returns the time. A
+// warm-up run is shorter.
 func (b *Runner) Run(ctx context.Context, t *Test, warmUp bool) (time.Duration, error) {
 	s, err := b.Sequence(ctx, t.Depth)
 	if err != nil {
@@ -82,7 +81,7 @@ func (b *Runner) Run(ctx context.Context, t *Test, warmUp bool) (time.Duration, 
 	return time.Since(start), err
 }
 
-// Generate decodes n tokens, each time the likeliest.
+// Generate decodes n tokens greedily.
 func (b *Runner) Generate(ctx context.Context, s *exec.Sequence, n int) error {
 	var id [1]int32
 	for range n {
@@ -105,14 +104,14 @@ func (b *Runner) Sequence(ctx context.Context, depth int) (*exec.Sequence, error
 		b.sequences[depth] = s
 	}
 	s.Truncate(depth)
-	if s.Len() < depth { // it is new, or cannot go back by part
+	if s.Len() < depth { // it is new, or cannot be truncated to depth
 		return s, b.read(ctx, s, b.ids(s.Len(), depth-s.Len()))
 	}
 	return s, nil
 }
 
-// ids returns n tokens for the positions from first on: any, but always the
-// same, and not one alone, so that all experts are asked.
+// ids returns n fixed token ids for the positions from first. They differ, so that a router
+// chooses different experts.
 func (b *Runner) ids(first, n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {
@@ -121,7 +120,7 @@ func (b *Runner) ids(first, n int) []int32 {
 	return out
 }
 
-// read extends the sequence and picks the likeliest next token.
+// read extends the sequence and picks the most likely next token.
 func (b *Runner) read(ctx context.Context, s *exec.Sequence, ids []int32) error {
 	return b.Model.Extend(ctx, s, ids, &b.reader)
 }
@@ -138,8 +137,7 @@ func (b *Runner) Close() {
 	}
 }
 
-// FSOf returns where models are looked up: in files, or where that is nil on the
-// machine's disks.
+// FSOf returns the file system of models: files, or the operating system's if files is nil.
 func FSOf(files fs.FS) vfs.FS {
 	if files == nil {
 		return vfs.OS()
@@ -147,7 +145,7 @@ func FSOf(files fs.FS) vfs.FS {
 	return vfs.FromIOFS(files)
 }
 
-// Median sorts values and returns the one in the middle, or the mean of two.
+// Median sorts values and returns their median.
 func Median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)

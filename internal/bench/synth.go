@@ -16,12 +16,11 @@ var (
 	ErrShape  = errors.New("there is no such shape")
 )
 
-// SynthOptions say which model of random weights to write, and where. See
-// synth.Options for what their fields mean.
+// SynthOptions configure a model of random weights. See synth.Options for the fields.
 type SynthOptions struct {
 	Path       string
-	Force      bool   // replace a file that is there
-	Shape      string // a name of Shapes
+	Force      bool   // replace an existing file
+	Shape      string // a name in Shapes
 	Quant      string // one of Mixes
 	Context    int
 	RouterSkew float64
@@ -29,8 +28,8 @@ type SynthOptions struct {
 	Progress   func(done, total int64)
 }
 
-// Synth writes a model of random weights, completely or not at all, and
-// returns the bytes of its tensors.
+// Synth writes a model of random weights and returns the bytes of its tensors. It leaves no file
+// when it fails.
 func Synth(ctx context.Context, o SynthOptions) (int64, error) {
 	shape, ok := synth.FindShape(o.Shape)
 	if !ok {
@@ -54,17 +53,17 @@ func Synth(ctx context.Context, o SynthOptions) (int64, error) {
 	return shape.Bytes(o.Quant)
 }
 
-// ShapeInfo describes a shape that there is.
+// ShapeInfo describes a shape.
 type ShapeInfo struct {
 	Name       string `json:"name"`
 	Parameters int64  `json:"parameters"`
-	Bytes      int64  `json:"bytes"` // of the tensors, quantized by the mix asked for
+	Bytes      int64  `json:"bytes"` // of the tensors in the given mix
 }
 
-// Mixes lists the ways to quantize.
+// Mixes lists the names of quantization mixes.
 func Mixes() []string { return synth.Mixes() }
 
-// Shapes describes all shapes.
+// Shapes describes all shapes, with sizes in a mix.
 func Shapes(mix string) ([]ShapeInfo, error) {
 	var out []ShapeInfo
 	for _, s := range synth.Shapes() {

@@ -8,48 +8,48 @@ import (
 	"strings"
 )
 
-// A Command is one subcommand: how it is explained and what it does.
+// A Command is one subcommand: its help and its action.
 type Command struct {
 	Name     string
 	Synopsis string    // the arguments, as the first line of its help shows them
 	Summary  string    // its line in `llmrun help`
 	About    string    // the paragraphs of `llmrun help NAME`
-	Brief    string    // about, for the short help; empty: about
-	Examples []Example // at least three, that work as they stand
+	Brief    string    // About for the short help; "": About
+	Examples []Example // at least three, which run as written
 	Prepare  func(f *FlagSet) Action
 }
 
-// An Example is a command line and what it is good for.
+// An Example is a command line and its purpose.
 type Example struct{ Line, Purpose string }
 
-// An Action does a command's work, with the flags parsed. The arguments are
-// those that are not flags.
+// An Action runs a command after its flags are parsed. args are the arguments that are not
+// flags.
 type Action func(ctx context.Context, s *Streams, args []string) error
 
-// A CommandGroup is a heading of `llmrun help`.
+// A CommandGroup is a group of commands under a heading of the help.
 type CommandGroup struct {
 	Title    string
 	Commands []*Command
 }
 
-// A Program is its commands and what its help says around them.
+// A Program is a set of commands and the text of its help.
 type Program struct {
 	Name    string // as the user types it
-	Intro   string // of `NAME help`
-	End     string // of `NAME help`
+	Intro   string // first lines of `NAME help`
+	End     string // last lines of `NAME help`
 	Version string // what `NAME --version` prints
 	Groups  []CommandGroup
-	// hints explain names that are no commands here: those of other programs, and those
-	// that are elsewhere now.
+	// Hints explain names that are not commands of this program: commands of other programs,
+	// and commands that moved.
 	Hints map[string]string
 	// Explain rewords the error of a command for the person who typed it; nil: errors stay
 	// as they are.
 	Explain func(error) error
-	// ExitCode returns the exit code for an error that is no usage error; nil: ExitFailure.
+	// ExitCode returns the exit code for an error other than a usage error; nil: ExitFailure.
 	ExitCode func(error) int
 }
 
-// Find returns the command of that name, or nil.
+// Find returns the command with a name, or nil.
 func (p *Program) Find(name string) *Command {
 	for _, group := range p.Groups {
 		for _, c := range group.Commands {
@@ -72,7 +72,7 @@ func (p *Program) Names() []string {
 	return names
 }
 
-// Dispatch finds the command that args name and runs it.
+// Dispatch runs the command that args name.
 func (p *Program) Dispatch(ctx context.Context, s *Streams, args []string) error {
 	if len(args) == 0 {
 		p.writeOverview(s.Err)
@@ -92,7 +92,7 @@ func (p *Program) Dispatch(ctx context.Context, s *Streams, args []string) error
 	return p.usage(p.run(ctx, s, c, args[1:]))
 }
 
-// usage makes a usage error name the program.
+// usage adds the program's name to a usage error.
 func (p *Program) usage(err error) error {
 	var usage *UsageError
 	if errors.As(err, &usage) {
@@ -101,7 +101,7 @@ func (p *Program) usage(err error) error {
 	return err
 }
 
-// run parses a command's arguments and does its work, or prints its help.
+// run parses a command's arguments and runs its action, or prints its help.
 func (p *Program) run(ctx context.Context, s *Streams, c *Command, args []string) error {
 	flags := NewFlagSet()
 	act := c.Prepare(flags)
@@ -116,7 +116,7 @@ func (p *Program) run(ctx context.Context, s *Streams, c *Command, args []string
 	if err != nil && p.Explain != nil {
 		err = p.Explain(err)
 	}
-	// An action does not know its own command: the hint below the message does.
+	// An action does not know the name of its command, which the hint below the message needs.
 	var usage *UsageError
 	if errors.As(err, &usage) && usage.command == "" {
 		usage.command = c.Name
@@ -127,14 +127,13 @@ func (p *Program) run(ctx context.Context, s *Streams, c *Command, args []string
 	return err
 }
 
-// A UsageError is a command line that makes no sense as it stands, as opposed
-// to one that failed.
+// A UsageError reports a wrong command line, as opposed to a command that failed.
 type UsageError struct {
-	program  string // set by the program
-	command  string // whose help explains it; "" for the general help
+	program  string // set by Dispatch
+	command  string // the command whose help the hint names; "": the overview
 	Message  string // names the flag or argument
-	argument string // the argument, if it is stray
-	stray    bool   // it is about an argument of a command that has none
+	argument string // the unexpected argument, if stray
+	stray    bool   // the command takes no arguments
 }
 
 func (e *UsageError) Error() string { return e.Message }
@@ -146,12 +145,12 @@ func (e *UsageError) hint() string {
 	return fmt.Sprintf("Run '%s help %s' for its flags and examples.", e.program, e.command)
 }
 
-// Usagef returns a usageError; the message names the flag it is about.
+// Usagef returns a UsageError. The message names the flag as the user types it.
 func Usagef(format string, args ...any) error {
 	return &UsageError{Message: fmt.Sprintf(format, args...)}
 }
 
-// unknownCommand returns the error for a command line that begins with no command.
+// unknownCommand returns the error for a command line whose first argument is no command.
 func (p *Program) unknownCommand(args []string) error {
 	name := args[0]
 	if strings.HasPrefix(name, "-") {
@@ -167,11 +166,12 @@ func (p *Program) unknownCommand(args []string) error {
 	return &UsageError{Message: message}
 }
 
-// misplacedFlag returns the error for a flag before the command, which it corrects too.
+// misplacedFlag returns the error for a flag before the command. It also corrects the flag's
+// name.
 func (p *Program) misplacedFlag(arg string) error {
 	spelled, _, _ := strings.Cut(arg, "=")
 	name := strings.TrimLeft(spelled, "-")
-	message := fmt.Sprintf("%s comes before the command: the command is first, as in %s %s %s", spelled, p.Name, p.Groups[0].Commands[0].Name, spelled)
+	message := fmt.Sprintf("%s stands before the command: the command comes first, as in %s %s %s", spelled, p.Name, p.Groups[0].Commands[0].Name, spelled)
 	known := NewFlagSet()
 	for _, group := range p.Groups {
 		for _, c := range group.Commands {
@@ -193,8 +193,8 @@ func (p *Program) misplacedFlag(arg string) error {
 	return &UsageError{Message: message}
 }
 
-// strayArgumentHint says what an argument was perhaps meant for: a verb that is elsewhere, or a
-// prompt or model without its flag.
+// strayArgumentHint returns a hint for an unexpected argument: the name of a command that moved,
+// or a prompt or model without its flag.
 func (p *Program) strayArgumentHint(argument string, flags *FlagSet) string {
 	if hint := p.Hints[argument]; hint != "" && flags.Registry.Lookup("p") == nil {
 		return ": " + hint
@@ -210,8 +210,8 @@ func NoArguments(args []string) error {
 	return &UsageError{Message: fmt.Sprintf("unexpected argument %q", args[0]), argument: args[0], stray: true}
 }
 
-// Nearest returns the candidate that was most likely meant by a mistyped name,
-// or "" when none is close. At least half of it has to be the same.
+// Nearest returns the candidate that is closest to a mistyped name, or "" if none is close. At
+// least half of the characters must match.
 func Nearest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/3+2
 	for _, candidate := range candidates {
@@ -222,10 +222,10 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
-// editDistance counts the insertions, deletions and replacements of bytes, and the swaps of
-// two neighbours, that turn a into b.
+// editDistance returns the number of insertions, deletions, replacements and swaps of adjacent
+// bytes that turn a into b.
 func editDistance(a, b string) int {
-	// rows[i][j] is the distance of a[:i] to b[:j]; only the last three are needed.
+	// rows[i%3][j] is the distance of a[:i] and b[:j]; the recurrence needs three rows.
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	for j := range rows[0] {
 		rows[0][j] = j

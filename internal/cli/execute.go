@@ -11,14 +11,14 @@ const (
 	ExitOK      = 0
 	ExitFailure = 1
 	ExitUsage   = 2
-	exitSignal  = 128 // and the signal's number: what a shell reports for a program that one ended
+	exitSignal  = 128 // plus the signal's number, as shells report a program that a signal ended
 )
 
 // Execute runs one command line and returns the exit code.
 func (p *Program) Execute(ctx context.Context, s *Streams, args []string) int {
 	err := p.Dispatch(ctx, s, args)
 	if err == nil {
-		// A full disk or a closed file shows itself only when writing.
+		// A full disk or a closed pipe shows up only in writes.
 		err = s.Out.Failure()
 	}
 	var usage *UsageError

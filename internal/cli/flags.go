@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// A FlagSet is the flags of one command: the standard library's registry of
-// names and values, with what that lacks. A flag may have a short and a long
-// name, flags may come before or after the other arguments, a mistyped name
-// suggests the nearest, and the help shows them in groups.
+// A FlagSet holds the flags of one command. It adds to the standard library's flags: a flag may
+// have a short and a long name, flags may stand before or after the other arguments, an unknown
+// name suggests the nearest one, and the help shows flags in groups.
 type FlagSet struct {
 	Registry *flag.FlagSet
 	groups   []flagGroup
-	// everyday names the flags that the short help shows; none: it shows all.
+	// everyday lists the flags of the short help; without any, the help shows all flags.
 	everyday []everydayFlag
 	help     bool // -h or --help was given
 	helpAll  bool // --help-all was given
@@ -28,12 +27,12 @@ type flagGroup struct {
 }
 
 type flagHelp struct {
-	names string // as the help shows them: "-m, --model FILE"
+	names string // as in the help: "-m, --model FILE"
 	usage string
-	list  []string // the bare names
+	list  []string // names without dashes
 }
 
-// NewFlagSet returns a set that knows only --help.
+// NewFlagSet returns a set with only -h, --help and --help-all.
 func NewFlagSet() *FlagSet {
 	f := &FlagSet{Registry: flag.NewFlagSet("", flag.ContinueOnError)}
 	show := func(string) error { f.help = true; return nil }
@@ -43,12 +42,11 @@ func NewFlagSet() *FlagSet {
 	return f
 }
 
-// An everydayFlag is a flag of the short help, with a shorter explanation than its own if
-// usage is not empty.
+// An everydayFlag is a flag of the short help. usage, if not empty, replaces its explanation.
 type everydayFlag struct{ name, usage string }
 
-// Everyday names the flags of the short help, in their order: each name may be followed by a
-// colon and a shorter explanation than its own.
+// Everyday sets the flags of the short help, in order. A colon and a shorter explanation may
+// follow each name.
 func (f *FlagSet) Everyday(flags ...string) {
 	for _, flag := range flags {
 		name, usage, _ := strings.Cut(flag, ": ")
@@ -73,8 +71,8 @@ func (f *FlagSet) Group(title string) {
 	f.groups = append(f.groups, flagGroup{title: title})
 }
 
-// Value declares a flag with a value. names are separated by a space, the value
-// is called placeholder in the help, and set checks and stores it.
+// Value declares a flag with a value. Spaces separate names; placeholder stands for the value in
+// the help; set checks and stores the value.
 func (f *FlagSet) Value(names, placeholder, usage string, set func(string) error) {
 	for _, name := range strings.Fields(names) {
 		f.Registry.Func(name, usage, set)
@@ -82,7 +80,7 @@ func (f *FlagSet) Value(names, placeholder, usage string, set func(string) error
 	f.describe(names, " "+placeholder, usage)
 }
 
-// Toggle declares a flag without a value; --name=false takes it back.
+// Toggle declares a flag without a value; --name=false unsets it.
 func (f *FlagSet) Toggle(target *bool, names, usage string) {
 	for _, name := range strings.Fields(names) {
 		f.Registry.BoolFunc(name, usage, func(s string) error {
@@ -106,7 +104,7 @@ func (f *FlagSet) describe(names, placeholder, usage string) {
 	last.flags = append(last.flags, flagHelp{names: strings.Join(spelled, ", ") + placeholder, usage: usage, list: strings.Fields(names)})
 }
 
-// Text declares a flag whose value is kept as it is.
+// Text declares a flag whose value is any text.
 func (f *FlagSet) Text(target *string, names, placeholder, usage string) {
 	f.Value(names, placeholder, usage, func(s string) error { *target = s; return nil })
 }
@@ -131,7 +129,7 @@ func Either(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// OptionalText is Text for a flag where an empty value differs from none.
+// OptionalText is Text for a flag whose empty value differs from no value.
 func (f *FlagSet) OptionalText(target **string, names, placeholder, usage string) {
 	f.Value(names, placeholder, usage, func(s string) error { *target = &s; return nil })
 }
@@ -147,7 +145,7 @@ func (f *FlagSet) List(target *[]string, names, placeholder, usage string) {
 	})
 }
 
-// Count declares a flag for a whole number from low to high. "4K" is 4096.
+// Count declares a flag for a whole number from low to high; "4K" means 4096.
 func (f *FlagSet) Count(target *int, names, placeholder, usage string, low, high int) {
 	f.Value(names, placeholder, usage, func(s string) error {
 		n, err := parseCount(s, low, high)
@@ -174,7 +172,7 @@ func (f *FlagSet) Counts(target *[]int, names, usage string, low, high int) {
 	})
 }
 
-// OptionalCount is count for a flag whose default comes from the model.
+// OptionalCount is Count for a flag whose default comes from the model.
 func (f *FlagSet) OptionalCount(target **int, names, usage string, low, high int) {
 	f.Value(names, "N", usage, func(s string) error {
 		n, err := parseCount(s, low, high)
@@ -190,7 +188,7 @@ func (f *FlagSet) OptionalCount(target **int, names, usage string, low, high int
 func (f *FlagSet) OptionalNumber(target **float32, names, usage string, low, high float64) {
 	f.Value(names, "X", usage, func(s string) error {
 		x, err := strconv.ParseFloat(s, 32)
-		// The comparison is written so that NaN fails it.
+		// The comparison also fails for NaN.
 		if err != nil || !(x >= low && x <= high) {
 			return fmt.Errorf("must be a number from %v to %v, not %q", low, high, s)
 		}
@@ -200,8 +198,8 @@ func (f *FlagSet) OptionalNumber(target **float32, names, usage string, low, hig
 	})
 }
 
-// parseCount reads a whole number from low, which is not negative, to high. An
-// ending K stands for 1024.
+// parseCount parses a whole number from low, which is at least 0, to high. The suffix K
+// multiplies by 1024.
 func parseCount(s string, low, high int) (int, error) {
 	digits, unit := s, 1
 	if strings.HasSuffix(s, "K") || strings.HasSuffix(s, "k") {
@@ -217,9 +215,9 @@ func parseCount(s string, low, high int) (int, error) {
 	return n * unit, nil
 }
 
-// Fraction declares a flag for a part of a whole, above 0.
+// Fraction declares a flag for a fraction above 0 and at most 1.
 func (f *FlagSet) Fraction(target *float64, names, usage string) {
-	f.Value(names, "SHARE", usage, func(s string) error {
+	f.Value(names, "FRACTION", usage, func(s string) error {
 		x, err := ParseFraction(s)
 		if err != nil || x == 0 {
 			return fmt.Errorf("must be above 0 and at most 1, not %q", s)
@@ -229,7 +227,7 @@ func (f *FlagSet) Fraction(target *float64, names, usage string) {
 	})
 }
 
-// Percent declares a flag for a part of a whole, above 0, in percent.
+// Percent declares a flag for a percentage above 0, which target holds as a fraction.
 func (f *FlagSet) Percent(target *float64, names, usage string) {
 	f.Value(names, "PERCENT", usage, func(s string) error {
 		n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
@@ -241,7 +239,7 @@ func (f *FlagSet) Percent(target *float64, names, usage string) {
 	})
 }
 
-// ParseFraction reads a part of a whole.
+// ParseFraction parses a number from 0 to 1.
 func ParseFraction(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x >= 0 && x <= 1) {
@@ -250,8 +248,8 @@ func ParseFraction(s string) (float64, error) {
 	return x, nil
 }
 
-// Parse sets the flags that args hold and returns the other arguments. All that
-// follows "--" is an argument, whatever it looks like.
+// Parse sets the flags in args and returns the other arguments. Everything after "--" is an
+// argument.
 func (f *FlagSet) Parse(args []string) (positional []string, err error) {
 	for len(args) > 0 {
 		arg := args[0]
@@ -270,8 +268,7 @@ func (f *FlagSet) Parse(args []string) (positional []string, err error) {
 	return positional, nil
 }
 
-// parseFlag sets the flag that arg spells and returns what is left of the
-// arguments after it, less its value.
+// parseFlag sets the flag of arg and returns the arguments after the flag and its value.
 func (f *FlagSet) parseFlag(arg string, rest []string) ([]string, error) {
 	name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
 	known := f.Registry.Lookup(name)
@@ -300,7 +297,7 @@ func (f *FlagSet) unknownFlag(arg, name string) error {
 	}
 	var names []string
 	f.Registry.VisitAll(func(known *flag.Flag) { names = append(names, known.Name) })
-	for theirs, ours := range ForeignFlags { // a mistyped name of another program leads to ours
+	for theirs, ours := range ForeignFlags { // a mistyped flag of another program suggests ours
 		if len(theirs) > 3 && f.Registry.Lookup(ours) != nil {
 			names = append(names, theirs)
 		}
@@ -315,7 +312,7 @@ func (f *FlagSet) unknownFlag(arg, name string) error {
 	return Usagef("there is no flag %s", spelled)
 }
 
-// dashed spells a flag: one dash for a letter, two for a word.
+// dashed adds dashes to the name of a flag: one for a letter, two for a word.
 func dashed(name string) string {
 	if len(name) == 1 {
 		return "-" + name

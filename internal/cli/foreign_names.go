@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Names that other programs give to flags. An error names ours instead: they are not aliases,
-// so that a script means the same everywhere.
+// Other programs have other names for some flags. These names are not aliases: an error names
+// our flag, so that a script reads the same everywhere.
 
 // ForeignFlags maps the flag names of other programs to ours.
 var ForeignFlags = map[string]string{
@@ -24,8 +24,8 @@ var ForeignFlags = map[string]string{
 	"sp":     "parse-special", "special": "parse-special",
 }
 
-// foreignFlagHint says what a flag of another program is called among those known here, "" if
-// nothing is.
+// foreignFlagHint names our flag for a flag name of another program, or returns "" if known has
+// no such flag.
 func foreignFlagHint(name string, known *flag.FlagSet) string {
 	ours := ForeignFlags[name]
 	if ours == "" || known.Lookup(ours) == nil {
@@ -34,8 +34,8 @@ func foreignFlagHint(name string, known *flag.FlagSet) string {
 	return fmt.Sprintf("; here it is %s", dashed(ours))
 }
 
-// foreignArgumentHint says where what other programs take as arguments belongs, for a command
-// with these flags; "" if it takes none of that.
+// foreignArgumentHint names the flags of the prompt and the model, which other programs take as
+// arguments. It returns "" for a command without such flags.
 func foreignArgumentHint(known *flag.FlagSet) string {
 	switch {
 	case known.Lookup("p") != nil:

@@ -8,10 +8,10 @@ import (
 
 const (
 	helpWidth  = 80 // columns of all help
-	helpColumn = 28 // where the explanation of a flag begins
+	helpColumn = 28 // column of the explanations of flags
 )
 
-// help prints the list of commands, or the manual of one.
+// help prints the overview, or the manual of one command.
 func (p *Program) help(s *Streams, args []string) error {
 	all := len(args) > 0 && args[len(args)-1] == "--all"
 	if all {
@@ -32,7 +32,7 @@ func (p *Program) help(s *Streams, args []string) error {
 	return nil
 }
 
-// writeOverview prints what `NAME help` prints.
+// writeOverview prints the list of commands.
 func (p *Program) writeOverview(w io.Writer) {
 	width := 0
 	for _, name := range p.Names() {
@@ -49,8 +49,8 @@ func (p *Program) writeOverview(w io.Writer) {
 	fmt.Fprintln(w, p.End)
 }
 
-// writeHelp prints a command's manual: its everyday flags, or all of them. A command of a
-// few flags has no everyday ones and shows all.
+// writeHelp prints a command's manual with its everyday flags, or with all flags for --help-all
+// and for commands without everyday flags.
 func (p *Program) writeHelp(w io.Writer, c *Command, flags *FlagSet) {
 	usage := strings.TrimSpace("Usage: " + p.Name + " " + c.Name + " " + c.Synopsis)
 	short := len(flags.everyday) > 0 && !flags.helpAll
@@ -78,10 +78,10 @@ func (p *Program) writeHelp(w io.Writer, c *Command, flags *FlagSet) {
 	}
 }
 
-// everydayExamples is how many examples the short help shows.
+// everydayExamples is the number of examples in the short help.
 const everydayExamples = 3
 
-// writeEveryday prints the everyday flags, in their order, and where the others are.
+// writeEveryday prints the everyday flags and how to list the others.
 func (p *Program) writeEveryday(w io.Writer, c *Command, flags *FlagSet) {
 	fmt.Fprint(w, "\nEveryday flags\n")
 	count := 0
@@ -99,7 +99,7 @@ func (p *Program) writeEveryday(w io.Writer, c *Command, flags *FlagSet) {
 	fmt.Fprintf(w, "\n%d more flags: %s %s --help-all\n", count-len(flags.everyday), p.Name, c.Name)
 }
 
-// writeFlagHelp prints a flag and, in the second column, what it does.
+// writeFlagHelp prints a flag and, in the second column, its explanation.
 func writeFlagHelp(w io.Writer, f flagHelp) {
 	head := "  " + f.names
 	if len(head) > helpColumn-2 {
@@ -112,8 +112,8 @@ func writeFlagHelp(w io.Writer, f flagHelp) {
 	}
 }
 
-// wrap breaks each paragraph of text into lines of at most width columns. Lines
-// that begin with a space stay as they are.
+// wrap breaks each paragraph of text into lines of at most width columns. Lines that begin with
+// a space stay unchanged.
 func wrap(text string, width int) string {
 	var out strings.Builder
 	for i, paragraph := range strings.Split(text, "\n") {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// ReadAll returns the contents of a file, or of standard input for "-". flag is
-// named in the error.
+// ReadAll returns the contents of a file, or of standard input for "-". Errors name flag.
 func ReadAll(s *Streams, flag, name string) (string, error) {
 	if name == "-" {
 		text, err := io.ReadAll(s.In)
@@ -24,7 +23,7 @@ func ReadAll(s *Streams, flag, name string) (string, error) {
 	return string(text), nil
 }
 
-// ReadText is ReadAll for a text that must not be empty.
+// ReadText is ReadAll, but refuses an empty text.
 func ReadText(s *Streams, flag, name string) (string, error) {
 	text, err := ReadAll(s, flag, name)
 	if err == nil && strings.TrimSpace(text) == "" {

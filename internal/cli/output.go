@@ -13,15 +13,15 @@ import (
 	"golang.org/x/term"
 )
 
-// Streams are the standard streams of the process. Results go to out, and all
-// that is only for the person who watches goes to err.
+// Streams are the standard streams of a program. Results go to Out; timings, progress and errors
+// go to Err.
 type Streams struct {
 	In          *os.File
 	Out         *output
 	Err         io.Writer
-	InTerminal  bool // somebody types
-	ErrTerminal bool // somebody watches
-	Quiet       bool // and does not want to know more than the result
+	InTerminal  bool // In is a terminal
+	ErrTerminal bool // Err is a terminal
+	Quiet       bool // -q: only the result
 }
 
 // SystemStreams returns the streams of the process.
@@ -35,8 +35,7 @@ func SystemStreams() *Streams {
 	}
 }
 
-// An output remembers the first error, so that its many small writes need no
-// checks of their own and a full disk still ends in an error.
+// An output remembers the first error of a write, so that callers check once, with Failure.
 type output struct {
 	w        io.Writer
 	Terminal bool
@@ -56,7 +55,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failure returns the first error, saying what was being done.
+// Failure returns the first error of a write.
 func (o *output) Failure() error {
 	if o.err == nil {
 		return nil
@@ -64,9 +63,8 @@ func (o *output) Failure() error {
 	return fmt.Errorf("writing the result: %w", o.err)
 }
 
-// modelText writes text that a model, or a file that comes with one, has made.
-// On a terminal control characters are shown rather than obeyed: what a model
-// says must not move the cursor, retitle the window or fill the clipboard.
+// ModelText writes text from a model or its files. On a terminal it replaces control characters
+// by pictures, so that the text cannot move the cursor, set the title or fill the clipboard.
 func (o *output) ModelText(text string) {
 	if o.Terminal {
 		text = strings.Map(VisibleRune, text)
@@ -74,15 +72,14 @@ func (o *output) ModelText(text string) {
 	fmt.Fprint(o, text)
 }
 
-// endLine ends a line that is not ended yet.
+// EndLine writes a line break unless the last byte was one.
 func (o *output) EndLine() {
 	if o.last != '\n' && o.last != 0 {
 		fmt.Fprintln(o)
 	}
 }
 
-// VisibleRune maps control characters, except for those that lay out text, to
-// their pictures in Unicode.
+// VisibleRune maps control characters to their pictures in Unicode. Line breaks and tabs stay.
 func VisibleRune(r rune) rune {
 	const pictures = 0x2400
 	switch {
@@ -100,16 +97,16 @@ func VisibleRune(r rune) rune {
 	return r
 }
 
-// json writes v as one line.
+// WriteJSON writes v as JSON on one line.
 func (o *output) WriteJSON(v any) error {
 	encoder := json.NewEncoder(o)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(v)
 }
 
-// writeRows prints a JSON object whose last member, called name, is an array of
-// rows; opening is the text before it. The rows are written one by one: as one
-// text the logits of a long prompt would take several times their own memory.
+// WriteRows prints a JSON object whose last member, name, is an array of rows; opening is the text
+// before that member. It writes row by row because the logits of a long prompt, as one text,
+// would take several times their own memory.
 func (o *output) WriteRows(opening, name string, rows [][]float32) error {
 	text := fmt.Appendf(nil, "%s%q:[", opening, name)
 	for i, row := range rows {
@@ -137,8 +134,8 @@ func appendJSONRow(text []byte, row []float32) []byte {
 	return append(text, ']')
 }
 
-// appendJSONFloat appends x with the fewest digits that give the same float32
-// again. JSON knows no NaN and no infinity: they are null.
+// appendJSONFloat appends x with the fewest digits that restore the same float32. NaN and
+// infinities, which JSON lacks, become null.
 func appendJSONFloat(text []byte, x float32) []byte {
 	if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
 		return append(text, "null"...)
@@ -146,16 +143,15 @@ func appendJSONFloat(text []byte, x float32) []byte {
 	return strconv.AppendFloat(text, float64(x), 'g', -1, 32)
 }
 
-// Note tells the person who watches something that went otherwise than wished
-// and does not change the result.
+// Note reports a problem that does not change the result, on standard error.
 func (s *Streams) Note(text string) {
 	if !s.Quiet {
 		fmt.Fprintf(s.Err, "llmrun: %s\n", OneLine(errors.New(text)))
 	}
 }
 
-// OneLine returns err as a single line without control characters: names in it
-// may come from a file that somebody else has made. Of several errors each is a line.
+// OneLine returns err as one line without control characters, which names from a file may contain.
+// It joins the lines of several errors.
 func OneLine(err error) string {
 	var text strings.Builder
 	for line := range strings.Lines(err.Error()) {
@@ -172,7 +168,7 @@ func OneLine(err error) string {
 	return strings.Map(VisibleRune, text.String())
 }
 
-// FormatBytes spells a size the way a person compares it with a memory size.
+// FormatBytes formats a size in binary units.
 func FormatBytes(n int64) string {
 	switch {
 	case n >= 1<<30:
@@ -185,7 +181,7 @@ func FormatBytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// FormatCount spells a number of parameters: 14.9M, 7.62B.
+// FormatCount formats a number of parameters: 14.9M, 7.62B.
 func FormatCount(n int64) string {
 	switch {
 	case n >= 1e9:
@@ -198,8 +194,8 @@ func FormatCount(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// exactText writes text to a file or pipe as it is, or as a JSON object. A
-// terminal is spared its control characters and a prompt in the middle of the line.
+// ExactText writes text unchanged to a file or pipe, or as a JSON object. A terminal gets pictures
+// of control characters, and a line break at the end.
 func (o *output) ExactText(text string, asJSON bool) error {
 	switch {
 	case asJSON:

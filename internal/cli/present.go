@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Measure runs a measurement with a progress bar, until Ctrl-C. running is where its
-// options have whom they tell of progress.
+// Measure runs a measurement with a progress bar, until Ctrl-C. running points to the progress
+// callback in the measurement's options.
 func Measure[R any](ctx context.Context, s *Streams, amount func(int64) string, running *func(done, total int64), measure func(context.Context) (R, error)) (R, error) {
 	ctx, stop := Interruptible(ctx)
 	defer stop()
@@ -22,14 +22,14 @@ func Measure[R any](ctx context.Context, s *Streams, amount func(int64) string, 
 	return report, nil
 }
 
-// A Drawing is a picture of a report, for the file of that name if there is one.
+// A Drawing is a picture of a report. Write writes it to File; an empty File draws nothing.
 type Drawing struct {
 	File  string
 	Write func(io.Writer) error
 }
 
-// ShowAction declares --json and returns the action of a command without arguments that
-// prints what find returns.
+// ShowAction declares --json and returns the action of a command without arguments, which prints
+// the result of find.
 func ShowAction[R any](f *FlagSet, find func() R, write func(R, io.Writer)) Action {
 	asJSON := false
 	f.Group("Output")
@@ -43,8 +43,8 @@ func ShowAction[R any](f *FlagSet, find func() R, write func(R, io.Writer)) Acti
 	}
 }
 
-// Present draws what was measured and prints it: as one JSON object, or as the
-// tables that write makes of it.
+// Present writes the drawings of a report and prints the report: as one JSON object, or with
+// write.
 func Present(s *Streams, asJSON bool, report any, write func(io.Writer), drawings ...Drawing) error {
 	for _, d := range drawings {
 		if err := d.draw(); err != nil {

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	meterDelay    = 500 * time.Millisecond // what is done sooner shows no bar
+	meterDelay    = 500 * time.Millisecond // shorter operations show no bar
 	meterInterval = 100 * time.Millisecond // between two drawings
 	meterCells    = 24                     // width of the bar
 )
 
-// A Meter shows on a terminal how far something is and how long it will still
-// take. A nil meter shows nothing. Its methods may be called concurrently.
+// A Meter shows the progress and the remaining time of an operation on a terminal. A nil Meter
+// shows nothing. Methods are safe for concurrent use.
 type Meter struct {
 	mu      sync.Mutex
 	w       io.Writer
 	label   string
-	amount  func(int64) string // spells a quantity
+	amount  func(int64) string // formats a quantity
 	started time.Time
 	drawn   time.Time
 	visible bool
 }
 
-// NewMeter returns a meter, or nil when nobody watches standard error.
+// NewMeter returns a meter, or nil if standard error is not a terminal.
 func NewMeter(s *Streams, label string, amount func(int64) string) *Meter {
 	if !s.ErrTerminal {
 		return nil
@@ -34,7 +34,7 @@ func NewMeter(s *Streams, label string, amount func(int64) string) *Meter {
 	return &Meter{w: s.Err, label: label, amount: amount, started: time.Now()}
 }
 
-// Update draws the bar when it is time to.
+// Update draws the bar, at most once per meterInterval.
 func (m *Meter) Update(done, total int64) {
 	if m == nil || total <= 0 {
 		return
@@ -49,7 +49,7 @@ func (m *Meter) Update(done, total int64) {
 	fmt.Fprintf(m.w, "\r%s\x1b[K", m.line(done, total, now.Sub(m.started)))
 }
 
-// line spells the state: label, bar, amounts and the time left at this rate.
+// line formats the label, the bar, the amounts and the remaining time at the current rate.
 func (m *Meter) line(done, total int64, elapsed time.Duration) string {
 	done = min(max(done, 0), total)
 	full := int(done * meterCells / total)
@@ -62,7 +62,7 @@ func (m *Meter) line(done, total int64, elapsed time.Duration) string {
 	return text + fmt.Sprintf(", %s left", formatLeft(left))
 }
 
-// Finish takes the bar away. A second call does nothing.
+// Finish removes the bar. Further calls do nothing.
 func (m *Meter) Finish() {
 	if m == nil {
 		return
@@ -75,7 +75,7 @@ func (m *Meter) Finish() {
 	}
 }
 
-// formatLeft spells a remaining time as minutes and seconds, or with hours.
+// formatLeft formats a remaining time as minutes and seconds, or with hours.
 func formatLeft(d time.Duration) string {
 	seconds := int(d.Round(time.Second) / time.Second)
 	if seconds >= 3600 {
@@ -84,5 +84,5 @@ func formatLeft(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", seconds/60, seconds%60)
 }
 
-// FormatTokens is the amount of a meter that counts tokens.
+// FormatTokens formats the amount of a meter that counts tokens.
 func FormatTokens(n int64) string { return fmt.Sprintf("%d tokens", n) }

@@ -8,20 +8,19 @@ import (
 	"syscall"
 )
 
-// StoppedBy ends a command that a signal stopped. What was printed until then
-// stands.
+// StoppedBy is the error of a command that a signal stopped.
 type StoppedBy syscall.Signal
 
-// ErrInterrupted ends a command that stopped because of Ctrl-C.
+// ErrInterrupted is the error of a command that Ctrl-C stopped.
 var ErrInterrupted error = StoppedBy(syscall.SIGINT)
 
 func (s StoppedBy) Error() string { return "stopped: " + syscall.Signal(s).String() }
 
-// ExitCode returns the exit code that shells expect after the signal.
+// ExitCode returns the exit code by which shells recognise the signal.
 func (s StoppedBy) ExitCode() int { return exitSignal + int(s) }
 
-// StopSignals are the signals that ask a program to end. A terminal that goes away
-// is no reason for one that was started to outlive it.
+// StopSignals returns the signals that end a program. SIGHUP is among them unless the program was
+// started to outlive its terminal (nohup).
 func StopSignals() []os.Signal {
 	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -30,9 +29,9 @@ func StopSignals() []os.Signal {
 	return list
 }
 
-// Interruptible returns a context that Ctrl-C and its like cancel, so that what was
-// begun is taken back. After the first of them signals have their usual effect again:
-// a second ends a program that does not come to a stop.
+// Interruptible returns a context that the StopSignals cancel, so that operations can clean up.
+// After the first signal they have their default effect again: a second signal ends a program
+// that hangs.
 func Interruptible(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	arrived := make(chan os.Signal, 1)
@@ -51,7 +50,7 @@ func Interruptible(parent context.Context) (context.Context, context.CancelFunc)
 	}
 }
 
-// StopBy returns the error for a signal that has arrived.
+// StopBy returns the error for a received signal.
 func StopBy(s os.Signal) StoppedBy {
 	if number, ok := s.(syscall.Signal); ok {
 		return StoppedBy(number)
@@ -59,8 +58,8 @@ func StopBy(s os.Signal) StoppedBy {
 	return StoppedBy(syscall.SIGINT)
 }
 
-// Interruption returns what stopped an operation in place of whatever it said, and err
-// itself when nothing was cancelled.
+// Interruption returns the cause of a cancelled ctx in place of err, and err itself if ctx was not
+// cancelled.
 func Interruption(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
@@ -72,7 +71,7 @@ func Interruption(ctx context.Context, err error) error {
 	return ErrInterrupted
 }
 
-// WasStopped reports whether err is that a signal stopped a command.
+// WasStopped reports whether a signal stopped the command.
 func WasStopped(err error) bool {
 	var stopped StoppedBy
 	return errors.As(err, &stopped)

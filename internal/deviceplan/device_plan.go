@@ -2,27 +2,27 @@ package deviceplan
 
 import "github.com/llmrun/llmrun/internal/bench"
 
-// Options say what is planned, and on which devices.
+// Options configure a plan.
 type Options struct {
 	Model   ModelSource
-	Devices []string // one or two names of the list of devices
-	Tokens  []int    // that are multiplied together; 1 is decoding
-	// Real measures every piece that may be chosen; without it few are measured and
-	// the rest is predicted.
+	Devices []string // one or two names of DeviceList
+	Tokens  []int    // numbers of tokens in a matmul; 1 = decoding
+	// Real measures every candidate piece; without it a few are measured and the others
+	// predicted.
 	Real bool
-	// Check runs the chosen splits beside each device alone, and compares predictions
-	// with measurements that they were not made from.
+	// Check runs the planned splits and each device alone, and compares predictions with
+	// held-out measurements.
 	Check     bool
-	Remeasure bool    // measure even what is known
-	Quota     float64 // of an operation's time that the first device may be busy; 0 = all
-	Dir       string  // where measurements are kept; "" = nowhere
-	// Running and Notify tell of progress, and of kept measurements that are not
-	// used; both may be nil.
+	Remeasure bool    // repeat saved measurements
+	Quota     float64 // part of a matmul's time that the first device may be busy; 0 = all
+	Dir       string  // directory of saved measurements; "" = none
+	// Running receives the progress, and Notify the reason why saved measurements are not used.
+	// Both may be nil.
 	Running func(done, total int64)
 	Notify  func(text string)
 }
 
-// DevicePlan says which device does what of each product.
+// DevicePlan is a plan of the matmuls of a model: the pieces of each matmul and their devices.
 type DevicePlan struct {
 	Machine     bench.Machine     `json:"machine"`
 	Model       string            `json:"model"`
@@ -33,17 +33,17 @@ type DevicePlan struct {
 	Matmuls     []PlannedMatmul   `json:"products"`
 	Passes      []PlannedPass     `json:"passes"`
 	Predictions []PredictionError `json:"predictions,omitempty"`
-	Measured    int               `json:"measured"` // products, now
+	Measured    int               `json:"measured"` // matmuls measured for this plan
 }
 
 // PlannedDevice is a device of a plan.
 type PlannedDevice struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	Start       Time   `json:"start_us"` // what a product takes longer on the idle device, its end included
+	Start       Time   `json:"start_us"` // overhead of a matmul on an idle device, including the wait for its end
 }
 
-// PlannedMatmul is a matrix and how its product is divided.
+// PlannedMatmul is the split of one matmul.
 type PlannedMatmul struct {
 	Name   string `json:"name"`
 	Count  int    `json:"count"`
@@ -54,31 +54,30 @@ type PlannedMatmul struct {
 
 	Cut       string        `json:"cut"`
 	Pieces    []string      `json:"pieces"`
-	Permuted  bool          `json:"permuted"`     // weights are streamed past the activations
-	First     float64       `json:"first_device"` // its part of the work
+	Permuted  bool          `json:"permuted"`     // the device streams weights past resident activations
+	First     float64       `json:"first_device"` // fraction of the work
 	Predicted Time          `json:"predicted_us"`
-	Alone     []Time        `json:"alone_us"` // by device, predicted
+	Alone     []Time        `json:"alone_us"` // predicted for each device alone
 	Checked   *CheckedSplit `json:"checked,omitempty"`
 }
 
-// CheckedSplit is what a split and its devices alone took when they were run.
+// CheckedSplit holds the measured times of a split and of each device alone.
 type CheckedSplit struct {
 	Split Time   `json:"split_us"`
 	Alone []Time `json:"alone_us"`
-	// Kept is false where a device alone was faster than the split, and gets all.
+	// Kept is false if one device alone was faster than the split and computes the whole matmul.
 	Kept bool `json:"kept"`
 }
 
-// PlannedPass is the sum over all matrices of the model. What is no product is
-// not in it.
+// PlannedPass is the sum over all matmuls of a pass, without other operations.
 type PlannedPass struct {
 	Tokens    int     `json:"tokens"`
 	Predicted Time    `json:"predicted_us"`
 	Alone     []Time  `json:"alone_us"`
-	First     float64 `json:"first_device"` // its part of the work
+	First     float64 `json:"first_device"` // fraction of the work
 }
 
-// PredictionError compares predictions with measurements they were not made from.
+// PredictionError compares predictions with held-out measurements.
 type PredictionError struct {
 	Device  string  `json:"device"`
 	Matmuls int     `json:"products"`
@@ -86,5 +85,5 @@ type PredictionError struct {
 	Largest float64 `json:"largest"`
 }
 
-// Time is microseconds.
+// Time is a time in microseconds.
 type Time float64

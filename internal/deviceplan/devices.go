@@ -9,7 +9,7 @@ import (
 	"github.com/llmrun/llmrun/hetero/devices"
 )
 
-// DeviceList is where products can be computed on this machine.
+// DeviceList lists the devices of this machine that can compute matmuls.
 type DeviceList struct {
 	Devices []DeviceInfo    `json:"devices"`
 	Missing []MissingDriver `json:"missing"`
@@ -21,21 +21,20 @@ type DeviceInfo struct {
 	Kind        string `json:"kind"`
 	Driver      string `json:"driver"`
 	Description string `json:"description"`
-	Shares      bool   `json:"shares_memory"` // works in the machine's memory, without copies
-	Static      bool   `json:"static"`        // runs prepared lengths only
-	Memory      int64  `json:"memory_bytes"`  // that it can address; 0 = all
+	Shares      bool   `json:"shares_memory"` // uses the machine's memory, without copies
+	Static      bool   `json:"static"`        // accepts only the numbers of tokens that it was prepared for
+	Memory      int64  `json:"memory_bytes"`  // addressable memory; 0 = all
 	Simulated   bool   `json:"simulated"`
 }
 
-// MissingDriver is a driver without devices, or with some that cannot be used, and
-// why.
+// MissingDriver is a driver without devices, or with devices that cannot be used, and the reason.
 type MissingDriver struct {
 	Driver string `json:"driver"`
 	Kind   string `json:"kind"`
 	Reason string `json:"reason"`
 }
 
-// Devices looks for devices.
+// Devices finds the devices of this machine.
 func Devices() *DeviceList {
 	list := &DeviceList{Devices: []DeviceInfo{}, Missing: []MissingDriver{}}
 	for _, l := range devices.All.List() {
@@ -61,7 +60,7 @@ func (l *DeviceList) Names() (names []string) {
 	return names
 }
 
-// WriteTable writes the list for a person.
+// WriteTable writes the list as a table.
 func (l *DeviceList) WriteTable(w io.Writer) {
 	width := 12
 	for _, name := range l.Names() {
@@ -79,14 +78,14 @@ func (l *DeviceList) WriteTable(w io.Writer) {
 	}
 }
 
-// traits spells what a plan has to know of a device.
+// traits describes the properties of a device that plans depend on.
 func (d *DeviceInfo) traits() string {
-	text := "copies to memory of its own"
+	text := "copies to its own memory"
 	if d.Shares {
 		text = "shares memory"
 	}
 	if d.Static {
-		text += ", runs prepared lengths only"
+		text += ", accepts only prepared numbers of tokens"
 	}
 	if d.Memory > 0 {
 		text += fmt.Sprintf(", addresses %.1f GiB", float64(d.Memory)/(1<<30))
@@ -94,8 +93,8 @@ func (d *DeviceInfo) traits() string {
 	return text
 }
 
-// DefaultDevices names two devices that share work: the processor and the first
-// device of a driver, or without one its two groups of cores, or all there is.
+// DefaultDevices returns the devices of a plan without --devices: the first device of a driver
+// and the processor, or the processor's two groups of cores, or the processor.
 func DefaultDevices() []string {
 	list := Devices()
 	for _, d := range list.Devices {
@@ -109,8 +108,7 @@ func DefaultDevices() []string {
 	return []string{"cpu"}
 }
 
-// Groups returns the two groups of cores that the processor has, nil where it
-// has one.
+// Groups returns the processor's two groups of cores, or nil if it has one core.
 func Groups(l *DeviceList) (pair []string) {
 	for _, d := range l.Devices {
 		if d.Driver == "cpu" && d.Name != "cpu" {

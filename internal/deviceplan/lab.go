@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// realRepeats is how often a profiler measures a product on a real device.
+	// realRepeats is how often a profiler measures a matmul on a real device.
 	realRepeats = 5
-	// Chain is how many products follow each other where splits are timed, each
-	// with weights of its own, as in a model.
+	// Chain is the number of consecutive matmuls in a timed chain. Each has its own weights, as in
+	// a model.
 	Chain = 8
 )
 
-// ErrDevices is the error of devices that cannot be measured as asked.
+// ErrDevices reports devices that cannot be measured in this combination.
 var ErrDevices = errors.New("devices")
 
-// deviceLab is one or two devices that are open, and what is known of them.
+// deviceLab holds one or two open devices and their measurements.
 type deviceLab struct {
 	Names    []string
 	devices  []hetero.Device
@@ -35,10 +35,10 @@ type deviceLab struct {
 	grain    time.Duration // see hetero.Grain
 }
 
-// OpenLab opens devices for products that are no larger than some.
+// OpenLab opens devices for matmuls up to the sizes of ops.
 func OpenLab(names []string, ops []hetero.Op) (l *deviceLab, err error) {
 	if len(names) < 1 || len(names) > 2 {
-		return nil, fmt.Errorf("%w: a plan is for one or two, not for %d", ErrDevices, len(names))
+		return nil, fmt.Errorf("%w: give one or two, not %d", ErrDevices, len(names))
 	}
 	names = slices.Clone(names)
 	for i := range names {
@@ -63,7 +63,7 @@ func OpenLab(names []string, ops []hetero.Op) (l *deviceLab, err error) {
 		l.devices = append(l.devices, d)
 	}
 	if len(names) == 2 && l.devices[0].Capabilities().Static {
-		return l, fmt.Errorf("%w: %s runs prepared lengths only; name one before it that takes any number of tokens", ErrDevices, names[0])
+		return l, fmt.Errorf("%w: %s accepts only prepared numbers of tokens: name a device before it that accepts any number", ErrDevices, names[0])
 	}
 	if l.operands, err = solve.NewOperands(l.budget, l.devices, ops); err != nil {
 		return l, err
@@ -73,13 +73,13 @@ func OpenLab(names []string, ops []hetero.Op) (l *deviceLab, err error) {
 	return l, nil
 }
 
-// keys are those of the devices in a profile.
+// keys returns the keys of the devices in a profile.
 func (l *deviceLab) keys() profiles.Keys { return profiles.KeysOf(l.Names, l.devices) }
 
 func (l *deviceLab) Close() error { return l.operands.CloseAfter(l.devices) }
 
-// coarse prunes the cuts of a product so far that each piece can be measured:
-// to a few multiples of HeteroLLM's steps.
+// coarse enlarges the steps between the cuts of a matmul, to a few multiples of HeteroLLM's steps,
+// so that every piece can be measured.
 func coarse(op hetero.Op) solve.Steps {
 	const mostRows, mostTokens = 12, 4
 	steps := solve.DefaultSteps
@@ -89,8 +89,8 @@ func coarse(op hetero.Op) solve.Steps {
 	return steps
 }
 
-// Samples are what predictions for products are learned from: all of the rows, and
-// some powers of two less.
+// Samples returns the matmuls that predictions are learned from: those with all rows, and with a
+// half, a quarter and an eighth of them.
 func Samples(ops []hetero.Op) (list []hetero.Op) {
 	for _, op := range ops {
 		whole := op.Rows
@@ -105,7 +105,7 @@ func Samples(ops []hetero.Op) (list []hetero.Op) {
 	return list
 }
 
-// solver returns a solver for the lab's devices.
+// Solver returns a solver for the lab's devices.
 func (l *deviceLab) Solver(costs solve.Costs, steps solve.Steps) *solve.Solver {
 	last := l.devices[len(l.devices)-1]
 	return &solve.Solver{
@@ -114,21 +114,21 @@ func (l *deviceLab) Solver(costs solve.Costs, steps solve.Steps) *solve.Solver {
 	}
 }
 
-// Alone returns the split that gives all to one device.
+// Alone returns the split that gives the whole matmul to one device.
 func Alone(op hetero.Op, device int) solve.Split {
 	return solve.Split{Pieces: []solve.Piece{{Device: device, Tokens: op.Tokens, Padded: op.Tokens, Rows: op.Rows}}, Streamed: op.Streamed}
 }
 
-// time returns what a product takes in each of some ways to divide it: in the
-// middle of several chains of products, which are run in turns.
+// Time returns the time of a matmul for each split, as the shortest of several chains. Chains of
+// different splits take turns.
 func (l *deviceLab) Time(ctx context.Context, op hetero.Op, repeats int, splits ...solve.Split) ([]time.Duration, error) {
 	return l.timeChains(ctx, op, Chain, repeats, nil, splits)
 }
 
-// chainTime is how long a chain takes in which a beginning and an end matter little.
+// chainTime is a chain long enough that its start and end matter little.
 const chainTime = 100 * time.Millisecond
 
-// timeForChoice is time for who wants to know which way is best, and no more.
+// timeForChoice is Time for choosing the best split: it spends less time on slow splits.
 func (l *deviceLab) timeForChoice(ctx context.Context, op hetero.Op, repeats int, splits ...solve.Split) ([]time.Duration, error) {
 	predicted := splits[0].Time
 	for _, s := range splits {
@@ -139,8 +139,8 @@ func (l *deviceLab) timeForChoice(ctx context.Context, op hetero.Op, repeats int
 	return l.timeChains(ctx, op, length, repeats, d.continues, splits)
 }
 
-// earlyStop ends measuring of what takes long: what is clearly slower than the best is
-// not measured again, and nothing once it has taken a while.
+// earlyStop limits the time of measurements: it stops measuring a split that is clearly slower
+// than the best, and all splits after a time limit.
 type earlyStop struct {
 	clock        hetero.Clock
 	begin, spent time.Duration
@@ -149,13 +149,13 @@ type earlyStop struct {
 func (d *earlyStop) continues(thing, round int, least []time.Duration) bool {
 	const (
 		long   = 2 * time.Second
-		slower = 1.5 // times the best, and nothing more is to be seen
-		rounds = 2   // that everything is measured in
+		slower = 1.5 // times the best: clearly slower
+		rounds = 2   // in which all splits are measured
 	)
 	switch {
 	case round == 0 && thing == 0:
 		d.begin = d.clock.Now()
-	case thing == 0: // so that all are measured equally often
+	case thing == 0: // once a round, so that all splits are measured equally often
 		d.spent = d.clock.Now() - d.begin
 	}
 	return round <= rounds || d.spent < long && float64(least[thing]) <= slower*float64(slices.Min(least))
@@ -174,13 +174,13 @@ func (l *deviceLab) timeChains(ctx context.Context, op hetero.Op, length, repeat
 	return shortestInTurns(ctx, len(runs), repeats, again, measured)
 }
 
-// continueFunc reports whether a thing is measured in a round, before which these were the
-// shortest times; in round 0 all are run for nothing.
+// continueFunc reports whether a thing is measured in a round. least holds the shortest times so
+// far. Round 0 warms up and measures nothing.
 type continueFunc func(thing, round int, least []time.Duration) bool
 
-// shortestInTurns measures some things in turns, once for nothing and then so many
-// times; again, if it is not nil, ends that sooner. The shortest times count, as with a
-// Profiler: what else runs on the machine makes times longer, never shorter.
+// shortestInTurns measures things in turns, once to warm up and then repeats times, unless again
+// stops earlier. It returns the shortest times, like a Profiler: other load on the machine makes
+// times longer, never shorter.
 func shortestInTurns(ctx context.Context, things, repeats int, again continueFunc, measured func(thing int) (time.Duration, error)) ([]time.Duration, error) {
 	least := make([]time.Duration, things)
 	for n := range repeats + 1 {
@@ -203,15 +203,15 @@ func shortestInTurns(ctx context.Context, things, repeats int, again continueFun
 	return least, nil
 }
 
-// The ways to go from one product of a device to the next.
+// Ways to wait between consecutive matmuls of a device.
 const (
-	Queued = iota // without waiting
-	Waited        // by the driver's means
-	Polled        // sleeping until shortly before the predicted end, then looking
+	Queued = iota // no wait: the next matmul is queued behind
+	Waited        // the driver's wait
+	Polled        // sleep until shortly before the predicted end, then poll
 	ways
 )
 
-// timeWaits returns what a product of device 0 takes in each way.
+// TimeWaits returns the time of a matmul of device 0 with each way of waiting.
 func (l *deviceLab) TimeWaits(ctx context.Context, op hetero.Op, repeats int) ([]time.Duration, error) {
 	split := Alone(op, 0)
 	r := chainRun{lab: l, op: op, split: &split, length: Chain}
@@ -239,15 +239,15 @@ func (l *deviceLab) TimeWaits(ctx context.Context, op hetero.Op, repeats int) ([
 	})
 }
 
-// chainRun is products that follow each other, divided in one way.
+// chainRun is a chain of matmuls with one split.
 type chainRun struct {
 	lab    *deviceLab
 	op     hetero.Op
 	split  *solve.Split
-	length int // products in the chain
+	length int // matmuls in the chain
 	exec   solve.Executor
 	x, y   hetero.View
-	names  []string // of the products
+	names  []string // of the matmuls
 }
 
 func (r *chainRun) prepare(fast bool) error {
@@ -263,7 +263,7 @@ func (r *chainRun) prepare(fast bool) error {
 		}
 		r.names = append(r.names, name)
 	}
-	for _, p := range r.split.Pieces { // later is no time to measure
+	for _, p := range r.split.Pieces { // measure now, because run must not
 		op := r.op
 		op.Streamed = r.split.Streamed
 		r.exec.Costs.Time(p.Device, p.Op(op))
@@ -272,8 +272,8 @@ func (r *chainRun) prepare(fast bool) error {
 	return r.lab.Profiler.Err
 }
 
-// run returns what one of the products takes. As in a model, device 0 goes on
-// after each with what is no product.
+// run returns the time of one matmul of the chain. As in a model, device 0 waits for each matmul
+// before it continues with other operations.
 func (r *chainRun) run() (time.Duration, error) {
 	clock := r.lab.devices[0].Clock()
 	begin := clock.Now()

@@ -14,15 +14,15 @@ import (
 	"github.com/llmrun/llmrun/store/synth"
 )
 
-// ModelSource names a model, or a shape that no file is needed of.
+// ModelSource names a model file, or a shape, which needs no file.
 type ModelSource struct {
-	FS    fs.FS // where Path is looked up; nil = the operating system
+	FS    fs.FS // file system of Path; nil = the operating system's
 	Path  string
-	Shape string // a name of Shapes; Path is not looked at then
-	Quant string // one of Mixes, for a shape
+	Shape string // a name in bench.Shapes, in place of Path
+	Quant string // a name in bench.Mixes, for a shape
 }
 
-// Name is what reports call it.
+// Name returns the name in reports.
 func (m *ModelSource) Name() string {
 	if m.Shape != "" {
 		return m.Shape + ", " + m.Quant
@@ -30,7 +30,7 @@ func (m *ModelSource) Name() string {
 	return m.Path
 }
 
-// matmuls lists the matrices that a pass multiplies with.
+// matmuls lists the matmuls of a pass.
 func (m *ModelSource) matmuls() (list []weights.Matmul, err error) {
 	if m.Shape != "" {
 		return shapeMatmuls(m.Shape, m.Quant)
@@ -43,7 +43,7 @@ func (m *ModelSource) matmuls() (list []weights.Matmul, err error) {
 	return weights.Matmuls(f)
 }
 
-// shapeMatmuls lists those of a shape.
+// shapeMatmuls lists the matmuls of a shape.
 func shapeMatmuls(name, mix string) (list []weights.Matmul, err error) {
 	shape, ok := synth.FindShape(name)
 	if !ok {
@@ -71,7 +71,7 @@ func shapeMatmuls(name, mix string) (list []weights.Matmul, err error) {
 	return list, nil
 }
 
-// opsFor returns the products for numbers of tokens, each once.
+// opsFor returns the distinct operations of the matmuls for numbers of tokens.
 func opsFor(products []weights.Matmul, tokens []int) (list []hetero.Op) {
 	for _, p := range products {
 		for _, n := range tokens {
@@ -87,5 +87,5 @@ func opOf(p weights.Matmul, tokens int) hetero.Op {
 	return hetero.Op{Tokens: tokens, Rows: p.Rows, Cols: p.Cols, Type: p.Type, Streamed: true}
 }
 
-// sameShape compares products without their weights.
+// sameShape compares operations without their weights.
 func sameShape(a, b hetero.Op) bool { return solve.ShapeOf(a) == solve.ShapeOf(b) }

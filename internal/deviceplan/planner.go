@@ -14,38 +14,37 @@ import (
 	"github.com/llmrun/llmrun/internal/bench"
 )
 
-// checkRepeats is how many chains of products a check takes the shortest of.
+// checkRepeats is the number of chains in a check, which takes the shortest.
 const checkRepeats = 7
 
-// planner makes a plan.
+// planner builds a plan.
 type planner struct {
 	o       *Options
 	lab     *deviceLab
 	profile *profiles.File
 	matmuls []weights.Matmul
 	plan    *DevicePlan
-	heldOut []hetero.Op // what predictions are compared on
+	heldOut []hetero.Op // matmuls for checking predictions
 
 	predictor *solve.Predictor // nil with real execution
-	solver    *solve.Solver    // nil with real execution: each product has its own
+	solver    *solve.Solver    // nil with real execution: each matmul has its own
 	done      int              // of the steps of progress
 	steps     int
 }
 
-// PlanDevices plans each product of a model, from measurements that are kept, and
-// made first where there are none. What was measured until an interruption is kept
-// too.
+// PlanDevices plans each matmul of a model from saved measurements, and measures what is missing.
+// It saves new measurements even if it is interrupted.
 func PlanDevices(ctx context.Context, o Options) (_ *DevicePlan, err error) {
 	p := &planner{o: &o, plan: &DevicePlan{Machine: bench.ThisMachine(), Model: o.Model.Name(), Mode: "prediction", Quota: o.Quota}}
 	if p.matmuls, err = o.Model.matmuls(); err != nil {
 		return nil, err
 	}
-	o.Tokens = append([]int{1}, o.Tokens...) // the output head has one, whatever is read
+	o.Tokens = append([]int{1}, o.Tokens...) // the output head computes one token of any prompt
 	slices.Sort(o.Tokens)
 	o.Tokens = slices.Compact(o.Tokens)
 	ops := opsFor(p.matmuls, o.Tokens)
 	if len(ops) == 0 {
-		return nil, fmt.Errorf("%w: there is no product to plan", ErrDevices)
+		return nil, fmt.Errorf("%w: the model has no matmul to plan", ErrDevices)
 	}
 	if o.Check {
 		p.heldOut = heldOutOps(ops, Samples(ops))
@@ -65,7 +64,7 @@ func PlanDevices(ctx context.Context, o Options) (_ *DevicePlan, err error) {
 	return p.plan, err
 }
 
-// restore takes over what is known from before, unless it is measured again.
+// restore loads saved measurements, unless all are repeated.
 func (p *planner) restore(ops []hetero.Op) {
 	notice := ""
 	p.profile, notice = profiles.Load(p.o.Dir)
@@ -84,7 +83,7 @@ func (p *planner) restore(ops []hetero.Op) {
 	}
 }
 
-// advance tells that one more thing has been measured.
+// advance reports one more measurement.
 func (p *planner) advance() {
 	p.done++
 	if p.o.Running != nil {
@@ -92,7 +91,7 @@ func (p *planner) advance() {
 	}
 }
 
-// make measures, and fills in the plan.
+// make measures and fills in the plan.
 func (p *planner) make(ctx context.Context, ops []hetero.Op) error {
 	list := Samples(ops)
 	p.steps = len(list) * len(p.lab.devices)
@@ -134,8 +133,8 @@ func (p *planner) newSolver(costs solve.Costs, steps solve.Steps) *solve.Solver 
 	return s
 }
 
-// heldOutOps are products between the samples: three eighths of the rows, and a
-// quarter more tokens.
+// heldOutOps returns matmuls between the samples: with three eighths of the rows, and a quarter
+// more tokens.
 func heldOutOps(ops, samples []hetero.Op) (list []hetero.Op) {
 	step := solve.DefaultSteps.Rows
 	for _, op := range ops {
@@ -151,7 +150,7 @@ func heldOutOps(ops, samples []hetero.Op) (list []hetero.Op) {
 	return list
 }
 
-// paddedOps returns products with as many tokens as any way to divide them has.
+// paddedOps returns operations with as many tokens as any split pads them to.
 func paddedOps(ops []hetero.Op) []hetero.Op {
 	list := slices.Clone(ops)
 	for i := range list {
@@ -160,7 +159,7 @@ func paddedOps(ops []hetero.Op) []hetero.Op {
 	return list
 }
 
-// planMatmul plans one product.
+// planMatmul plans one matmul for a number of tokens.
 func (p *planner) planMatmul(ctx context.Context, product weights.Matmul, tokens int) error {
 	op := opOf(product, tokens)
 	solver := p.solver
@@ -172,7 +171,7 @@ func (p *planner) planMatmul(ctx context.Context, product weights.Matmul, tokens
 		return err
 	}
 	if len(split.Pieces) == 0 {
-		return fmt.Errorf("%w: no way to divide %s for %d tokens is allowed", ErrDevices, product.Name, tokens)
+		return fmt.Errorf("%w: no split of %s for %d tokens is allowed", ErrDevices, product.Name, tokens)
 	}
 	row := PlannedMatmul{
 		Name: product.Name, Count: product.Count, Tokens: tokens, Rows: product.Rows, Cols: product.Cols, Type: product.Type.String(),
@@ -192,8 +191,8 @@ func (p *planner) planMatmul(ctx context.Context, product weights.Matmul, tokens
 	return nil
 }
 
-// bestAlone returns the best way to give all of a product to one device: one that runs
-// prepared lengths only has to pad it, or to do it in several.
+// bestAlone returns the best split that uses one device. A device that accepts only prepared
+// numbers of tokens pads the matmul, or computes it in several pieces.
 func (p *planner) bestAlone(op hetero.Op, device int, solver *solve.Solver) solve.Split {
 	only := p.lab.Solver(solver.Costs, solver.Steps)
 	only.Allow = func(s *solve.Split) bool {
@@ -202,8 +201,8 @@ func (p *planner) bestAlone(op hetero.Op, device int, solver *solve.Solver) solv
 	return only.Solve(op)
 }
 
-// check looks up or measures whether a split keeps what it promises. Where it does
-// not, the device that is faster alone gets all.
+// check compares a split with each device alone, by saved or new measurements. If one device alone
+// is faster, it gets the whole matmul.
 func (p *planner) check(ctx context.Context, op hetero.Op, split solve.Split, singles []solve.Split) (solve.Split, *CheckedSplit, error) {
 	if len(split.Pieces) == 1 {
 		if p.o.Check {
@@ -237,7 +236,7 @@ func (p *planner) check(ctx context.Context, op hetero.Op, split solve.Split, si
 	return split, c, nil
 }
 
-// firstFraction returns which part of the work the first device has.
+// firstFraction returns the first device's fraction of the work.
 func firstFraction(s *solve.Split) float64 {
 	own, all := 0.0, 0.0
 	for _, p := range s.Pieces {
@@ -249,7 +248,7 @@ func firstFraction(s *solve.Split) float64 {
 	return own / all
 }
 
-// addPasses adds up the products of a pass.
+// addPasses adds the sums over the matmuls of each pass.
 func (p *planner) addPasses() {
 	for _, tokens := range p.o.Tokens {
 		pass := PlannedPass{Tokens: tokens, Alone: make([]Time, len(p.lab.devices))}
@@ -277,7 +276,7 @@ func (p *planner) oneToken(name string) bool {
 	return slices.ContainsFunc(p.matmuls, func(q weights.Matmul) bool { return q.Name == name && q.LastTokenOnly })
 }
 
-// speed returns tokens a second.
+// speed returns tokens per second.
 func (p *PlannedPass) speed(t Time) float64 {
 	return float64(p.Tokens) / (time.Duration(float64(t)*1e3) * time.Nanosecond).Seconds()
 }

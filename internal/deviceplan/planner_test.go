@@ -98,7 +98,7 @@ func TestKeptProfilesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// Tokens that are named twice are planned once, and one is always among them.
+// The plan includes one token, and repeated numbers of tokens once.
 func TestPlanHasEachLengthOnce(t *testing.T) {
 	o := tinyPlan(t)
 	o.Devices, o.Tokens = []string{"cpu"}, []int{3, 2, 3}
@@ -201,7 +201,7 @@ func TestDriversThatHaveNotAll(t *testing.T) {
 func TestPlanDevicesRefuses(t *testing.T) {
 	for want, change := range map[string]func(o *Options){
 		"unknown device":                  func(o *Options) { o.Devices = []string{"abacus"} },
-		"for one or two, not for 3":       func(o *Options) { o.Devices = []string{"cpu", "cpu/2", "cpu/3"} },
+		"give one or two, not 3":          func(o *Options) { o.Devices = []string{"cpu", "cpu/2", "cpu/3"} },
 		`"cpu" is named twice`:            func(o *Options) { o.Devices = []string{"cpu", "cpu"} },
 		`there is no such shape: "giant"`: func(o *Options) { o.Model.Shape = "giant" },
 	} {

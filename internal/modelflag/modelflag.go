@@ -1,5 +1,5 @@
-// Package modelflag offers the flags that name a model to measure: a file, random weights
-// in a published shape, or a model that the program bundles.
+// Package modelflag declares the flags that select the model of a measurement: a file, random
+// weights in a published shape, or the bundled model.
 package modelflag
 
 import (
@@ -19,15 +19,15 @@ import (
 // DefaultMix is the quantization of random weights.
 const DefaultMix = "q4_0"
 
-// Source is a model to measure.
+// Source is the model of a measurement.
 type Source struct {
 	Path  string // of a file or directory; "" for a shape or the bundled model
 	Shape string // of random weights
 	Mix   string // their quantization
-	Keep  bool   // the file of random weights is not removed
-	// Context is how many tokens a shape is made for; 0 for as many as it names.
+	Keep  bool   // do not remove the file of random weights
+	// Context is the context length of a shape; 0 = that of the published model.
 	Context int
-	// Bundled is the model without -m and --shape, looked up in BundledFS; "" for none.
+	// Bundled is the model without -m and --shape, a path in BundledFS; "" = none.
 	Bundled   string
 	BundledFS fs.FS
 }
@@ -37,7 +37,7 @@ func (m *Source) Add(f *cli.FlagSet, usage string) {
 	m.Mix = DefaultMix
 	f.Group("Model")
 	f.Text(&m.Path, "m model", "PATH", usage)
-	f.Text(&m.Shape, "shape", "NAME", "random weights in the shape of this model instead; llmrun synth --list shows them")
+	f.Text(&m.Shape, "shape", "NAME", "random weights in the shape of this model; llmrun synth --list shows the shapes")
 	AddMix(f, &m.Mix)
 	f.Toggle(&m.Keep, "keep", "do not remove the file that --shape writes")
 }
@@ -46,16 +46,17 @@ func (m *Source) Add(f *cli.FlagSet, usage string) {
 func (m *Source) Check() error {
 	switch {
 	case m.Shape != "" && m.Path != "":
-		return cli.Usagef("-m names a model and --shape makes one: give one of them")
+		return cli.Usagef("-m names a model and --shape generates one: give one of them")
 	case m.Keep && m.Shape == "":
 		return cli.Usagef("--keep needs --shape")
 	case m.Bundled == "" && m.Shape == "" && m.Path == "":
-		return cli.Usagef("give either -m, a model, or --shape, which makes one")
+		return cli.Usagef("give -m or --shape")
 	}
 	return nil
 }
 
-// Find returns where the model is, after writing one of a shape, which remove removes.
+// Find returns the path and file system of the model. It writes the model of a shape first; the
+// caller calls remove afterwards.
 func (m *Source) Find(ctx context.Context, s *cli.Streams) (path string, fsys fs.FS, remove func(), err error) {
 	switch {
 	case m.Shape != "":
@@ -67,14 +68,14 @@ func (m *Source) Find(ctx context.Context, s *cli.Streams) (path string, fsys fs
 	return m.Bundled, m.BundledFS, func() {}, nil
 }
 
-// synthesize writes the model of a shape beside other caches of this user, and
-// returns what removes it.
+// synthesize writes the model of a shape to the user's cache directory. remove deletes it, unless
+// --keep was given.
 func (m *Source) synthesize(ctx context.Context, s *cli.Streams) (path string, remove func(), err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", nil, err
 	}
-	dir := filepath.Join(cache, "llmrun", "synth") // apart from imported models
+	dir := filepath.Join(cache, "llmrun", "synth") // separate from imported models
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, err
 	}
@@ -87,7 +88,7 @@ func (m *Source) synthesize(ctx context.Context, s *cli.Streams) (path string, r
 		if m.Keep {
 			fmt.Fprintf(s.Err, "llmrun: the model stays in %s\n", path)
 		} else if err := os.Remove(path); err != nil {
-			fmt.Fprintf(s.Err, "llmrun: the model could not be removed: %s\n", cli.OneLine(err))
+			fmt.Fprintf(s.Err, "llmrun: removing the model failed: %s\n", cli.OneLine(err))
 		}
 	}, nil
 }
@@ -120,14 +121,14 @@ func Write(ctx context.Context, s *cli.Streams, o bench.SynthOptions) (int64, er
 	case errors.Is(err, bench.ErrShape):
 		return 0, UnknownShape(o.Shape)
 	case errors.Is(err, bench.ErrExists):
-		return 0, fmt.Errorf("%w (give --force to replace it)", err)
+		return 0, fmt.Errorf("%w; --force replaces it", err)
 	case err != nil:
 		return 0, cli.Interruption(ctx, err)
 	}
 	return size, nil
 }
 
-// UnknownShape returns the usage error for a shape that does not exist.
+// UnknownShape returns the usage error for an unknown shape.
 func UnknownShape(name string) error {
 	var names []string
 	shapes, err := bench.Shapes(DefaultMix)
@@ -140,10 +141,10 @@ func UnknownShape(name string) error {
 	if near := cli.Nearest(strings.ToLower(name), names); near != "" {
 		return cli.Usagef("--shape: there is no shape %q; did you mean %q?", name, near)
 	}
-	return cli.Usagef("--shape: there is no shape %q; 'llmrun synth --list' shows what there is", name)
+	return cli.Usagef("--shape: there is no shape %q; 'llmrun synth --list' shows the shapes", name)
 }
 
-// FormatRuns is the amount of a meter that counts runs of tests.
+// FormatRuns formats the amount of a meter that counts runs of tests.
 func FormatRuns(n int64) string { return fmt.Sprintf("%d runs", n) }
 
 // Positive returns the numbers above 0.

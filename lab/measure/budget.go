@@ -17,8 +17,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// BudgetOptions say which budgets to try. Each combination of a model, a share
-// and a context is a configuration.
+// BudgetOptions configure Budgets. Each combination of a model, a fraction and a context is a
+// configuration.
 type BudgetOptions struct {
 	Paths     []string  // packs
 	Fractions []float64 // of the bytes of a model's tensors, 1 for all of them
@@ -26,34 +26,32 @@ type BudgetOptions struct {
 	Prompt    int // tokens
 	Decode    int // tokens after the first
 	Threads   int
-	Disk      llmrun.DiskSpeed        // that packs are read with
+	Disk      llmrun.DiskSpeed        // speed at which packs are read
 	Running   func(done, total int64) // may be nil
 }
 
-// BudgetReport is how fast models were under budgets, and how fast they were
-// predicted to be.
+// BudgetReport compares the measured and predicted speed of models under memory budgets.
 type BudgetReport struct {
 	Machine bench.Machine `json:"machine"`
 	Rows    []BudgetRow   `json:"rows"`
-	// Within is the share of the configurations whose decoding was predicted
-	// within a fifth.
+	// Within is the fraction of the configurations whose decoding speed was predicted within 20 %.
 	Within float64 `json:"predicted_within_20_percent"`
 }
 
-// BudgetRow is one configuration.
+// BudgetRow is the result of one configuration.
 type BudgetRow struct {
 	Model    string  `json:"model"`
-	Fraction float64 `json:"share"` // of the tensors' bytes; 0 stands for no limit
+	Fraction float64 `json:"share"` // of the tensors' bytes; 0 = no limit
 	RAM      int64   `json:"ram_bytes"`
 	Context  int     `json:"context"`
 	Refused  string  `json:"refused,omitempty"`
 
 	Streamed int64 `json:"read_bytes_per_token"`
-	// Flash is measured just before and just after, with the same reads. A
-	// configuration during which it was not steady was run again.
+	// FlashGBs and FlashAfter are the speed of flash before and after the run, with the same
+	// reads. A run is repeated if the speed changed.
 	FlashGBs   float64 `json:"flash_gb_s"`
 	FlashAfter float64 `json:"flash_after_gb_s"`
-	planned    float64 // as the prediction took it
+	planned    float64 // flash speed of the prediction
 	Tries      int     `json:"tries"`
 
 	Prefill    float64 `json:"prefill_tok_per_s"`
@@ -63,27 +61,26 @@ type BudgetRow struct {
 		Prefill float64 `json:"prefill_tok_per_s"`
 		Decode  float64 `json:"decode_tok_per_s"`
 	} `json:"predicted"`
-	// Bound is how fast decoding could be at most: as fast as flash brings what is
-	// not in memory, or as with everything in memory where that is slower.
+	// Bound is the upper bound of the decoding speed: the time that flash takes for weights
+	// outside memory, or the speed without a limit if that is slower.
 	Bound   float64 `json:"bound_tok_per_s"`
 	OfBound float64 `json:"of_bound"`
-	// PrefillBound is the same of the prompt: all that is not in memory has to come
-	// once.
+	// PrefillBound is the upper bound of prefill: flash reads the weights outside memory once.
 	PrefillBound   float64 `json:"prefill_bound_tok_per_s"`
 	OfPrefillBound float64 `json:"of_prefill_bound"`
-	Stalled        float64 `json:"stalled"` // share of the time while decoding
-	// Same says that the tokens are those of the model without a limit.
+	Stalled        float64 `json:"stalled"` // fraction of the decoding time
+	// Same reports whether the tokens equal those without a limit.
 	Same bool `json:"same_tokens"`
 }
 
-// ErrPack says that a model is no pack.
-var ErrPack = errors.New("is no pack: import it first")
+// ErrPack reports a model that is not a pack.
+var ErrPack = errors.New("is not a pack: import it first")
 
-// Budgets runs every model under every budget, first without any.
+// Budgets runs every model without a limit and then under every budget.
 func Budgets(ctx context.Context, o BudgetOptions) (*BudgetReport, error) {
 	r := &BudgetReport{Machine: bench.ThisMachine()}
 	if least := slices.Min(o.Contexts); o.Prompt+o.Decode > least {
-		return nil, fmt.Errorf("%w: a prompt of %d tokens and %d more do not fit a context of %d", bench.ErrBench, o.Prompt, o.Decode, least)
+		return nil, fmt.Errorf("%w: a prompt of %d tokens and %d generated tokens exceed the context of %d", bench.ErrBench, o.Prompt, o.Decode, least)
 	}
 	total := int64(len(o.Paths) * len(o.Contexts) * (1 + len(o.Fractions)))
 	for _, path := range o.Paths {
@@ -113,7 +110,7 @@ func Budgets(ctx context.Context, o BudgetOptions) (*BudgetReport, error) {
 	return r, nil
 }
 
-// within returns the share of the rows that were predicted within a fifth.
+// within returns the fraction of the rows that were predicted within 20 %.
 func (r *BudgetReport) within() float64 {
 	good, all := 0, 0
 	for _, row := range r.Rows {
@@ -128,7 +125,7 @@ func (r *BudgetReport) within() float64 {
 	return float64(good) / float64(max(1, all))
 }
 
-// packModel is a model that is run under budgets.
+// packModel describes the pack of a measurement.
 type packModel struct {
 	path  string
 	bytes int64 // of its tensors
@@ -156,17 +153,17 @@ func describePack(path string) (m packModel, err error) {
 	return packModel{path: path, vocab: spec.Vocab, tied: shape.Embedding == 0, bytes: f.TensorBytes()}, nil
 }
 
-// budgetRun is one configuration while it is measured.
+// budgetRun is one measurement of a configuration.
 type budgetRun struct {
 	o         *BudgetOptions
 	model     packModel
-	unlimited *budgetRun // without a limit; nil if this is it
+	unlimited *budgetRun // the run without a limit; nil if this is that run
 	row       BudgetRow
-	ids       []int32 // that were generated
+	ids       []int32 // generated tokens
 }
 
-// steadiest measures a configuration until flash was steady meanwhile, or often
-// enough, and returns the run during which it changed least.
+// steadiest measures a configuration until the speed of flash was steady, at most steadyTries
+// times. It returns the run with the smallest change.
 func steadiest(ctx context.Context, b *budgetRun) (best *budgetRun, err error) {
 	for try := 1; try <= steadyTries; try++ {
 		run := *b
@@ -186,8 +183,8 @@ func steadiest(ctx context.Context, b *budgetRun) (best *budgetRun, err error) {
 
 // do measures the configuration.
 func (b *budgetRun) do(ctx context.Context) error {
-	// Without a cache directory the machine is measured anew each time. Weights that
-	// moved to memory during the first passes would slow those.
+	// Without a cache directory, opening the model measures the machine each time. Pin is anon
+	// because promoting mapped weights would slow the first passes.
 	opts := llmrun.Options{Threads: b.o.Threads, Context: b.row.Context, Memory: llmrun.MemoryOptions{RAM: b.row.RAM, Pin: "anon"}, Lab: llmrun.LabOptions{Disk: b.o.Disk, Measure: true}}
 	if b.row.RAM == 0 {
 		opts.Memory.RAM = llmrun.NoLimit
@@ -205,8 +202,7 @@ func (b *budgetRun) do(ctx context.Context) error {
 	return errors.Join(err, engine.Close())
 }
 
-// generate reads a prompt of random tokens, several times, and goes on from there
-// the last time.
+// generate prefills a prompt of random tokens several times, and decodes after the last one.
 func (b *budgetRun) generate(ctx context.Context, engine *llmrun.Engine) (err error) {
 	plan := engine.Memory().Plan
 	random := rand.New(rand.NewPCG(1, 2))
@@ -238,11 +234,11 @@ func (b *budgetRun) generate(ctx context.Context, engine *llmrun.Engine) (err er
 	return nil
 }
 
-// budgetPrompts is how often a prompt is read: the first time, memory is touched that
-// nobody has touched yet, and a machine has pauses.
+// budgetPrompts is the number of prefills; the median excludes the first, which touches new
+// memory, and pauses of the machine.
 const budgetPrompts = 3
 
-// generateIDs answers a prompt in a session of its own.
+// generateIDs answers a prompt in a new session.
 func generateIDs(ctx context.Context, engine *llmrun.Engine, prompt []int32, tokens int) (ids []int32, _ llmrun.Stats, err error) {
 	session, err := engine.NewSession()
 	if err != nil {
@@ -258,7 +254,7 @@ func generateIDs(ctx context.Context, engine *llmrun.Engine, prompt []int32, tok
 	return ids, session.Stats(), nil
 }
 
-// record fills in what was measured.
+// record fills in the measurements.
 func (b *budgetRun) record(plan llmrun.Plan, stats llmrun.Stats) {
 	row := &b.row
 	row.planned = plan.Rates.ReadGBs
@@ -269,7 +265,7 @@ func (b *budgetRun) record(plan llmrun.Plan, stats llmrun.Stats) {
 	row.PromptRead = stats.PrefillFlash.Bytes
 }
 
-// compare compares what was measured with the model without a limit.
+// compare compares the measurements with those without a limit.
 func (b *budgetRun) compare(plan llmrun.Plan) {
 	row := &b.row
 	row.Same, row.Bound, row.PrefillBound = true, row.Decode, row.Prefill
@@ -281,8 +277,8 @@ func (b *budgetRun) compare(plan llmrun.Plan) {
 	row.OfBound, row.OfPrefillBound = row.Decode/row.Bound, row.Prefill/row.PrefillBound
 }
 
-// bound returns how fast tokens could be at most for which so many bytes are read:
-// as flash brings those, or as with everything in memory where that is slower.
+// bound returns the upper bound of the speed for tokens that read bytes from flash: the speed of
+// those reads, or the speed without a limit if that is slower.
 func (r *BudgetRow) bound(whole float64, tokens int, bytes int64) float64 {
 	if bytes == 0 {
 		return whole

@@ -12,7 +12,7 @@ import (
 
 // WriteTable writes the report as a table in Markdown.
 func (r *BudgetReport) WriteTable(w io.Writer) {
-	fmt.Fprintf(w, "| model | RAM | context | read a token | flash GB/s | decode | predicted | off | bound | of bound | prefill | predicted | bound | of bound | read | same |\n")
+	fmt.Fprintf(w, "| model | RAM | context | read per token | flash GB/s | decode | predicted | error | bound | of bound | prefill | predicted | bound | of bound | read | same |\n")
 	fmt.Fprintf(w, "|%s\n", strings.Repeat("---|", 16))
 	for _, row := range r.Rows {
 		ram := "no limit"
@@ -28,7 +28,7 @@ func (r *BudgetReport) WriteTable(w io.Writer) {
 			100*(row.Predicted.Decode/row.Decode-1), row.Bound, 100*row.OfBound, row.Prefill, row.Predicted.Prefill,
 			row.PrefillBound, 100*row.OfPrefillBound, float64(row.PromptRead)/1e6, yesNo(row.Same))
 	}
-	fmt.Fprintf(w, "\nRAM is in percent of the bytes of the model's tensors, not of the machine's memory. Speeds are tokens a second. Decoding was predicted within 20 %% in %.0f %% of the configurations.\n", 100*r.Within)
+	fmt.Fprintf(w, "\nRAM is in percent of the bytes of the model's tensors, not of the machine's memory. Speeds are in tokens per second. The decoding speed was predicted within 20 %% in %.0f %% of the configurations.\n", 100*r.Within)
 }
 
 func yesNo(b bool) string {
@@ -38,12 +38,12 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// WritePlot draws how fast each model decodes against its share of memory: a
-// colour for each model, a line for each context, rings for what was predicted.
+// WritePlot draws the decoding speed of each model over its budget: a colour for each model, a
+// line for each context, rings for predictions.
 func (r *BudgetReport) WritePlot(w io.Writer) error {
 	c := plot.Chart{
-		Title: "Decoding under a budget of memory: lines were measured, rings predicted",
-		X:     "budget, % of the tensors' bytes", Y: "tokens a second", LogY: true, XTicks: r.budgetPercents(),
+		Title: "Decoding under a memory budget: lines are measured, rings predicted",
+		X:     "budget, % of the tensors' bytes", Y: "tokens per second", LogY: true, XTicks: r.budgetPercents(),
 	}
 	type key struct {
 		model   string
@@ -71,7 +71,7 @@ func (r *BudgetReport) WritePlot(w io.Writer) error {
 	return c.Write(w)
 }
 
-// ordinal returns the number of something, counted from 1 as they come.
+// ordinal returns the number of a value, counted from 1 in the order of first use.
 func ordinal[T comparable](numbers map[T]int, of T) int {
 	if numbers[of] == 0 {
 		numbers[of] = len(numbers) + 1
@@ -79,7 +79,7 @@ func ordinal[T comparable](numbers map[T]int, of T) int {
 	return numbers[of]
 }
 
-// budgetPercents returns the budgets, in percent.
+// budgetPercents returns the budgets in percent of the tensors' bytes.
 func (r *BudgetReport) budgetPercents() (list []float64) {
 	for _, row := range r.Rows {
 		if row.Fraction > 0 && !slices.Contains(list, 100*row.Fraction) {

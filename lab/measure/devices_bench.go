@@ -13,10 +13,10 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// DevicesOptions say which devices are timed, and with what.
+// DevicesOptions configure BenchDevices.
 type DevicesOptions struct {
-	// Pair are two groups of cores of the processor; nil = those that it has. The
-	// second is made so many times slower as Slow says.
+	// Pair names two groups of the processor's cores; nil = the groups of this machine. The second
+	// group is slowed down by each factor in Slow.
 	Pair    []string
 	Slow    []int
 	Rows    int
@@ -26,7 +26,7 @@ type DevicesOptions struct {
 	Running func(done, total int64) // may be nil
 }
 
-// DevicesReport is what dividing and waiting cost and gain on this machine.
+// DevicesReport holds the gain of splits and the cost of waits on this machine.
 type DevicesReport struct {
 	Machine bench.Machine `json:"machine"`
 	Rows    int           `json:"rows"`
@@ -37,35 +37,35 @@ type DevicesReport struct {
 	Sync    []SyncRow     `json:"sync"`
 }
 
-// BalanceRow compares ways to divide a product between two groups of cores.
-// Times are of one product, in the shortest of chains that were run in turns.
+// BalanceRow compares splits of a matmul between two groups of cores. Times are those of one
+// matmul in the shortest of several chains, which took turns.
 type BalanceRow struct {
-	Slow      int                `json:"slow"` // times that the second group is made slower
+	Slow      int                `json:"slow"` // factor by which the second group is slower
 	Tokens    int                `json:"tokens"`
 	Alone     [2]deviceplan.Time `json:"alone_us"`
 	Uniform   deviceplan.Time    `json:"uniform_us"`  // halves
-	Balanced  deviceplan.Time    `json:"balanced_us"` // as the solver divides it
+	Balanced  deviceplan.Time    `json:"balanced_us"` // the solver's split
 	Predicted deviceplan.Time    `json:"predicted_us"`
 	Cut       string             `json:"cut"`
 	Pieces    []string           `json:"pieces"`
-	Gain      float64            `json:"gain"`     // of balanced over uniform
-	Expected  float64            `json:"expected"` // of equal groups, one of them slower
+	Gain      float64            `json:"gain"`     // of the balanced over the uniform split
+	Expected  float64            `json:"expected"` // for equal groups, one of them slower
 }
 
-// SyncRow is what the end of a product costs when somebody waits for it.
+// SyncRow is the cost of waiting for the end of a matmul.
 type SyncRow struct {
 	Device string          `json:"device"`
 	Tokens int             `json:"tokens"`
-	Queued deviceplan.Time `json:"queued_us"` // a product, where nobody waits in between
-	Wait   deviceplan.Time `json:"wait_us"`   // with the driver's way of waiting after each
-	Poll   deviceplan.Time `json:"poll_us"`   // with sleeping until shortly before the end, and looking
+	Queued deviceplan.Time `json:"queued_us"` // without waits between matmuls
+	Wait   deviceplan.Time `json:"wait_us"`   // with the driver's wait after each matmul
+	Poll   deviceplan.Time `json:"poll_us"`   // with a sleep until shortly before the end, then polling
 }
 
-// benchWeights is the type of weights that devices are timed with.
+// benchWeights is the type of the weights.
 const benchWeights = quant.Q4_0
 
-// BenchDevices compares a uniform with a balanced division of one product between
-// two groups of cores, and two ways to wait, on every device.
+// BenchDevices compares a uniform and a balanced split of one matmul between two groups of cores,
+// and two ways to wait on every device.
 func BenchDevices(ctx context.Context, o DevicesOptions) (*DevicesReport, error) {
 	list := deviceplan.Devices()
 	r := &DevicesReport{Machine: bench.ThisMachine(), Rows: o.Rows, Cols: o.Cols, Weights: benchWeights.String(), Pair: o.Pair}
@@ -80,7 +80,7 @@ func BenchDevices(ctx context.Context, o DevicesOptions) (*DevicesReport, error)
 	}
 	for _, slow := range o.Slow {
 		if len(r.Pair) == 0 {
-			break // one core
+			break // the machine has one core
 		}
 		rows, err := o.balance(ctx, r.Pair, slow, step)
 		if err != nil {
@@ -98,7 +98,7 @@ func BenchDevices(ctx context.Context, o DevicesOptions) (*DevicesReport, error)
 	return r, nil
 }
 
-// ops are the products that are timed.
+// ops returns the timed matmuls.
 func (o *DevicesOptions) ops() (list []hetero.Op) {
 	for _, n := range o.Tokens {
 		list = append(list, hetero.Op{Tokens: n, Rows: o.Rows, Cols: o.Cols, Type: benchWeights, Streamed: true})
@@ -106,7 +106,7 @@ func (o *DevicesOptions) ops() (list []hetero.Op) {
 	return list
 }
 
-// balance compares divisions for one slowness.
+// balance compares splits for one slowdown.
 func (o *DevicesOptions) balance(ctx context.Context, pair []string, slow int, step func()) (rows []BalanceRow, err error) {
 	ops := o.ops()
 	l, err := deviceplan.OpenLab([]string{pair[0], fmt.Sprintf("%s/%d", pair[1], slow)}, ops)
@@ -165,16 +165,16 @@ func (o *DevicesOptions) sync(ctx context.Context, name string, step func()) (ro
 
 // WriteTables writes the report in Markdown.
 func (r *DevicesReport) WriteTables(w io.Writer) {
-	fmt.Fprintf(w, "Microseconds of one product of %d rows and %d columns in %s, in the shortest of chains of %d. %s/%s, %s kernels.\n",
+	fmt.Fprintf(w, "Microseconds of one matmul of %d rows and %d columns in %s, in the shortest chain of %d matmuls. %s/%s, %s kernels.\n",
 		r.Rows, r.Cols, r.Weights, deviceplan.Chain, r.Machine.OS, r.Machine.Arch, r.Machine.Kernels)
 	if len(r.Balance) > 0 {
-		fmt.Fprintf(w, "\n| %s slower | tokens | %s alone | %s alone | halves | balanced | predicted | gain | of equal groups |\n|---|---|---|---|---|---|---|---|---|\n", r.Pair[1], r.Pair[0], r.Pair[1])
+		fmt.Fprintf(w, "\n| %s slower | tokens | %s alone | %s alone | halves | balanced | predicted | gain | expected |\n|---|---|---|---|---|---|---|---|---|\n", r.Pair[1], r.Pair[0], r.Pair[1])
 		for _, b := range r.Balance {
 			fmt.Fprintf(w, "| %d× | %d | %.0f | %.0f | %.0f | %.0f | %.0f | %.2f× | %.2f× |\n",
 				b.Slow, b.Tokens, b.Alone[0], b.Alone[1], b.Uniform, b.Balanced, b.Predicted, b.Gain, b.Expected)
 		}
 	}
-	fmt.Fprintf(w, "\n| device | tokens | nobody waits | driver's wait | sleep, then look | a wait costs | a look costs |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "\n| device | tokens | no wait | driver's wait | sleep, then poll | a wait costs | a poll costs |\n|---|---|---|---|---|---|---|\n")
 	for _, s := range r.Sync {
 		fmt.Fprintf(w, "| %s | %d | %.1f | %.1f | %.1f | %.1f | %.1f |\n", s.Device, s.Tokens, s.Queued, s.Wait, s.Poll, s.Wait-s.Queued, s.Poll-s.Queued)
 	}

@@ -1,5 +1,4 @@
-// Package measure is what the command's measuring verbs do: it makes models of
-// random weights and times a model at work. Unlike the rest of the command it
-// reaches below the library, because it asks for what no user of the library
-// needs: bytes moved, products computed, and what the machine could do at most.
+// Package measure implements the measurements of llmlab. It imports packages below the library,
+// because it needs what the library does not export: the bytes that a pass moves, the operations
+// that it computes, and the limits of the machine.
 package measure

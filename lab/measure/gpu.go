@@ -17,67 +17,67 @@ import (
 	"github.com/llmrun/llmrun/kv"
 )
 
-// GPUOptions say what to time on a GPU.
+// GPUOptions configure GPU.
 type GPUOptions struct {
 	Path    string
-	FS      fs.FS  // where Path is looked up; nil = the operating system
+	FS      fs.FS  // file system of Path; nil = the operating system's
 	Device  string // see opencl.Options
 	Chunk   int
-	Prefill []int // lengths of prompts
-	Decode  int   // tokens of a generation
-	Depths  []int // tokens that are in the context beforehand
+	Prefill []int // prompt lengths
+	Decode  int   // generated tokens
+	Depths  []int // tokens in the context before a test
 	Repeats int
-	// SweepBytes is how much memory is read to measure the bandwidth; 0 = 2 GiB, or
-	// what the device allows.
+	// SweepBytes is the memory that the bandwidth measurement reads; 0 = 2 GiB, or what the device
+	// allows.
 	SweepBytes int
 	Loading    func(done, total int64) // may be nil
 }
 
-// GPUReport is what was measured on a GPU.
+// GPUReport holds the measurements of a GPU.
 type GPUReport struct {
 	Model  string        `json:"model"`
 	Device opencl.Info   `json:"device"`
 	Shares bool          `json:"shares_memory"`
 	Limits opencl.Limits `json:"limits"`
-	// Weights is how codes were to be read, Images of how many matrices they are images.
+	// Weights is the requested source of codes; Images is the number of matrices that use images.
 	Weights opencl.Source `json:"weights"`
 	Images  int64         `json:"images"`
-	// Arithmetic is that of products of many tokens.
+	// Arithmetic is the arithmetic of prefill matmuls.
 	Arithmetic  opencl.Arithmetic `json:"arithmetic"`
-	WeightBytes int64             `json:"weight_bytes"` // on the device, all read for each token
+	WeightBytes int64             `json:"weight_bytes"` // on the device; every token reads all of them
 	HeldBytes   int64             `json:"held_bytes"`
 	LoadSeconds float64           `json:"load_seconds"`
-	NotRecorded string            `json:"not_recorded,omitempty"` // why the driver submits tokens launch by launch
+	NotRecorded string            `json:"not_recorded,omitempty"` // why the driver does not replay recorded launches
 	Tests       []GPUTest         `json:"tests"`
 }
 
-// GPUTest is one thing that was timed.
+// GPUTest is one timed operation.
 type GPUTest struct {
-	Name string `json:"name"` // pp and the length of a prompt, or tg and how much was generated
-	// Milliseconds are of a prompt, or of one token of a generation.
+	Name string `json:"name"` // pp and the prompt length, or tg and the number of generated tokens
+	// Milliseconds are of a prompt, or of one generated token.
 	Milliseconds bench.Spread `json:"ms"`
 	TokPerSec    float64      `json:"tok_per_s"` // of the median
 	Depth        int          `json:"depth"`
-	TFlops       float64      `json:"tflop_s,omitempty"` // products of a prompt with weights
-	// BoundMs is how long the device takes to read the weights and the context once,
-	// Times how many times that the median is; of generations.
+	TFlops       float64      `json:"tflop_s,omitempty"` // matmuls of a prompt
+	// For tg: BoundMs is the time for reading the weights and the context once, and Times the
+	// median as a multiple of it.
 	BoundMs  float64      `json:"bound_ms,omitempty"`
 	Times    float64      `json:"times_bound,omitempty"`
 	Launches int64        `json:"launches"` // of a prompt or of a token
 	Waits    int64        `json:"waits"`
-	Graphs   float64      `json:"graphs"`   // of a token, that submit its launches as one
+	Graphs   float64      `json:"graphs"`   // per token: command graphs that submit its launches together
 	Commands []GPUCommand `json:"commands"` // of a prompt or of a token, in another run
 }
 
-// GPUCommand is the launches of one kernel, or copies, by the device's clock. The
-// clock is asked for in a run of its own, because asking takes time.
+// GPUCommand sums up the launches of one kernel, or copies, by the device's clock. A separate run
+// reads the clock, because that takes time.
 type GPUCommand struct {
 	Name   string  `json:"name"`
 	Count  float64 `json:"count"`
-	Micros float64 `json:"us"` // together
+	Micros float64 `json:"us"` // total
 }
 
-// tracedTokens is how many tokens of a generation are traced.
+// tracedTokens is the most generated tokens that a trace covers.
 const tracedTokens = 8
 
 // GPU times a model on a GPU.
@@ -123,7 +123,7 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 	return r, nil
 }
 
-// measureLimits asks the device what it can do, before memory is taken.
+// measureLimits measures the device before the model takes memory.
 func (r *GPUReport) measureLimits(o *GPUOptions) (err error) {
 	c, err := opencl.Open(opencl.Options{Device: o.Device})
 	if err != nil {
@@ -138,8 +138,7 @@ func (r *GPUReport) measureLimits(o *GPUOptions) (err error) {
 	return errors.Join(err, c.Close())
 }
 
-// passTests are prompts of some lengths, and a generation unless it has no tokens,
-// behind contexts.
+// passTests returns tests of prompts and, if decode is above 0, of a generation, at each depth.
 func passTests(prefill []int, decode int, depths []int) (tests []bench.Test) {
 	for _, depth := range depths {
 		for _, n := range prefill {
@@ -152,10 +151,10 @@ func passTests(prefill []int, decode int, depths []int) (tests []bench.Test) {
 	return tests
 }
 
-// time runs a test several times, and once more to see where the time goes.
+// time runs a test several times, and once more to trace its commands.
 func (r *GPUReport) time(ctx context.Context, b *bench.Runner, n *gpupass.Network, t bench.Test, repeats int) (g GPUTest, err error) {
 	g.Name, g.Depth = t.Name, t.Depth
-	if _, err := b.Run(ctx, &t, false); err != nil { // kernels are built
+	if _, err := b.Run(ctx, &t, false); err != nil { // warm-up: builds kernels
 		return g, err
 	}
 	var took []float64
@@ -189,7 +188,7 @@ func (r *GPUReport) time(ctx context.Context, b *bench.Runner, n *gpupass.Networ
 	return g, err
 }
 
-// trace runs a test once with the device's clock.
+// trace runs a test once and reads the device's clock.
 func (r *GPUReport) trace(ctx context.Context, b *bench.Runner, n *gpupass.Network, t bench.Test) (list []GPUCommand, err error) {
 	if t.Decode {
 		t.Length = min(t.Length, tracedTokens)
@@ -213,21 +212,21 @@ func (r *GPUReport) trace(ctx context.Context, b *bench.Runner, n *gpupass.Netwo
 
 // WriteTable writes the report as tables in Markdown.
 func (r *GPUReport) WriteTable(w io.Writer) {
-	shared := "memory of its own"
+	shared := "its own memory"
 	if r.Shares {
 		shared = "the machine's memory"
 	}
 	fmt.Fprintf(w, "%s (%s, %s), %d compute units, %s\n\n", r.Device.Name, r.Device.Platform, r.Device.Driver, r.Device.ComputeUnits, shared)
-	fmt.Fprintf(w, "reads %.0f GB/s; launch and wait %v, a launch among many %v; weights %.3f GB, loaded in %.1f s\n\n",
+	fmt.Fprintf(w, "reads %.0f GB/s; launch and wait %v, one of many launches %v; weights %.3f GB, loaded in %.1f s\n\n",
 		r.Limits.ReadGBs, r.Limits.LaunchWait, r.Limits.Launch, float64(r.WeightBytes)/1e9, r.LoadSeconds)
 	if r.Arithmetic != opencl.Floats {
-		fmt.Fprintf(w, "prompts are multiplied in %v arithmetic\n\n", r.Arithmetic)
+		fmt.Fprintf(w, "prefill uses %v arithmetic\n\n", r.Arithmetic)
 	}
 	if r.Weights == opencl.Images {
-		fmt.Fprintf(w, "codes of %d matrices are read as images, which gives %.0f GB/s\n\n", r.Images, r.Limits.ImageGBs)
+		fmt.Fprintf(w, "the codes of %d matrices are images, which read at %.0f GB/s\n\n", r.Images, r.Limits.ImageGBs)
 	}
 	if r.NotRecorded != "" {
-		fmt.Fprintf(w, "tokens are submitted launch by launch: %s\n\n", r.NotRecorded)
+		fmt.Fprintf(w, "the driver does not replay recorded launches: %s\n\n", r.NotRecorded)
 	}
 	fmt.Fprintln(w, "| test | depth | tok/s | ms (lowest–highest) | TFLOP/s | bound, ms | times bound | launches | waits | graphs |\n|---|---|---|---|---|---|---|---|---|---|")
 	for _, t := range r.Tests {

@@ -14,27 +14,28 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Outliers are what InjectOutliers puts into a model.
+// Outliers configure InjectOutliers.
 type Outliers struct {
-	Factor   float32 // by which channels get larger
-	Channels int     // of each norm, evenly spread
-	Every    int     // layer that gets them: 1 is every one
+	Factor   float32 // multiplies the gain of channels
+	Channels int     // per norm, evenly spaced
+	Every    int     // 1: every layer; n: every n-th layer
 }
 
-// readers of a norm's output, in the names of Hugging Face checkpoints.
+// matricesBehindNorm lists the matrices that read the output of a norm, by their names in Hugging
+// Face checkpoints.
 var matricesBehindNorm = map[string][]string{
 	"input_layernorm":          {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
 	"post_attention_layernorm": {"mlp.gate_proj", "mlp.up_proj"},
 }
 
-// InjectOutliers writes a copy of a model, a directory with safetensors, in which
-// some gains of norms are larger by a factor and the matching columns of the
-// matrices behind them smaller: a function that is the same but for rounding in
-// float32, with activations that integers cannot express.
+// InjectOutliers writes a copy of a model in a directory with safetensors. In the copy some gains
+// of norms are larger by a factor, and the matching columns of the matrices behind them smaller.
+// The copy computes the same function, except for rounding in float32, but its activations have
+// outliers that 8-bit integers cannot express.
 func InjectOutliers(from vfs.FS, dir string, to vfs.FS, out string, o Outliers) (err error) {
 	src, err := safetensors.Open(from, dir)
 	if err != nil {
-		return fmt.Errorf("outliers are put into a directory with safetensors: %w", err)
+		return fmt.Errorf("outliers need a model in a directory with safetensors: %w", err)
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	if err := to.MkdirAll(out); err != nil {
@@ -74,11 +75,10 @@ func InjectOutliers(from vfs.FS, dir string, to vfs.FS, out string, o Outliers) 
 	return safetensors.Write(to, vfs.Join(out, "model.safetensors"), tensors)
 }
 
-// maxSideFile bounds the files that are copied.
+// maxSideFile bounds the size of copied files.
 const maxSideFile = 256 << 20
 
-// factorOf returns what the channels of a tensor are multiplied with, if it is one
-// of those that change.
+// factorOf returns the factor of a tensor's channels, if the tensor changes.
 func (o *Outliers) factorOf(name string) (float32, bool) {
 	rest, ok := strings.CutPrefix(name, "model.layers.")
 	if !ok {
@@ -103,10 +103,10 @@ func (o *Outliers) factorOf(name string) (float32, bool) {
 	return 0, false
 }
 
-// scaled returns a tensor in float32 with some of its columns multiplied.
+// scaled returns a tensor in float32 with some columns multiplied by factor.
 func (o *Outliers) scaled(t store.Tensor, data []byte, factor float32) (safetensors.TensorData, error) {
 	if !t.Type.IsFloat() {
-		return safetensors.TensorData{}, fmt.Errorf("tensor %s has the type %s, not floats", t.Name, t.Type)
+		return safetensors.TensorData{}, fmt.Errorf("tensor %s has the type %s, not a float type", t.Name, t.Type)
 	}
 	cols := t.Cols()
 	row := make([]float32, cols)

@@ -13,79 +13,76 @@ import (
 	"github.com/llmrun/llmrun/internal/threadpool"
 )
 
-// KVOptions say which contexts to decode behind, and how much memory their keys
-// and values have.
+// KVOptions configure KVCurves: the lengths of contexts and the memory of their keys and values.
 type KVOptions struct {
 	Path     string
-	Contexts []int  // tokens, ascending; what the model has no room for is cut
-	KV       string // precision of keys and values; "" = as the library would choose
-	KVRAM    int64  // memory for them; 0 = for kvHotTokens tokens, or what a plan leaves
-	// RAM limits weights, keys and values together: a size, or a percentage of the
-	// bytes of the model's tensors. It needs a pack. "" = all weights stay in memory.
+	Contexts []int  // tokens, ascending; longer ones are cut to the model's context
+	KV       string // precision of keys and values; "" = the library's default
+	KVRAM    int64  // memory for them; 0 = kvHotTokens tokens, or as planned under RAM
+	// RAM limits weights, keys and values together: a size, or a percentage of the bytes of the
+	// model's tensors. It needs a pack. "" = all weights stay in memory.
 	RAM     string
-	Disk    llmrun.DiskSpeed // that the model and the keys and values are read with
-	Dir     string           // where keys and values go
+	Disk    llmrun.DiskSpeed // speed of reading the model and the keys and values
+	Dir     string           // directory of keys and values on flash
 	Threads int              // 0 = the fast cores
-	Decode  int              // tokens of a measurement
+	Decode  int              // tokens per measurement
 	Repeats int
 	Running func(done, total int64) // may be nil
 }
 
-// kvHotTokens is for how many tokens there is memory where nothing is said.
+// kvHotTokens is the default number of tokens whose keys and values stay in memory.
 const kvHotTokens = 2048
 
-// KVReport is how long a token takes to decode behind contexts whose keys and
-// values are in memory or on flash.
+// KVReport holds the decoding times after contexts whose keys and values are in memory or on flash.
 type KVReport struct {
 	Model   string        `json:"model"`
 	Machine bench.Machine `json:"machine"`
 	Threads int           `json:"threads"`
 	KV      string        `json:"kv"`
 	KVRAM   int64         `json:"kv_ram_bytes"`
-	Disk    int64         `json:"disk_bytes_per_s,omitempty"` // that reads were slowed down to
-	// Streamed says that weights are on flash as well: there is no row with all in
-	// memory then, and no crossing.
+	Disk    int64         `json:"disk_bytes_per_s,omitempty"` // speed that --disk limits reads to
+	// Streamed reports that weights are on flash too. Then no row has everything in memory, and
+	// there is no crossing.
 	Streamed bool  `json:"weights_streamed"`
 	RAM      int64 `json:"ram_bytes,omitempty"`
 
 	Layers       int     `json:"layers"`
 	TokenBytes   int64   `json:"kv_bytes_per_token"` // of all layers
-	HeadFraction float64 `json:"head_share"`         // of the products that a token takes, the output matrix has
-	Ring         int64   `json:"ring_bytes"`         // keys and values pass through
-	// PlacementCost is how much longer a token takes in the copy of the model that has flash,
-	// because of where it lies in memory. It is part of what rows say of memory.
+	HeadFraction float64 `json:"head_share"`         // the output matrix's fraction of a token's operations
+	Ring         int64   `json:"ring_bytes"`         // buffer that keys and values stream through
+	// PlacementCost is the extra time per token in the copy of the model that uses flash, because
+	// of its placement in memory. The in-memory times of rows include it.
 	PlacementCost float64 `json:"apart_ms"`
 
 	Rows    []KVRow   `json:"rows"`
 	Summary KVSummary `json:"summary"`
 }
 
-// KVRow is one context. Times are of a token, medians.
+// KVRow is the result for one context. Times are medians per token.
 type KVRow struct {
 	Context int   `json:"context"`
-	Cold    int64 `json:"cold_bytes"` // of keys and values on flash, which each token needs
+	Cold    int64 `json:"cold_bytes"` // of keys and values on flash, which each token reads
 	Read    int64 `json:"read_bytes_per_token"`
 	Weights int64 `json:"weights_read_bytes_per_token,omitempty"`
-	// Flash is measured just before and after, with reads of the same size: of the
-	// file with keys and values, and of the weights that are not in memory. The
-	// better of the two counts.
+	// FlashGBs and WeightsGBs are the speeds of reading keys and values, and weights outside
+	// memory: the better of two measurements, before and after the row, with the same read sizes.
 	FlashGBs   float64 `json:"flash_gb_s,omitempty"`
 	WeightsGBs float64 `json:"weights_flash_gb_s,omitempty"`
 
-	Memory  float64 `json:"memory_ms,omitempty"`           // all in memory, with Apart
-	Without float64 `json:"without_prefetch_ms,omitempty"` // layers ask when they need
+	Memory  float64 `json:"memory_ms,omitempty"`           // all in memory, plus PlacementCost
+	Without float64 `json:"without_prefetch_ms,omitempty"` // each layer reads when it needs pages
 	With    float64 `json:"with_prefetch_ms"`
-	Ratio   float64 `json:"with_prefetch_of_memory,omitempty"` // median of those measured in turns
-	Stalled float64 `json:"stalled_ms"`                        // of With, attention waited
-	// Of all processors together, for a token: with all in memory, and prefetched.
+	Ratio   float64 `json:"with_prefetch_of_memory,omitempty"` // median of measurements in turns
+	Stalled float64 `json:"stalled_ms"`                        // waits of attention, part of With
+	// Processor time per token, with all in memory and with prefetch.
 	MemoryWork float64 `json:"memory_processor_ms,omitempty"`
 	WithWork   float64 `json:"with_prefetch_processor_ms,omitempty"`
-	// Predicted is With as the row's flash and its time in memory make it. With
-	// weights on flash it is the least that the bytes of both take.
+	// Predicted is With as predicted from the row's flash speed and its time in memory. With
+	// weights on flash it is the time for reading the bytes of both.
 	Predicted float64 `json:"predicted_ms"`
 }
 
-// kvModes are what is measured in turns.
+// Modes of a measurement, which take turns.
 const (
 	inMemory = iota
 	onDemand
@@ -93,9 +90,9 @@ const (
 	kvModes
 )
 
-// KVCurves measures a token behind each context: with all keys and values in
-// memory, with older ones on flash that are asked for when they are needed, and
-// before. With weights on flash as well it measures only the last.
+// KVCurves measures the time per token after each context in three modes: with all keys and values
+// in memory; with older ones on flash, read when a layer needs them; and with those prefetched.
+// With weights on flash it measures only the last mode.
 func KVCurves(ctx context.Context, o KVOptions) (r *KVReport, err error) {
 	if o.Threads == 0 {
 		o.Threads = threadpool.DefaultThreads()
@@ -129,12 +126,12 @@ func KVCurves(ctx context.Context, o KVOptions) (r *KVReport, err error) {
 	return r, nil
 }
 
-// kvContexts returns the contexts in order, those cut that are longer than most.
+// kvContexts sorts the contexts and cuts them to at most most tokens.
 func kvContexts(list []int, most int) (out []int, err error) {
 	for _, n := range list {
 		n = min(n, most)
 		if n < 1 {
-			return nil, fmt.Errorf("%w: the model was made for too few tokens, %d more than there are to generate", bench.ErrBench, most)
+			return nil, fmt.Errorf("%w: the model's context is too short: it leaves %d tokens beside the generated ones", bench.ErrBench, most)
 		}
 		out = append(out, n)
 	}
@@ -142,8 +139,8 @@ func kvContexts(list []int, most int) (out []int, err error) {
 	return slices.Compact(out), nil
 }
 
-// measure measures one context. Contexts come in ascending order, so that what
-// went to flash for one is there for the next.
+// measure measures one context. Contexts are in ascending order, so that pages on flash serve the
+// next context too.
 func (b *kvBench) measure(ctx context.Context, n int) (row KVRow, err error) {
 	row.Context = n
 	sides := [kvModes]*kvSide{inMemory: b.memory, onDemand: b.cold, prefetched: b.cold}

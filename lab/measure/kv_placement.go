@@ -7,16 +7,15 @@ import (
 )
 
 const (
-	// placementTokens is a context so short that all of it is in memory on either side.
+	// placementTokens is a context so short that both sides hold it in memory.
 	placementTokens = 64
-	// placementTurns is how many times as often both sides are measured with it as with
-	// any other: all rows depend on what comes out.
+	// placementTurns multiplies the number of turns, because all rows depend on the result.
 	placementTurns = 3
 )
 
-// placementCost returns how many milliseconds longer a token takes on the side that has
-// flash when it has no use for it. The two models lie at different places in memory,
-// which makes one of them faster for good; what is compared should not show that.
+// placementCost returns the extra milliseconds per token on the side with flash when it reads
+// nothing from flash. The two copies of the model lie at different addresses, which makes one of
+// them permanently faster; comparisons must not include that.
 func (b *kvBench) placementCost(ctx context.Context) (float64, error) {
 	sides := [2]*kvSide{b.cold, b.memory}
 	for _, side := range sides {
@@ -37,7 +36,7 @@ func (b *kvBench) placementCost(ctx context.Context) (float64, error) {
 		memory, ratios = append(memory, ms[1]), append(ratios, ms[0]/ms[1])
 	}
 	if b.cold.model.KVStats().ColdPages > 0 {
-		return 0, nil // so little memory for them that it cannot be told
+		return 0, nil // the memory is too small for a measurement without flash
 	}
 	return bench.Median(memory) * (bench.Median(ratios) - 1), nil
 }

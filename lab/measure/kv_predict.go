@@ -6,40 +6,37 @@ import (
 	"github.com/llmrun/llmrun/internal/bench"
 )
 
-// KVSummary is what the rows say together. Contexts and times that cannot be told
-// are 0.
+// KVSummary summarizes the rows. Unknown contexts and times are 0.
 type KVSummary struct {
 	FlashGBs float64 `json:"flash_gb_s"` // median
-	// A token with all in memory takes Fixed and Slope for each 1024 tokens of
-	// context, a line through the rows.
+	// Fixed and Slope are a line through the rows: the time per token with all in memory, and its
+	// growth per 1024 tokens of context.
 	Fixed float64 `json:"memory_ms"`
 	Slope float64 `json:"memory_ms_per_1024"`
-	Hot   float64 `json:"hot_tokens"` // that stay in memory, on average
+	Hot   float64 `json:"hot_tokens"` // tokens that stay in memory, on average
 
-	// PredictedCrossing is the context from which on flash takes longer to bring what
-	// is cold of a layer than the layer's other work does, that on keys and values
-	// that have come included. NarrowCrossing hides the reads behind the work besides
-	// attention only. Crossing is where the measurements cross.
+	// PredictedCrossing is the context from which reading the cold pages of a layer takes longer
+	// than the computation of a layer. NarrowCrossing counts only the computation outside
+	// attention. Crossing is the measured one.
 	PredictedCrossing float64 `json:"predicted_crossing"`
 	NarrowCrossing    float64 `json:"predicted_crossing_without_attention"`
 	Crossing          float64 `json:"crossing"`
-	// Beyond it each 1024 tokens take so many milliseconds: their bytes ÷ flash, and
-	// a line through the rows.
+	// Milliseconds per 1024 tokens beyond the crossing: predicted as their bytes ÷ flash, and as a
+	// line through the rows.
 	PredictedBeyond float64 `json:"predicted_ms_per_1024_beyond"`
 	Beyond          float64 `json:"ms_per_1024_beyond"`
-	// Masked is the most that a row with cold bytes took of its time in memory, of
-	// those where flash needs no longer than that: 1 is as fast.
+	// Masked is the worst ratio to the time in memory, of rows with cold bytes where flash keeps
+	// up: 1 means that prefetch hides all reads.
 	Masked     float64 `json:"worst_ratio_before_crossing"`
 	MaskedRows int     `json:"rows_before_crossing"`
-	// Work is how long, in those rows, the processors computed more than with all in
-	// memory, in seconds for each gigabyte that was read; 0 where nobody knows.
+	// Work is the extra processor time of those rows over all in memory, in seconds per gigabyte
+	// read; 0 = unknown.
 	Work float64 `json:"processor_s_per_gb,omitempty"`
-	// OfBound is, with weights on flash, the least share of the speed that the bytes
-	// of both allow.
+	// OfBound is, with weights on flash, the worst ratio of the bound of the bytes to the time.
 	OfBound float64 `json:"of_bound,omitempty"`
 }
 
-// summarize predicts the rows and finds what they say together.
+// summarize predicts the rows and fills in the summary.
 func (r *KVReport) summarize() {
 	s := &r.Summary
 	var speeds, hot []float64
@@ -64,7 +61,7 @@ func (r *KVReport) summarize() {
 	}
 	s.Fixed, s.Slope = kvLine(r.Rows, func(row *KVRow) float64 { return row.Memory })
 	s.Fixed, s.Slope = max(0, s.Fixed), 1024*s.Slope
-	var read int64   // for a token of each row
+	var read int64   // per token, over rows
 	var more float64 // milliseconds of the processors
 	for i := range r.Rows {
 		row := &r.Rows[i]
@@ -83,8 +80,7 @@ func (r *KVReport) summarize() {
 	r.findCrossing()
 }
 
-// bound predicts rows with weights on flash: both kinds of bytes come one after
-// the other.
+// bound predicts rows with weights on flash: flash reads both kinds of bytes in sequence.
 func (r *KVReport) bound() {
 	r.Summary.OfBound = math.Inf(1)
 	for i := range r.Rows {
@@ -94,7 +90,7 @@ func (r *KVReport) bound() {
 	}
 }
 
-// msOf returns how long bytes take at a speed.
+// msOf returns the milliseconds for bytes at a speed.
 func msOf(bytes int64, gbs float64) float64 {
 	if bytes == 0 || gbs == 0 {
 		return 0
@@ -102,8 +98,8 @@ func msOf(bytes int64, gbs float64) float64 {
 	return float64(bytes) / gbs / 1e6
 }
 
-// flashTime returns for how long flash is busy, or must wait, during a token: the
-// ring is full while the output matrix is computed, if that takes long.
+// flashTime returns the time per token that flash reads or waits. Flash waits when the output
+// matrix takes so long that the ring fills up.
 func (r *KVReport) flashTime(row *KVRow) float64 {
 	if row.Cold == 0 {
 		return 0
@@ -115,14 +111,13 @@ func (r *KVReport) idle(gbs float64) float64 {
 	return max(0, r.Summary.Fixed*r.HeadFraction-msOf(r.Ring, gbs))
 }
 
-// predictCrossing finds where the lines meet that a token's time in memory and the
-// time of flash are of the context.
+// predictCrossing finds the context where the line of the time in memory meets that of flash.
 func (r *KVReport) predictCrossing() {
 	s := &r.Summary
 	if s.FlashGBs == 0 {
 		return
 	}
-	per := msOf(r.TokenBytes, s.FlashGBs) // of a token of context
+	per := msOf(r.TokenBytes, s.FlashGBs) // per token of context
 	s.PredictedBeyond = 1024 * per
 	s.NarrowCrossing = s.Hot + s.Fixed*(1-r.HeadFraction)/per
 	if slope := s.Slope / 1024; per > slope {
@@ -131,16 +126,16 @@ func (r *KVReport) predictCrossing() {
 }
 
 const (
-	// kvBusy is the share of a token's time for which flash is busy where it no longer
-	// keeps up, and kvOver how much of its time in memory such a token takes.
+	// A row is beyond the crossing if flash is busy for at least kvBusy of the time per token, and
+	// that time is at least kvOver times the time in memory.
 	kvBusy, kvOver = 0.9, 1.05
-	// kvNear is how many rows beyond the crossing say where it is.
+	// kvNear is the number of rows beyond the crossing that locate it.
 	kvNear = 3
 )
 
-// findCrossing finds where the measurements leave those in memory. What flash takes
-// longer is a line over the first rows in which it is always busy: the crossing is
-// where that begins. What reading costs the processor before it does not count.
+// findCrossing finds the context where flash becomes the bottleneck. A line through the extra time
+// of the first rows with a busy flash is zero there. The processor time of reads before the
+// crossing does not count.
 func (r *KVReport) findCrossing() {
 	s := &r.Summary
 	first := len(r.Rows) // of the rows beyond
@@ -161,8 +156,7 @@ func (r *KVReport) findCrossing() {
 	s.Beyond *= 1024
 }
 
-// kvLine returns the line through something of rows over their contexts that has
-// the least squares.
+// kvLine fits a line to a value of rows over their contexts, by least squares.
 func kvLine(rows []KVRow, of func(row *KVRow) float64) (fixed, slope float64) {
 	var x, y []float64
 	for i := range rows {

@@ -13,8 +13,8 @@ import (
 	"github.com/llmrun/llmrun/lab/sim"
 )
 
-// PapersReport is what papers measured on phones beside a simulation of them.
-// Nothing in it was measured on this machine.
+// PapersReport compares measurements that papers published with simulations of the same phones.
+// It holds no measurement of this machine.
 type PapersReport struct {
 	Tables      []papers.Table      `json:"tables"`
 	Predictions []papers.Prediction `json:"predictions"`
@@ -45,7 +45,7 @@ func ComparePapers(ctx context.Context) (*PapersReport, error) {
 	return r, nil
 }
 
-// Reached counts the figures that are reached, and all.
+// Reached counts the figures that the simulation reaches, and all figures.
 func (r *PapersReport) Reached() (held, all int) {
 	for _, t := range r.Tables {
 		for _, f := range t.Figures {
@@ -61,8 +61,8 @@ func (r *PapersReport) Reached() (held, all int) {
 // WriteTables writes the report in Markdown.
 func (r *PapersReport) WriteTables(w io.Writer) {
 	held, all := r.Reached()
-	fmt.Fprintf(w, "Simulated phones beside what papers measured on real ones: %d of %d figures are reached. A ratio is reached within 15 %% of its gain,\n", held, all)
-	fmt.Fprintf(w, "a number with a unit within 15 %%, a range anywhere in it. \"fitted\": a constant of the simulator was fitted on this figure.\n")
+	fmt.Fprintf(w, "Simulated phones compared with measurements that papers published: the simulation reaches %d of %d figures. A ratio is reached within 15 %% of its gain,\n", held, all)
+	fmt.Fprintf(w, "a number with a unit within 15 %%, a range anywhere inside it. \"fitted\": a constant of the simulator was fitted to this figure.\n")
 	for _, t := range r.Tables {
 		fmt.Fprintf(w, "\n### %s\n\n| what | where | paper | simulated | reached |\n|---|---|---|---|---|\n", t.Title)
 		for _, f := range t.Figures {
@@ -97,7 +97,7 @@ func number(v float64, unit string) string {
 }
 
 func (r *PapersReport) writePredictions(w io.Writer) {
-	fmt.Fprintf(w, "\n### Predicted against measured times\n\nMean and largest error of the profiler's prediction mode over lengths and halves of each model's products, prefill of 525 tokens\nwith splits made from measured and from predicted times, and what the solver expected of the former, of what it took.\n\n")
+	fmt.Fprintf(w, "\n### Predicted against measured times\n\nMean and largest error of the profiler's prediction mode over lengths and halves of each model's matmuls; prefill of 525 tokens\nwith splits planned from measured and from predicted times; and the solver's expectation of the former as a part of its time.\n\n")
 	fmt.Fprintf(w, "| model | GPU, fixed rate | NPU, tree | measured | predicted | expected |\n|---|---|---|---|---|---|\n")
 	for _, p := range r.Predictions {
 		fmt.Fprintf(w, "| %s | %.1f %%, %.1f %% | %.1f %%, %.1f %% | %.0f ms | %.0f ms | %.0f %% |\n", p.Model,
@@ -106,16 +106,16 @@ func (r *PapersReport) writePredictions(w io.Writer) {
 }
 
 func (r *PapersReport) writeChips(w io.Writer) {
-	fmt.Fprintf(w, "\n### Llama-8B on all chips, tokens a second\n\nNo paper has these figures but the 8 Gen 3's; chips of which only some numbers are known are the 8 Gen 3 with those. \"half\": a split may keep the GPU\nbusy for half of its time, for others to use.\n\n")
+	fmt.Fprintf(w, "\n### Llama-8B on all chips, tokens per second\n\nPapers published only the figures of the 8 Gen 3; other chips are the 8 Gen 3 with the numbers that are known of them. \"half\": a split may keep the GPU\nbusy for half of the time, which leaves the rest to other programs.\n\n")
 	fmt.Fprintf(w, "| chip | prefill of 256: GPU | layer-level | tensor-level | half | decoding: GPU | tensor-level |\n|---|---|---|---|---|---|---|\n")
 	for _, c := range r.Chips {
 		fmt.Fprintf(w, "| %s | %.1f | %.1f | %.1f | %.1f | %.2f | %.2f |\n", c.SoC, c.Prefill[0], c.Prefill[1], c.Prefill[2], c.HalfGPU, c.Decode[0], c.Decode[2])
 	}
 }
 
-// writePlacement shows what an NPU with little address space gets.
+// writePlacement shows which graphs fit in an NPU with a small address space.
 func (r *PapersReport) writePlacement(w io.Writer) {
-	fmt.Fprintf(w, "\n### Graphs that fit an NPU's address space\n\nLayers of each graph in 8 bits, most arithmetic for its bytes first.\n\n| model | space | placed |\n|---|---|---|\n")
+	fmt.Fprintf(w, "\n### Graphs that fit an NPU's address space\n\nLayers of each graph in 8 bits; graphs with the most arithmetic per byte come first.\n\n| model | space | placed |\n|---|---|---|\n")
 	for _, m := range []papers.Model{papers.Qwen18, papers.Llama7B} {
 		graphs := papers.MllmGraphs(m)
 		graphs = slices.DeleteFunc(graphs, func(g schedule.Graph) bool { return g.Weights == 0 })
@@ -129,7 +129,7 @@ func (r *PapersReport) writePlacement(w io.Writer) {
 	}
 }
 
-// WriteConstants lists what the simulated phone is made of.
+// WriteConstants lists the constants of the simulated phone.
 func (r *PapersReport) WriteConstants(w io.Writer) {
 	fitted := 0
 	for _, c := range r.Constants {
@@ -137,9 +137,9 @@ func (r *PapersReport) WriteConstants(w io.Writer) {
 			fitted++
 		}
 	}
-	fmt.Fprintf(w, "\n### Constants of the simulated %s\n\n%d numbers, %d of them fitted on figures of Llama-8B.\n\n", r.Constants[0].SoC, len(r.Constants), fitted)
+	fmt.Fprintf(w, "\n### Constants of the simulated %s\n\n%d numbers, %d of them fitted to figures of Llama-8B.\n\n", r.Constants[0].SoC, len(r.Constants), fitted)
 	writeConstants(w, r.Constants)
-	fmt.Fprintf(w, "\n### Constants of the figures of mllm-NPU\n\nThese go into the scheduler as they are; none is fitted.\n\n")
+	fmt.Fprintf(w, "\n### Constants of the figures of mllm-NPU\n\nThe scheduler uses these numbers directly; none is fitted.\n\n")
 	writeConstants(w, papers.MllmConstants())
 }
 
@@ -154,7 +154,7 @@ func writeConstants(w io.Writer, list []sim.Constant) {
 	}
 }
 
-// WriteLengths draws the latency of prefill against its length.
+// WriteLengths draws the latency of prefill over its length.
 func (r *PapersReport) WriteLengths(w io.Writer) error {
 	c := plot.Chart{Title: "Llama-8B on a simulated 8 Gen 3", X: "tokens of the prompt", Y: "seconds until the first token"}
 	for _, curve := range r.Curves {
@@ -167,7 +167,7 @@ func (r *PapersReport) WriteLengths(w io.Writer) error {
 	return c.Write(w)
 }
 
-// WriteRatios draws all ratios, the paper's against the simulator's.
+// WriteRatios draws the simulated over the published ratios.
 func (r *PapersReport) WriteRatios(w io.Writer) error {
 	c := plot.Chart{Title: "Gains: published and simulated", X: "published, times", Y: "simulated, times"}
 	high := 1.0

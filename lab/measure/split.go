@@ -19,75 +19,73 @@ import (
 	"github.com/llmrun/llmrun/kv"
 )
 
-// SplitOptions say with which device passes are divided, and what is timed.
+// SplitOptions configure CompareSplit.
 type SplitOptions struct {
 	Path    string
-	FS      fs.FS  // where Path is looked up; nil = the operating system
+	FS      fs.FS  // file system of Path; nil = the operating system's
 	Device  string // see split.Options
 	Quota   float64
 	Threads int // 0 = the fast cores
 	Chunk   int
-	Prefill []int // lengths of prompts
-	Decode  int   // tokens of a generation
+	Prefill []int // prompt lengths
+	Decode  int   // generated tokens
 	Repeats int
-	Dir     string // where measurements of devices are kept; "" = nowhere
+	Dir     string // directory of saved measurements; "" = none
 	// Loading and Running tell of progress, and Notify of a trial of the division, its
 	// outcome, and kept measurements that are not used; all may be nil.
 	Loading, Running func(done, total int64)
 	Notify           func(text string)
 }
 
-// SplitReport compares whole passes of a model on the processor, on a device and
-// divided between them.
+// SplitReport compares passes of a model on the CPU, on a device, and split between them.
 type SplitReport struct {
 	Model   string        `json:"model"`
 	Machine bench.Machine `json:"machine"`
 	Device  string        `json:"device"`
-	Alone   string        `json:"device_alone"`    // how the device computes alone
-	Opening float64       `json:"opening_seconds"` // of the divided model, with measuring devices and trying the division, the first time
+	Alone   string        `json:"device_alone"`    // what the device computes alone
+	Opening float64       `json:"opening_seconds"` // of the split model; the first time, including measurements of the devices and the split
 	Tests   []SplitTest   `json:"tests"`
-	// Whole says that the device has all of the pass in the divided model as well,
-	// because that was predicted to be faster than any division. No product is divided
-	// then.
+	// Whole reports that the device computes the whole pass in the split model too, because the
+	// prediction is faster than that of any split. Then no matmul is split.
 	Whole   bool       `json:"whole_pass_on_device"`
 	Matmuls []SplitRow `json:"products"`
 }
 
-// SplitRow is how matrices of one kind are divided, and what steps took that begin
-// with them, of one token and of at least Least.
+// SplitRow is the split of one kind of matrix, and the times of the steps that begin with it, for
+// one token and for at least MinTokens.
 type SplitRow struct {
 	Name         string      `json:"name"`
 	Count        int         `json:"count"`
 	Rows         int         `json:"rows"`
 	Cols         int         `json:"cols"`
 	Type         string      `json:"type"`
-	OneFraction  float64     `json:"one_share"` // part of the rows that the device has
+	OneFraction  float64     `json:"one_share"` // fraction of the rows that the device computes
 	ManyFraction float64     `json:"many_share"`
-	MinTokens    int         `json:"least"` // 0: only single tokens are multiplied
+	MinTokens    int         `json:"least"` // 0: the matrix multiplies single tokens only
 	One          *SplitSteps `json:"one,omitempty"`
 	Many         *SplitSteps `json:"many,omitempty"`
 }
 
-// SplitSteps is what a step took, on average.
+// SplitSteps is the average time of a step.
 type SplitSteps struct {
 	Steps     int             `json:"steps"`
-	Predicted deviceplan.Time `json:"predicted_us,omitempty"` // 0: nobody did
+	Predicted deviceplan.Time `json:"predicted_us,omitempty"` // 0: no prediction
 	Took      deviceplan.Time `json:"took_us"`
-	Waited    deviceplan.Time `json:"waited_us"` // of that, for the device
+	Waited    deviceplan.Time `json:"waited_us"` // for the device
 }
 
-// SplitTest is one thing that was timed in three ways.
+// SplitTest is one operation, timed in three ways.
 type SplitTest struct {
-	Name   string       `json:"name"`   // pp and the length of a prompt, or tg and how much was generated
-	CPU    bench.Spread `json:"cpu_ms"` // of a prompt, or of one token of a generation
+	Name   string       `json:"name"`   // pp and the prompt length, or tg and the number of generated tokens
+	CPU    bench.Spread `json:"cpu_ms"` // of a prompt, or of one generated token
 	Device bench.Spread `json:"device_ms"`
 	Split  bench.Spread `json:"divided_ms"`
-	// OfBetter is the divided time in parts of the better of the two others: the
-	// median of the ratios of runs that followed each other.
+	// OfBetter is the ratio of the split time to the better of the other two: the median over
+	// consecutive runs.
 	OfBetter float64 `json:"of_better"`
 }
 
-// The ways to compute a pass.
+// Ways to compute a pass.
 const (
 	onCPU = iota
 	onDevice
@@ -95,10 +93,10 @@ const (
 	passWays
 )
 
-// CompareSplit times passes. All runs take turns.
+// CompareSplit times passes on the CPU, on a device, and split between them. All runs take turns.
 func CompareSplit(ctx context.Context, o SplitOptions) (_ *SplitReport, err error) {
 	r := &SplitReport{Model: o.Path, Machine: bench.ThisMachine(), Device: o.Device}
-	if o.Threads == 0 { // the processor alone has what it has beside the device
+	if o.Threads == 0 { // the CPU alone uses as many threads as beside the device
 		o.Threads = devices.HostThreads(o.Device)
 	}
 	tests := passTests(o.Prefill, o.Decode, []int{0})
@@ -109,7 +107,7 @@ func CompareSplit(ctx context.Context, o SplitOptions) (_ *SplitReport, err erro
 			return nil, err
 		}
 		defer model.Close()
-		if err := bench.AllFit(tests, model); err != nil { // before the model is loaded again
+		if err := bench.AllFit(tests, model); err != nil { // before the next load
 			return nil, err
 		}
 		benches[way] = bench.NewPassRunner(model)
@@ -129,10 +127,10 @@ func CompareSplit(ctx context.Context, o SplitOptions) (_ *SplitReport, err erro
 	return r, nil
 }
 
-// list takes over how products are divided: nil of a model that has no division.
+// list records the splits of a model; matmuls is nil for a model without splits.
 func (r *SplitReport) list(products []weights.SplitMatmul) {
 	r.Whole = products == nil
-	r.Matmuls = []SplitRow{} // scripts get a list in any case
+	r.Matmuls = []SplitRow{} // an empty list rather than null
 	for _, p := range products {
 		one, many := p.Fractions()
 		r.Matmuls = append(r.Matmuls, SplitRow{
@@ -143,7 +141,7 @@ func (r *SplitReport) list(products []weights.SplitMatmul) {
 	}
 }
 
-// averageStep returns nil where no step began with a product.
+// averageStep returns nil if no step began with the matrix.
 func averageStep(s weights.SplitSteps) *SplitSteps {
 	n := time.Duration(s.Steps)
 	if n == 0 {
@@ -152,7 +150,7 @@ func averageStep(s weights.SplitSteps) *SplitSteps {
 	return &SplitSteps{s.Steps, deviceplan.Microseconds(s.Predicted / n), deviceplan.Microseconds(s.Took / n), deviceplan.Microseconds(s.Waited / n)}
 }
 
-// load opens the model in one of the ways.
+// load opens the model for one of the ways.
 func (r *SplitReport) load(ctx context.Context, o *SplitOptions, way int) (model *exec.Model, err error) {
 	files, err := modelfile.Open(bench.FSOf(o.FS), o.Path)
 	if err != nil {
@@ -160,36 +158,36 @@ func (r *SplitReport) load(ctx context.Context, o *SplitOptions, way int) (model
 	}
 	defer func() { err = errors.Join(err, files.Close()) }()
 	options := exec.Options{Threads: o.Threads, Chunk: o.Chunk, KV: kv.K8V8, Progress: o.Loading}
-	divided := split.Options{Device: o.Device, Quota: o.Quota, Dir: o.Dir, Report: o.Notify}
+	splitOptions := split.Options{Device: o.Device, Quota: o.Quota, Dir: o.Dir, Report: o.Notify}
 	switch way {
 	case onDevice:
-		return r.loadAlone(ctx, files, options, divided)
+		return r.loadAlone(ctx, files, options, splitOptions)
 	case onSplit:
 		begin := time.Now()
 		defer func() { r.Opening = time.Since(begin).Seconds() }()
-		return split.Load(ctx, files, options, divided)
+		return split.Load(ctx, files, options, splitOptions)
 	}
 	return exec.Load(ctx, files, options)
 }
 
-// loadAlone opens the model on the device: whole passes where it can compute them,
-// and otherwise all products, with the rest on the processor.
+// loadAlone opens the model on the device. The device computes whole passes if it can, and
+// otherwise all matmuls, with other operations on the CPU.
 func (r *SplitReport) loadAlone(ctx context.Context, files *modelfile.Files, model exec.Options, o split.Options) (*exec.Model, error) {
 	r.Alone = "the whole pass"
 	m, err := split.LoadOnDevice(ctx, files, model, o)
 	if errors.Is(err, arch.ErrUnsupported) {
-		r.Alone, o.Alone = "all products that it takes", true
+		r.Alone, o.Alone = "all matmuls that it supports", true
 		return split.Load(ctx, files, model, o)
 	}
 	return m, err
 }
 
-// timeInTurns runs a test in each way, again and again.
+// timeInTurns runs a test in each way, in turns.
 func timeInTurns(ctx context.Context, benches *[passWays]*bench.Runner, t *bench.Test, repeats int) (d SplitTest, err error) {
 	d.Name = t.Name
 	var took [passWays][]float64
 	var ratios []float64
-	for n := range repeats + 1 { // the first is to warm up
+	for n := range repeats + 1 { // the first round warms up
 		var last [passWays]float64
 		for way, b := range benches {
 			if _, err := b.Sequence(ctx, 0); err != nil {
@@ -218,9 +216,9 @@ func timeInTurns(ctx context.Context, benches *[passWays]*bench.Runner, t *bench
 
 // WriteTables writes the report in Markdown.
 func (r *SplitReport) WriteTables(w io.Writer) {
-	fmt.Fprintf(w, "%s on %s/%s, %s kernels, and %s, which alone computes %s; opened in %.1f s. Milliseconds of a prompt or a token: medians of runs in turns (lowest–highest).\n",
+	fmt.Fprintf(w, "%s on %s/%s, %s kernels, and %s, which alone computes %s; opened in %.1f s. Milliseconds per prompt or token: medians of runs in turns (lowest–highest).\n",
 		r.Model, r.Machine.OS, r.Machine.Arch, r.Machine.Kernels, r.Device, r.Alone, r.Opening)
-	fmt.Fprintf(w, "\n| test | cpu | %s | divided | of the better one |\n|---|---|---|---|---|\n", r.Device)
+	fmt.Fprintf(w, "\n| test | cpu | %s | split | of the better one |\n|---|---|---|---|---|\n", r.Device)
 	for _, t := range r.Tests {
 		fmt.Fprintf(w, "| %s |", t.Name)
 		for _, s := range []bench.Spread{t.CPU, t.Device, t.Split} {
@@ -229,10 +227,10 @@ func (r *SplitReport) WriteTables(w io.Writer) {
 		fmt.Fprintf(w, " %.3f |\n", t.OfBetter)
 	}
 	if r.Whole {
-		fmt.Fprintf(w, "\nNo product is divided: %s has the whole pass in the divided model too, which was predicted to be faster than any division.\n", r.Device)
+		fmt.Fprintf(w, "\nNo matmul is split: %s computes the whole pass in the split model too, because the prediction is faster than that of any split.\n", r.Device)
 		return
 	}
-	fmt.Fprintf(w, "\n| product | size | there, of one token | of how many and more | there | steps of one: predicted | took | waited | of many: predicted | took | waited |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "\n| matmul | size | device, one token | tokens | device, as many tokens or more | decode step: predicted | took | waited | prefill step: predicted | took | waited |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range r.Matmuls {
 		fmt.Fprintf(w, "| %s | %d of %d×%d %s | %.0f %% |", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.OneFraction)
 		if p.MinTokens > 0 {

@@ -15,13 +15,13 @@ import (
 
 // A device that has the whole pass leaves nothing to divide: scripts get an empty list
 // and people a sentence.
-func TestDividedReportOfAWholePass(t *testing.T) {
+func TestSplitReportOfAWholePass(t *testing.T) {
 	for _, c := range []struct {
 		products    []weights.SplitMatmul
 		whole, list string // in JSON
 		text        string
 	}{
-		{nil, "true", "[]", "No product is divided: gpu has the whole pass"},
+		{nil, "true", "[]", "No matmul is split: gpu computes the whole pass"},
 		{[]weights.SplitMatmul{{Matmul: weights.Matmul{Name: "attn_q", Rows: 8, Cols: 8}}}, "false", "[{", "| attn_q |"},
 	} {
 		r := &SplitReport{Device: "gpu"}
@@ -36,8 +36,8 @@ func TestDividedReportOfAWholePass(t *testing.T) {
 	}
 }
 
-// TestDividedStepsThatWereNotMeasured are blank, and names are those that scripts know.
-func TestDividedStepsThatWereNotMeasured(t *testing.T) {
+// TestUnmeasuredSplitStepsAreBlank also checks the JSON names that scripts use.
+func TestUnmeasuredSplitStepsAreBlank(t *testing.T) {
 	product := weights.SplitMatmul{
 		Matmul: weights.Matmul{Name: "attn_q", Type: quant.Q4_0, Rows: 8, Cols: 32, Count: 2},
 		Split:  weights.RowSplit{Single: 8, Batch: 2, MinBatch: 32},
@@ -57,8 +57,9 @@ func TestDividedStepsThatWereNotMeasured(t *testing.T) {
 	require.Equal(t, `{"name":"attn_q","count":2,"rows":8,"cols":32,"type":"Q4_0","one_share":0,"many_share":0.75,"least":32,"one":{"steps":2,"took_us":4,"waited_us":0}}`, string(data))
 }
 
-// TestDividedTestsThatDoNotFit are refused before the model is loaded once more.
-func TestDividedTestsThatDoNotFit(t *testing.T) {
+// TestSplitRefusesLongTestsEarly checks that tests beyond the context are refused before the
+// model is loaded again.
+func TestSplitRefusesLongTestsEarly(t *testing.T) {
 	_, err := CompareSplit(t.Context(), SplitOptions{Path: tinyModel(t), Device: "no device is looked for", Prefill: []int{2049}, Repeats: 1})
 	require.ErrorIs(t, err, bench.ErrBench)
 	require.ErrorContains(t, err, "pp2049")

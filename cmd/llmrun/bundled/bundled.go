@@ -1,8 +1,8 @@
-// Package bundled carries the demo model inside the llmrun command, so that
-// the program answers before anything has been downloaded.
+// Package bundled embeds the demo model in the llmrun command, so that the program answers
+// without a download.
 //
-// Only the command imports it: the weights are 30 MB of the binary, and a
-// program that uses the llmrun library must not pay for them.
+// Only commands import it: the weights add 30 MB to the binary, and a program that uses the
+// llmrun library must not carry them.
 package bundled
 
 import (
@@ -13,19 +13,18 @@ import (
 //go:embed model
 var files embed.FS
 
-// FS holds the model as a Hugging Face directory called [Name]. Its files can
-// be read at any offset without copying the whole of them first.
+// FS holds the model as a Hugging Face directory called [Name]. Its files support reads at any
+// offset, which copy only the bytes that are read.
 var FS fs.FS = files
 
 // Name is the directory of the model inside [FS].
 const Name = "model"
 
-// licenseFiles are the texts that have to travel with the weights, in the
-// order in which they are shown.
+// licenseFiles are the texts that must accompany the weights, in the order of Licenses.
 var licenseFiles = []string{"LICENSES.txt", "ATTRIBUTION_african_storybook.txt"}
 
-// Licenses returns where the model's training text comes from, under which
-// licences, and the attributions that those licences ask for.
+// Licenses returns the sources of the model's training text, their licences, and the required
+// attributions.
 func Licenses() (string, error) {
 	var text []byte
 	for _, name := range licenseFiles {
