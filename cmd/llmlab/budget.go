@@ -15,10 +15,10 @@ func budgetCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "budget",
 		Synopsis: "PACK… [--shares LIST] [--ctx LIST] [flags]",
-		Summary:  "time models under budgets of memory, against what was predicted",
-		About: `Runs each pack without a limit and then under budgets that are shares of its tensors' bytes: how fast it decodes, how fast the plan said that it would, and how near that is to the bound that flash sets, which is measured with the same reads just before each run. It is measured after the run as well: if it has changed, the run counts for little and is repeated, up to twice. --disk sets a speed at which flash stays. The tokens have to be the same everywhere.
+		Summary:  "time models under memory budgets, and check the predictions",
+		About: `Runs each pack without a limit, and then under budgets that are fractions of its tensors' bytes. It compares the decoding speed with the prediction of the plan and with the upper bound that flash sets. The speed of flash is measured with the same reads before and after each run; if it changed, the run is repeated, up to twice. --disk fixes the speed of flash. All runs must generate the same tokens.
 
-Prints a table in Markdown; --svg draws it as well.`,
+Prints a table in Markdown; --svg also draws it.`,
 		Examples: []cli.Example{
 			{Line: "llmlab budget model.pack", Purpose: "one model under five budgets"},
 			{Line: "llmlab budget small.pack large.pack --shares 15,25,50,75,120 --ctx 512,4096", Purpose: "two models, at two contexts"},
@@ -28,15 +28,15 @@ Prints a table in Markdown; --svg draws it as well.`,
 			b := &budgetFlags{shares: "15,25,50,75,120"}
 			b.o.Contexts, b.o.Prompt, b.o.Decode = []int{2048}, 64, 8
 			f.Group("Configurations")
-			f.Text(&b.shares, "shares", "LIST", "budgets, in percent of the bytes of each model's tensors (not of the memory that is available, as --ram of run and plan); without it, 15,25,50,75,120")
-			f.Counts(&b.o.Contexts, "ctx", "tokens that there is room for; without it, 2048", 1, math.MaxInt32)
+			f.Text(&b.shares, "shares", "LIST", "budgets, in percent of the bytes of each model's tensors (not of the available memory, as --ram of run and plan); without it, 15,25,50,75,120")
+			f.Counts(&b.o.Contexts, "ctx", "tokens of context; without it, 2048", 1, math.MaxInt32)
 			f.Count(&b.o.Prompt, "prompt", "N", "tokens of the prompt; without it, 64", 1, 1<<20)
-			f.Count(&b.o.Decode, "tg", "N", "tokens to generate after the first; without it, 8", 1, 1<<20)
-			f.Count(&b.o.Threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
+			f.Count(&b.o.Decode, "tg", "N", "tokens to generate after the first one; without it, 8", 1, 1<<20)
+			f.Count(&b.o.Threads, "threads", "N", "number of threads; without it, one for each fast core", 1, 1024)
 			addDisk(f, &b.o.Disk)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the table")
-			f.Text(&b.svg, "svg", "FILE", "draw the speeds as well")
+			f.Text(&b.svg, "svg", "FILE", "draw the speeds into this file")
 			return b.run
 		},
 	}
@@ -58,7 +58,7 @@ func (b *budgetFlags) run(ctx context.Context, s *cli.Streams, args []string) er
 	for field := range strings.SplitSeq(b.shares, ",") {
 		share, err := strconv.ParseFloat(strings.TrimSpace(field), 64)
 		if err != nil || !(share > 0 && share <= 1000) {
-			return cli.Usagef("--shares: %q is no percentage", field)
+			return cli.Usagef("--shares: must be percentages such as 15,25,50, not %q", field)
 		}
 		b.o.Fractions = append(b.o.Fractions, share/100)
 	}

@@ -13,25 +13,25 @@ func devicesCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "devices",
 		Synopsis: "[--slow LIST] [--rows N] [--cols N] [--tokens LIST] [flags]",
-		Summary:  "time products divided between groups of cores, and ways to wait for devices",
-		About: `Divides one matrix product between two groups of this machine's cores, the second made slower as the small cores of a phone are: into halves, and as the solver divides it from what it measured. Equal groups of which one is s times slower should gain (s+1)/2.
+		Summary:  "time matmuls split between groups of cores, and ways to wait for devices",
+		About: `Splits one matmul between two groups of this machine's cores, where the second group is slowed down like the small cores of a phone: into halves, and as the solver splits it from measurements. For equal groups, of which one is slowed down by s, the solver's split should be (s+1)/2 times faster.
 
-Then times, on every device that there is, what it costs to wait for the end of a product: by the driver's means, and by sleeping until shortly before the predicted end and looking from then on.
+Then it times two ways to wait for the end of a matmul on every device: the driver's wait, and a sleep until shortly before the predicted end, followed by polling.
 
-Everything that is compared is measured in turns. Prints tables in Markdown.`,
+Measurements that are compared take turns. Prints tables in Markdown.`,
 		Examples: []cli.Example{
-			{Line: "llmlab devices", Purpose: "both, with one token and with 128"},
+			{Line: "llmlab devices", Purpose: "both, with 1 and with 128 tokens"},
 			{Line: "llmlab devices --slow 4 --tokens 1 -r 5", Purpose: "quickly"},
 			{Line: "llmlab devices --json", Purpose: "for programs"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			b := &devicesFlags{o: measure.DevicesOptions{Slow: []int{1, 2, 4}, Rows: 8960, Cols: 1536, Tokens: []int{1, 128}, Repeats: 15}}
 			f.Group("What to time")
-			f.Counts(&b.o.Slow, "slow", "how many times slower the second group is made; without it, 1,2,4", 1, 64)
+			f.Counts(&b.o.Slow, "slow", "factors by which the second group is slowed down; without it, 1,2,4", 1, 64)
 			f.Count(&b.o.Rows, "rows", "N", "rows of the weights; without it, 8960", 512, 1<<18)
 			f.Count(&b.o.Cols, "cols", "N", "columns of the weights, a multiple of 32; without it, 1536", 32, 1<<16)
-			f.Counts(&b.o.Tokens, "tokens", "tokens that are multiplied together; without it, 1,128", 1, 4096)
-			f.Count(&b.o.Repeats, "r repeats", "N", "chains of products of each kind; without it, 15", 1, math.MaxInt16)
+			f.Counts(&b.o.Tokens, "tokens", "numbers of tokens in a matmul; without it, 1,128", 1, 4096)
+			f.Count(&b.o.Repeats, "r repeats", "N", "chains of matmuls of each kind; without it, 15", 1, math.MaxInt16)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the tables")
 			return b.run

@@ -13,17 +13,17 @@ func gpuCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "gpu",
 		Synopsis: "[-m MODEL | --shape NAME] [--pp LIST] [--tg N] [flags]",
-		Summary:  "time a model on a GPU, beside what its memory allows",
-		About: `Times reading prompts (pp) and generating (tg) where all of the pass runs on an OpenCL device. It measures first how fast the device reads memory, and what launches and waits cost. Generating cannot take less than reading all weights once: "times bound" is how many times that a token takes, from its row of the embedding to the logits in the host's memory.
+		Summary:  "time a model on a GPU, compared with its memory bandwidth",
+		About: `Times prefill (pp) and decoding (tg) when the whole pass runs on an OpenCL device. First it measures the memory bandwidth of the device, and the cost of launches and waits. A decoded token takes at least the time for reading all weights once; "times bound" is its time as a multiple of that, from the embedding lookup to the logits in the host's memory.
 
-Then it runs every test once more and lists what each kernel took by the device's own clock. These runs are slower, and their sum leaves out what lies between two kernels.
+Then it runs every test once more and lists the time of each kernel by the device's clock. These runs are slower, and their sum does not include the time between kernels.
 
-With LLMRUN_OPENCL_WEIGHTS=images in the environment kernels read weights through images instead of buffers, which some devices do faster: run it with and without.
+With LLMRUN_OPENCL_WEIGHTS=images in the environment, kernels read weights through images instead of buffers, which is faster on some devices: compare both.
 
-It needs a program that was built with -tags gpu, and a driver.`,
+It needs a program built with -tags gpu, and a driver.`,
 		Examples: []cli.Example{
 			{Line: "llmlab gpu --pp 64 --tg 16 -r 1", Purpose: "the bundled model, quickly"},
-			{Line: "llmlab gpu --shape qwen2.5-1.5b --depth 0,4096", Purpose: "a shape of random weights, also behind 4096 tokens of context"},
+			{Line: "llmlab gpu --shape qwen2.5-1.5b --depth 0,4096", Purpose: "a shape of random weights, with an empty context and after 4096 tokens"},
 			{Line: "llmlab gpu -m model.gguf --device nvidia --json", Purpose: "a model on the device with that name, for a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
@@ -32,11 +32,11 @@ It needs a program that was built with -tags gpu, and a driver.`,
 			b.model.Add(f, modelUsage)
 			f.Text(&b.o.Device, "device", "NAME", "part of the device's name, or its name in llmrun devices; without it, the first GPU")
 			f.Group("Tests")
-			f.Counts(&b.o.Prefill, "pp", "lengths of prompts to read, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
+			f.Counts(&b.o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
 			f.Count(&b.o.Decode, "tg", "N", "tokens to generate; 0 for none; without it, 64", 0, 1<<16)
-			f.Counts(&b.o.Depths, "depth", "tokens that are in the context already; without it, 0", 0, math.MaxInt32)
+			f.Counts(&b.o.Depths, "depth", "tokens in the context before the test; without it, 0", 0, math.MaxInt32)
 			f.Count(&b.o.Repeats, "r repeats", "N", "runs of each test; without it, 5", 1, 1000)
-			f.Count(&b.o.Chunk, "chunk", "N", "tokens of a prompt that are computed together; without it, 512", 1, 1<<16)
+			f.Count(&b.o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the tables")
 			return b.run
@@ -57,7 +57,7 @@ func (b *gpuFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 	}
 	b.o.Prefill = modelflag.Positive(b.o.Prefill)
 	if len(b.o.Prefill) == 0 && b.o.Decode == 0 {
-		return cli.Usagef("--pp and --tg leave nothing to measure")
+		return cli.Usagef("--pp and --tg are both 0: nothing is left to measure")
 	}
 	if err := b.model.Check(); err != nil {
 		return err
@@ -84,6 +84,5 @@ func (b *gpuFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 	return cli.Present(s, b.json, report, report.WriteTable)
 }
 
-// gpuChunk is how many tokens of a prompt a GPU computes together, unless asked
-// otherwise.
+// gpuChunk is the default size of a prefill chunk on a GPU.
 const gpuChunk = 512

@@ -15,16 +15,16 @@ func kvCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "kv",
 		Synopsis: "{-m MODEL | --shape NAME} [--ctx LIST] [--kv-ram SIZE] [--disk SPEED] [flags]",
-		Summary:  "time a token behind contexts on flash, against what was predicted",
-		About: `Decodes behind contexts of several lengths, in turns: with all keys and values in memory; with older ones on flash that each layer asks for when it needs them; and with those asked for while other work is done, as run does. The speed of flash is measured before and after each context, with the same reads. From it and the times in memory follow where flash no longer keeps up and what each token of context costs from there on, which is printed beside what was measured. The contexts are made up, not read, so that long ones cost nothing.
+		Summary:  "time decoding after contexts on flash, and check the predictions",
+		About: `Decodes after contexts of several lengths, in three modes that take turns: all keys and values in memory; older ones on flash, read when a layer needs them; and older ones on flash, prefetched during other work, as run does. The speed of flash is measured before and after each context, with the same reads. From it and the times in memory, kv predicts the context from which flash is the bottleneck and the cost per token of context beyond it, and compares both with the measurements. The contexts are random data and not prefilled, so that long ones take no time.
 
---ram limits weights, keys and values together, so that both are on flash: then a token is compared with the time that the bytes of both take. That needs a pack.
+--ram limits weights, keys and values together, so that both are partly on flash. Then kv compares the time per token with the time for reading the bytes of both. That needs a pack.
 
-Prints a table in Markdown; --svg draws it as well. Models whose layers see a part of the context only are refused.`,
+Prints a table in Markdown; --svg also draws it. Models with sliding-window layers are refused.`,
 		Examples: []cli.Example{
-			{Line: "llmlab kv -m model.gguf --svg kv.svg > kv.md", Purpose: "a table and a picture of this disk"},
-			{Line: "llmlab kv --shape llama-3.2-1b --disk 1GB/s", Purpose: "a shape, with the flash of a phone"},
-			{Line: "llmlab kv -m model.pack --ram 50% --ctx 4096,16384", Purpose: "weights on flash as well"},
+			{Line: "llmlab kv -m model.gguf --svg kv.svg > kv.md", Purpose: "a table and a picture for this disk"},
+			{Line: "llmlab kv --shape llama-3.2-1b --disk 1GB/s", Purpose: "a shape, at the flash speed of a phone"},
+			{Line: "llmlab kv -m model.pack --ram 50% --ctx 4096,16384", Purpose: "weights on flash too"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			b := &kvFlags{}
@@ -32,22 +32,22 @@ Prints a table in Markdown; --svg draws it as well. Models whose layers see a pa
 			b.model.Add(f, modelUsage)
 			modelflag.AddKV(f, &b.o.KV)
 			f.Group("Configurations")
-			f.Counts(&b.o.Contexts, "ctx", "tokens of context, cut to what the model has room for; without it, 1024 to 32768", 1, math.MaxInt32)
-			f.Value("kv-ram", "SIZE", "memory for keys and values: a size, or a percentage of the memory that is available on this machine (not of the model, as --ram here); without it, what 2048 tokens take, or what --ram leaves", func(text string) (err error) {
+			f.Counts(&b.o.Contexts, "ctx", "tokens of context, at most those of the model; without it, 1024 to 32768", 1, math.MaxInt32)
+			f.Value("kv-ram", "SIZE", "memory for keys and values: a size, or a percentage of the available memory (not of the model, as --ram here); without it, enough for 2048 tokens, or as planned under --ram", func(text string) (err error) {
 				if b.o.KVRAM, err = llmrun.ParseMemory(text); err != nil || b.o.KVRAM < 1 {
 					return fmt.Errorf("must be a size such as 64MiB, not %q", text)
 				}
 				return nil
 			})
-			f.Text(&b.o.RAM, "ram", "SIZE", "memory for weights, keys and values: a size, or a percentage of the bytes of the model's tensors (not of the memory that is available, as --ram of run and plan); without it, all weights stay in memory")
-			f.Count(&b.o.Decode, "tg", "N", "tokens of a measurement; without it, 4", 1, 1<<16)
-			f.Count(&b.o.Repeats, "r repeats", "N", "measurements of each kind; without it, 3", 1, 1000)
-			f.Count(&b.o.Threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
+			f.Text(&b.o.RAM, "ram", "SIZE", "memory for weights, keys and values: a size, or a percentage of the bytes of the model's tensors (not of the available memory, as --ram of run and plan); without it, all weights stay in memory")
+			f.Count(&b.o.Decode, "tg", "N", "tokens per measurement; without it, 4", 1, 1<<16)
+			f.Count(&b.o.Repeats, "r repeats", "N", "measurements per mode; without it, 3", 1, 1000)
+			f.Count(&b.o.Threads, "threads", "N", "number of threads; without it, one for each fast core", 1, 1024)
 			addDisk(f, &b.o.Disk)
-			f.Text(&b.cache, "cache-dir", "DIR", "where keys and values go; without it, llmrun in the user's cache directory")
+			f.Text(&b.cache, "cache-dir", "DIR", "directory of keys and values on flash; without it, llmrun in the user's cache directory")
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the table")
-			f.Text(&b.svg, "svg", "FILE", "draw the times as well")
+			f.Text(&b.svg, "svg", "FILE", "draw the times into this file")
 			return b.run
 		},
 	}
@@ -92,10 +92,10 @@ func (b *kvFlags) run(ctx context.Context, s *cli.Streams, args []string) (err e
 // check refuses flags that contradict each other.
 func (b *kvFlags) check() error {
 	if b.model.Shape != "" && b.o.RAM != "" {
-		return cli.Usagef("--ram needs a pack: write the shape with synth and import it")
+		return cli.Usagef("--ram needs a pack: write the shape with llmrun synth and import it")
 	}
 	return b.model.Check()
 }
 
-// formatContexts is the amount of a meter that counts contexts.
+// formatContexts formats the amount of a meter that counts contexts.
 func formatContexts(n int64) string { return fmt.Sprintf("%d contexts", n) }

@@ -1,7 +1,6 @@
-// Command llmlab is the laboratory of llmrun: it measures what a user of llmrun does not ask
-// for. It compares simulated phones with papers, splits matmuls between devices, times a GPU
-// kernel by kernel, keys and values on flash, per-tensor activations (W8A8), and what memory
-// budgets cost. `llmlab help` is its manual.
+// Command llmlab is the laboratory of llmrun: measurements for developers. It compares simulated
+// phones with papers, times splits of matmuls between devices, GPU kernels, keys and values on
+// flash, and memory budgets, and measures the perplexity of W8A8. `llmlab help` is its manual.
 package main
 
 import (
@@ -25,7 +24,7 @@ func main() {
 func program() *cli.Program {
 	return &cli.Program{
 		Name: "llmlab", Version: build.Name(),
-		Intro: `llmlab measures llmrun's parts, on this machine or on simulated phones.
+		Intro: `llmlab measures the parts of llmrun, on this machine or on simulated phones.
 
 Usage: llmlab COMMAND [flags]`,
 		End: `Start here
@@ -42,7 +41,7 @@ Usage: llmlab COMMAND [flags]`,
 
 const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
 
-// bundledModel returns the model that commands measure unless they are given another.
+// bundledModel returns the default model of commands.
 func bundledModel() modelflag.Source {
 	return modelflag.Source{Bundled: bundled.Name, BundledFS: bundled.FS}
 }
@@ -57,14 +56,14 @@ func addDisk(f *cli.FlagSet, speed *llmrun.DiskSpeed) {
 	})
 }
 
-// cacheDir returns the cache directory: the one that is given, or the user's.
+// cacheDir returns the directory of --cache-dir, or llmrun in the user's cache directory.
 func cacheDir(given string) (string, error) {
 	if given != "" {
 		return given, nil
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("%w; name a directory with --cache-dir", err)
+		return "", fmt.Errorf("%w; --cache-dir names a directory", err)
 	}
 	return filepath.Join(dir, "llmrun"), nil
 }

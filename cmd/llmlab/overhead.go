@@ -12,8 +12,8 @@ func overheadCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "overhead",
 		Synopsis: "PACK… [--rounds N] [flags]",
-		Summary:  "time what a budget that holds everything costs, and an embedding on flash",
-		About: `Compares in turns, in one model: how fast it decodes under a budget of memory in which all of its weights fit, with how fast it does without a limit; and how long a random token takes, whose row of the embedding is read from flash, with one whose row is in memory. The budget is changed while the model is open, so that its weights lie at the same place in memory: another place makes a small model faster or slower by several percent.
+		Summary:  "measure the cost of a budget that holds everything, and of an embedding on flash",
+		About: `Makes two comparisons, in turns: decoding under a memory budget in which all weights fit, with decoding without a limit; and random tokens, whose embedding rows come from flash, with a token whose row is in memory. The budget changes while the model is open, so that its weights stay at the same address: another address makes a small model several percent faster or slower.
 
 Prints a table in Markdown.`,
 		Examples: []cli.Example{
@@ -25,8 +25,8 @@ Prints a table in Markdown.`,
 			b := &overheadFlags{o: measure.OverheadOptions{Rounds: 9, Decode: 8}}
 			f.Group("What to time")
 			f.Count(&b.o.Rounds, "rounds", "N", "pairs of generations; without it, 9", 1, 1<<16)
-			f.Count(&b.o.Decode, "tg", "N", "tokens of a generation; without it, 8", 1, 256)
-			f.Count(&b.o.Threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
+			f.Count(&b.o.Decode, "tg", "N", "tokens per generation; without it, 8", 1, 256)
+			f.Count(&b.o.Threads, "threads", "N", "number of threads; without it, one for each fast core", 1, 1024)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the table")
 			return b.run

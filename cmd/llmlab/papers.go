@@ -11,10 +11,10 @@ func papersCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "papers",
 		Synopsis: "[--svg FILE] [--ratios FILE] [--json]",
-		Summary:  "simulate phones with a GPU and an NPU, beside what papers measured",
-		About: `Runs the solver and the scheduler for several processors on simulated phones and prints what HeteroLLM and mllm-NPU published beside it, with every number that the simulation is made of and its source. Nothing is measured on this machine, and no GPU or NPU is used.
+		Summary:  "simulate phones with a GPU and an NPU, and compare with papers",
+		About: `Runs the solver and the scheduler on simulated phones, and compares the results with the figures of HeteroLLM and mllm-NPU. It lists every constant of the simulation with its source. It measures nothing on this machine and uses no GPU or NPU.
 
-Prints tables in Markdown; --svg and --ratios draw.
+Prints tables in Markdown; --svg and --ratios draw pictures.
 
 --json prints one object: tables (each with title and figures, which have what, source, paper or low and high, ours, unit, and fitted where a constant was fitted on it), predictions (how well the profiler predicts: gpu and npu, mean errors, beside gpu_max and npu_max; seconds measured and predicted; planned, as a share), chips (tokens a second in prefill and decode by the GPU alone, layer-level and tensor-level, and shared, with half of the GPU), curves (seconds against lengths by method) and constants (name, value, unit and source of each number of a soc).`,
 		Examples: []cli.Example{
@@ -26,14 +26,14 @@ Prints tables in Markdown; --svg and --ratios draw.
 			b := &papersFlags{}
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the tables")
-			f.Text(&b.svg, "svg", "FILE", "draw the time of prefill against its length")
-			f.Text(&b.ratios, "ratios", "FILE", "draw published gains against simulated ones")
+			f.Text(&b.svg, "svg", "FILE", "draw the time of prefill over its length")
+			f.Text(&b.ratios, "ratios", "FILE", "draw simulated over published gains")
 			return b.run
 		},
 	}
 }
 
-// papersFlags are the flags of hetero.
+// papersFlags are the flags of papers.
 type papersFlags struct {
 	json        bool
 	svg, ratios string

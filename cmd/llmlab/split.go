@@ -14,33 +14,33 @@ func splitCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "split",
 		Synopsis: "[-m MODEL | --shape NAME] [--with DEVICE] [--pp LIST] [--tg N] [flags]",
-		Summary:  "time a model divided between the processor and a device, beside each alone",
-		About: `Times reading prompts (pp) and generating (tg) in three ways, in turns: on the processor, on the device, and divided between the two as llmrun run --device cpu+DEVICE does it. A GPU alone computes the whole pass where it can, as with --device gpu; another device computes all products, and the processor the rest.
+		Summary:  "time a model split between the CPU and a device, and on each alone",
+		About: `Times prefill (pp) and decoding (tg) in three ways, in turns: on the CPU, on the device, and split between the two as in llmrun run --device cpu+DEVICE. A GPU alone computes the whole pass if it can, as with --device gpu; another device computes all matmuls, and the CPU the other operations.
 
-Then it lists of each kind of matrices which part of the rows the device had, and what steps of a pass took that begin with it: predicted, measured, and how much of that was waiting for the device after the processor's rows were done. Queries, keys and values are one step, and so are gate and up.
+Then it lists, for each kind of matrix, the fraction of the rows that the device computes, and the time of the steps of a pass that begin with that matrix: predicted, measured, and the part of it that the CPU waited for the device. Queries, keys and values are one step, and so are gate and up.
 
-Divided is what opening such a model ends with: where passes were seen not to gain by the division, when it was tried the first time, all rows are the processor's, and a note says so.
+The split is the one that opening such a model chooses: if the first trial shows that passes gain nothing, the CPU computes all rows, and a note says so.
 
 The model is in memory three times. Prints tables in Markdown.`,
 		Examples: []cli.Example{
-			{Line: "llmlab split --pp 64 --tg 16 -r 3", Purpose: "the bundled model, with the second half of the cores, quickly"},
+			{Line: "llmlab split --pp 64 --tg 16 -r 3", Purpose: "the bundled model, with the second half of the cores as the device, quickly"},
 			{Line: "llmlab split --shape qwen2.5-1.5b --with gpu", Purpose: "a shape of random weights, with the first GPU; needs a program built with -tags gpu"},
-			{Line: "llmlab split -m model.gguf --with npu --json", Purpose: "with an NPU, for a script; needs one built with -tags npu"},
+			{Line: "llmlab split -m model.gguf --with npu --json", Purpose: "with an NPU, for a script; needs a program built with -tags npu"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			b := &splitFlags{model: bundledModel()}
 			b.o.Prefill, b.o.Decode, b.o.Repeats, b.o.Chunk = []int{512}, 32, 7, splitChunk
 			b.model.Add(f, modelUsage)
 			f.Group("Devices")
-			f.Text(&b.o.Device, "with", "DEVICE", "gpu, npu, or a name of llmrun devices; without it, cpu-b, a half of the cores")
-			f.Percent(&b.o.Quota, "device-share", "how much of a product's time the device may be busy; without it, 100%")
-			f.Count(&b.o.Threads, "threads", "N", "threads of the processor; without it, one for each fast core", 1, 1024)
-			f.Text(&b.cache, "cache-dir", "DIR", "where measurements are kept; without it, llmrun in the user's cache directory")
+			f.Text(&b.o.Device, "with", "DEVICE", "gpu, npu, or a name in llmrun devices; without it, cpu-b, a half of the cores")
+			f.Percent(&b.o.Quota, "device-share", "the part of a matmul's time that the device may be busy; without it, 100%")
+			f.Count(&b.o.Threads, "threads", "N", "threads of the CPU; without it, one for each fast core", 1, 1024)
+			f.Text(&b.cache, "cache-dir", "DIR", "directory of saved measurements; without it, llmrun in the user's cache directory")
 			f.Group("Tests")
-			f.Counts(&b.o.Prefill, "pp", "lengths of prompts to read, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
+			f.Counts(&b.o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
 			f.Count(&b.o.Decode, "tg", "N", "tokens to generate; 0 for none; without it, 32", 0, 1<<16)
 			f.Count(&b.o.Repeats, "r repeats", "N", "runs of each test; without it, 7", 1, 1000)
-			f.Count(&b.o.Chunk, "chunk", "N", "tokens of a prompt that are computed together; without it, 512", 1, 1<<16)
+			f.Count(&b.o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the tables")
 			return b.run
@@ -48,7 +48,7 @@ The model is in memory three times. Prints tables in Markdown.`,
 	}
 }
 
-// splitFlags are the flags of divided.
+// splitFlags are the flags of split.
 type splitFlags struct {
 	model modelflag.Source
 	json  bool
@@ -62,7 +62,7 @@ func (b *splitFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	}
 	b.o.Prefill = modelflag.Positive(b.o.Prefill)
 	if len(b.o.Prefill) == 0 && b.o.Decode == 0 {
-		return cli.Usagef("--pp and --tg leave nothing to measure")
+		return cli.Usagef("--pp and --tg are both 0: nothing is left to measure")
 	}
 	if err := b.model.Check(); err != nil {
 		return err
@@ -98,12 +98,11 @@ func (b *splitFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	return cli.Present(s, b.json, report, report.WriteTables)
 }
 
-// formatTests is the amount of a meter that counts tests.
+// formatTests formats the amount of a meter that counts tests.
 func formatTests(n int64) string { return fmt.Sprintf("%d tests", n) }
 
 const (
-	// splitChunk is how many tokens of a prompt are computed together, unless asked
-	// otherwise, and defaultSplitDevice the device.
+	// Defaults of --chunk and --with.
 	splitChunk         = 512
 	defaultSplitDevice = "cpu-b"
 )

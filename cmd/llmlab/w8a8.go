@@ -16,10 +16,10 @@ func w8A8Command() *cli.Command {
 	return &cli.Command{
 		Name:     "w8a8",
 		Synopsis: "-f FILE [-m DIRECTORY] [flags]",
-		Summary:  "measure what integers with one scale cost, with and without a shadow",
-		About: `Computes the perplexity of the second half of a text in float32 and with --w8a8, after calibrating with the first half: without a shadow, with one for some of the inputs and with all. All of this is done for the model as it is, and for a copy with outliers that do not change its function: some gains of norms are larger by a factor, and the matching columns of the matrices behind them smaller.
+		Summary:  "measure the perplexity of W8A8, with and without the outlier path",
+		About: `Calibrates on the first half of a text, and computes the perplexity of the second half in float32 and with --w8a8: without the outlier path, with the path for some inputs, and for all. It does this for the model and for a copy with injected outliers, which compute the same function: some gains of norms are larger by a factor, and the matching columns of the matrices behind them smaller.
 
-The model is a directory with safetensors whose tensors are called as Llama's; without -m, the bundled one. Prints a table in Markdown.`,
+The model is a directory with safetensors and the tensor names of Llama; without -m, the bundled model. Prints a table in Markdown.`,
 		Examples: []cli.Example{
 			{Line: "llmlab w8a8 -f book.txt", Purpose: "the bundled model"},
 			{Line: "llmlab w8a8 -f book.txt --channels 1 --factor 100", Purpose: "fewer and larger outliers"},
@@ -30,14 +30,14 @@ The model is a directory with safetensors whose tensors are called as Llama's; w
 			b.o.Factor, b.o.Channels, b.o.Every, b.o.Context = 50, 3, 1, 2048
 			f.Group("Model")
 			f.Text(&b.model, "m model", "PATH", modelUsage)
-			f.Count(&b.o.Threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
+			f.Count(&b.o.Threads, "threads", "N", "number of threads; without it, one for each fast core", 1, 1024)
 			f.Group("Text")
 			f.Text(&b.file, "f file", "FILE", "the text; - for standard input")
 			f.Count(&b.o.Context, "ctx", "N", "tokens in a window; without it, 2048", 2, math.MaxInt32)
 			f.Group("Outliers")
-			f.Count(&b.factor, "factor", "N", "how many times larger they are; without it, 50", 2, 10000)
-			f.Count(&b.o.Channels, "channels", "N", "channels of each norm; without it, 3", 1, 64)
-			f.Count(&b.o.Every, "every", "N", "one of how many layers has them; without it, every one", 1, math.MaxInt32)
+			f.Count(&b.factor, "factor", "N", "factor of the outliers; without it, 50", 2, 10000)
+			f.Count(&b.o.Channels, "channels", "N", "channels per norm; without it, 3", 1, 64)
+			f.Count(&b.o.Every, "every", "N", "inject into every N-th layer; without it, into every layer", 1, math.MaxInt32)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the table")
 			return b.run
@@ -49,7 +49,7 @@ The model is a directory with safetensors whose tensors are called as Llama's; w
 type w8A8Flags struct {
 	model  string // path
 	file   string
-	factor int // 0: that of o
+	factor int // 0: the default in o
 	json   bool
 	o      measure.W8A8Options
 }
@@ -59,7 +59,7 @@ func (b *w8A8Flags) run(ctx context.Context, s *cli.Streams, args []string) (err
 		return err
 	}
 	if b.file == "" {
-		return cli.Usagef("give the text in -f")
+		return cli.Usagef("-f is missing: give the text")
 	}
 	if b.o.Text, err = cli.ReadText(s, "-f", b.file); err != nil {
 		return err

@@ -18,27 +18,27 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// kvBench is a model that is open twice, with all of its keys and values in
-// memory and with most of them on flash.
+// kvBench holds two copies of a model: one with all keys and values in memory, and one with most
+// of them on flash.
 type kvBench struct {
 	o      *KVOptions
 	r      *KVReport
 	disk   vfs.FS
-	memory *kvSide // nil with weights on flash
+	memory *kvSide // nil if weights are on flash
 	cold   *kvSide
 	spill  *spillWatch
-	piece  int64 // of a read of weights; 0 = none are read
+	piece  int64 // bytes of a read of weights; 0 = no weights on flash
 }
 
-// kvSide is one of them, with a context.
+// kvSide is one copy of the model, with a sequence.
 type kvSide struct {
 	model    *exec.Model
-	files    *modelfile.Files // that stay open; or nil
+	files    *modelfile.Files // open files; nil if the model needs none
 	bench    *bench.Runner
 	sequence *exec.Sequence
 }
 
-// kvRing is the memory that keys and values pass through where no plan says.
+// kvRing is the size of the buffer that keys and values stream through, without a plan.
 const kvRing = 8 << 20
 
 // open loads the model.
@@ -59,11 +59,11 @@ func (b *kvBench) open(ctx context.Context) (err error) {
 	b.r.HeadFraction = float64(traffic.HeadMulAdds) / float64(traffic.HeadMulAdds+traffic.LayerMulAdds)
 	for _, layer := range m.Spec.Layers {
 		if layer.Window > 0 {
-			return fmt.Errorf("%w: some layers of this model look at a part of the context only", bench.ErrBench)
+			return fmt.Errorf("%w: some layers of this model use sliding-window attention", bench.ErrBench)
 		}
 	}
 	if b.r.Streamed {
-		return nil // the plan says the rest
+		return nil // the plan has set the rest
 	}
 	b.r.Ring = kvRing
 	b.r.KVRAM = cmp.Or(b.o.KVRAM, kvHotTokens*b.r.TokenBytes)
@@ -74,7 +74,7 @@ func (b *kvBench) open(ctx context.Context) (err error) {
 	return err
 }
 
-// load opens the model within a budget, or without one.
+// load opens the model, within a budget if ram is not empty.
 func (b *kvBench) load(ctx context.Context, o exec.Options, ram string) (s *kvSide, err error) {
 	files, err := modelfile.Open(b.disk, b.o.Path)
 	if err != nil {
@@ -118,7 +118,7 @@ func (b *kvBench) load(ctx context.Context, o exec.Options, ram string) (s *kvSi
 	return s, err
 }
 
-// plan divides the memory that there is for weights, keys and values.
+// plan plans the memory of weights, keys and values.
 func (b *kvBench) plan(files *modelfile.Files, format kv.Format) (*tiering.Plan, error) {
 	if files.Packed() == nil {
 		return nil, fmt.Errorf("%s %w", b.o.Path, ErrPack)
@@ -143,7 +143,7 @@ func (b *kvBench) plan(files *modelfile.Files, format kv.Format) (*tiering.Plan,
 	return tiering.MakePlan(shape, tiering.Need{Budget: ram, Context: longest, ContextMax: longest, KVCold: true, KVHot: b.o.KVRAM}, tiering.Rates{})
 }
 
-// reach makes the context n tokens long, with room for more.
+// reach extends the sequence to n tokens, with room for more.
 func (s *kvSide) reach(ctx context.Context, n int) error {
 	s.sequence.Truncate(n)
 	if err := s.model.Fill(ctx, s.sequence, n); err != nil {
@@ -152,11 +152,11 @@ func (s *kvSide) reach(ctx context.Context, n int) error {
 	return s.bench.Generate(ctx, s.sequence, 1)
 }
 
-// kvUse is what a measurement read.
+// kvUse counts the reads of a measurement.
 type kvUse struct {
 	read, weights int64
 	stalled       time.Duration
-	processors    time.Duration // that they computed; 0 where nobody knows
+	processors    time.Duration // processor time; 0 = unknown
 }
 
 func (u *kvUse) add(v kvUse) {
@@ -168,12 +168,12 @@ func (s *kvSide) use() kvUse {
 	return kvUse{read: keys.Read, weights: weights.Bytes, stalled: keys.Stalled}
 }
 
-// warmTokens go before those that are measured. In the meantime more may have been
-// read ahead than otherwise, and the other side's weights are in the caches: one token
-// does not change all of that.
+// warmTokens is the number of tokens decoded before the measured ones. Before them, prefetch may
+// have run further ahead than usual, and the caches hold the other side's weights; one token
+// would not be enough to restore both.
 const warmTokens = 6
 
-// decode returns how many milliseconds one of so many tokens takes behind n.
+// decode returns the milliseconds per token after a context of n tokens.
 func (s *kvSide) decode(ctx context.Context, n, tokens int) (ms float64, used kvUse, err error) {
 	s.sequence.Truncate(n)
 	if err := s.bench.Generate(ctx, s.sequence, warmTokens); err != nil {
@@ -188,8 +188,7 @@ func (s *kvSide) decode(ctx context.Context, n, tokens int) (ms float64, used kv
 	return 1e3 * took.Seconds() / float64(tokens), used, err
 }
 
-// flash measures how fast keys and values, and weights, are read: 0 for what is
-// not on flash.
+// flash measures the speed of reading keys and values, and weights; 0 = not on flash.
 func (b *kvBench) flash(ctx context.Context) (gbs [2]float64, err error) {
 	b.waitIdle(ctx)
 	if b.spill.from != nil {
@@ -204,7 +203,7 @@ func (b *kvBench) flash(ctx context.Context) (gbs [2]float64, err error) {
 	return gbs, err
 }
 
-// waitIdle waits until nothing is read ahead any more.
+// waitIdle waits until prefetch is idle.
 func (b *kvBench) waitIdle(ctx context.Context) {
 	for before := (kvUse{read: -1}); ctx.Err() == nil && b.cold.use() != before; {
 		before = b.cold.use()
@@ -212,10 +211,10 @@ func (b *kvBench) waitIdle(ctx context.Context) {
 	}
 }
 
-// idleWait is longer than any read takes.
+// idleWait is longer than any read.
 const idleWait = 50 * time.Millisecond
 
-// close gives everything back.
+// close closes both sides.
 func (b *kvBench) close() error {
 	return errors.Join(b.memory.close(), b.cold.close())
 }
@@ -237,15 +236,15 @@ func (s *kvSide) close() (err error) {
 	return err
 }
 
-// spillWatch sees where keys and values go.
+// spillWatch records where keys and values are written.
 type spillWatch struct {
 	kv.Spiller
-	from       io.ReaderAt // nil: none went anywhere yet
-	end, piece int64       // of the file; what is read at once of a layer
-	ends, runs []int64     // [layer] of what lies together there, and its length
+	from       io.ReaderAt // nil: nothing is written yet
+	end, piece int64       // end of the file; largest read of a layer
+	ends, runs []int64     // [layer] end and length of the last contiguous run
 }
 
-// Spill writes pages and notes where.
+// Spill writes pages and records their place.
 func (w *spillWatch) Spill(after kv.Segment, layers, pages int, page func(layer, i int) []byte) (kv.Segment, error) {
 	chunk, err := w.Spiller.Spill(after, layers, pages, page)
 	if err != nil {

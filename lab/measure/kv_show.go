@@ -7,13 +7,13 @@ import (
 	"github.com/llmrun/llmrun/internal/plot"
 )
 
-// WriteTable writes the report in Markdown: a table and what follows from it.
+// WriteTable writes the report in Markdown: a table and a summary.
 func (r *KVReport) WriteTable(w io.Writer) {
 	if r.Streamed {
 		r.writeStreamed(w)
 		return
 	}
-	fmt.Fprintf(w, "| context | on flash a layer | all in memory | on flash, not prefetched | prefetched | over memory | predicted | off | stalled | flash GB/s |\n")
+	fmt.Fprintf(w, "| context | on flash per layer | all in memory | on flash, not prefetched | prefetched | over memory | predicted | error | stalled | flash GB/s |\n")
 	fmt.Fprintf(w, "|---|---|---|---|---|---|---|---|---|---|\n")
 	for i := range r.Rows {
 		row := &r.Rows[i]
@@ -22,26 +22,26 @@ func (r *KVReport) WriteTable(w io.Writer) {
 			row.Predicted, 100*(row.Predicted/row.With-1), row.Stalled, row.FlashGBs)
 	}
 	s := &r.Summary
-	fmt.Fprintf(w, "\nMilliseconds a token, medians. %s, %d threads, keys and values in %s, %.0f MB in memory (%.0f tokens), %d bytes a token.\n\n",
+	fmt.Fprintf(w, "\nMilliseconds per token, medians. %s, %d threads, keys and values in %s, %.0f MB in memory (%.0f tokens), %d bytes per token.\n\n",
 		r.Model, r.Threads, r.KV, float64(r.KVRAM)/1e6, s.Hot, r.TokenBytes)
 	if s.FlashGBs == 0 {
 		fmt.Fprintf(w, "- Nothing was on flash.\n")
 		return
 	}
-	fmt.Fprintf(w, "- Of all in memory, %+.2f ms are where the other copy of the model lies.\n", r.PlacementCost)
-	fmt.Fprintf(w, "- Where flash keeps up, prefetched took at most %+.1f %% of all in memory (%d contexts).\n", 100*(max(s.Masked, 1)-1), s.MaskedRows)
-	fmt.Fprintf(w, "- Crossing: predicted at %.0f tokens (%.0f if only the work besides attention hid the reads), measured %s.\n",
+	fmt.Fprintf(w, "- The times with all in memory include %+.2f ms for the placement of the other copy of the model.\n", r.PlacementCost)
+	fmt.Fprintf(w, "- Where flash keeps up, prefetched is at most %+.1f %% slower than all in memory (%d contexts).\n", 100*(max(s.Masked, 1)-1), s.MaskedRows)
+	fmt.Fprintf(w, "- Crossing: predicted at %.0f tokens (%.0f if only the work outside attention hid the reads), measured %s.\n",
 		s.PredictedCrossing, s.NarrowCrossing, crossing(s.Crossing, s.PredictedCrossing))
 	if s.Work > 0 {
-		fmt.Fprintf(w, "- Reading and checking a gigabyte took the processors %.2f s.\n", s.Work)
+		fmt.Fprintf(w, "- Reading and checking a gigabyte takes %.2f s of processor time.\n", s.Work)
 	}
 	if s.Beyond > 0 {
-		fmt.Fprintf(w, "- Beyond it 1024 tokens add %.2f ms; their bytes ÷ flash are %.2f ms (%+.0f %%).\n",
+		fmt.Fprintf(w, "- Beyond it, 1024 tokens add %.2f ms; their bytes ÷ flash speed are %.2f ms (%+.0f %%).\n",
 			s.Beyond, s.PredictedBeyond, 100*(s.Beyond/s.PredictedBeyond-1))
 	}
 }
 
-// crossing shows where the measurements cross and how far that is off.
+// crossing formats the measured crossing and its error.
 func crossing(measured, predicted float64) string {
 	switch {
 	case measured == 0:
@@ -54,19 +54,19 @@ func crossing(measured, predicted float64) string {
 
 // writeStreamed writes the report of weights, keys and values on flash.
 func (r *KVReport) writeStreamed(w io.Writer) {
-	fmt.Fprintf(w, "| context | weights a token | keys and values a token | flash GB/s | a token | bound | of bound |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| context | weights per token | keys and values per token | flash GB/s | per token | bound | of bound |\n|---|---|---|---|---|---|---|\n")
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		fmt.Fprintf(w, "| %d | %.0f MB | %.1f MB | %.2f, %.2f | %.1f ms | %.1f ms | %.0f %% |\n",
 			row.Context, float64(row.Weights)/1e6, float64(row.Cold)/1e6, row.WeightsGBs, row.FlashGBs, row.With, row.Predicted, 100*row.Predicted/row.With)
 	}
-	fmt.Fprintf(w, "\nMilliseconds a token, medians; flash reads weights, and keys and values, as fast as shown. The bound is what their bytes take. %s in %.0f MB, %d threads, keys and values in %s, %.0f MB of them in memory.\n\n- At least %.0f %% of the bound.\n",
+	fmt.Fprintf(w, "\nMilliseconds per token, medians; the flash speeds are those of weights, and of keys and values. The bound is the time for reading their bytes. %s in %.0f MB, %d threads, keys and values in %s, %.0f MB of them in memory.\n\n- At least %.0f %% of the bound.\n",
 		r.Model, float64(r.RAM)/1e6, r.Threads, r.KV, float64(r.KVRAM)/1e6, 100*r.Summary.OfBound)
 }
 
-// WritePlot draws a token's time against the context.
+// WritePlot draws the time per token over the context.
 func (r *KVReport) WritePlot(w io.Writer) error {
-	c := plot.Chart{Title: r.Model + ": decoding behind a context on flash", X: "context, 1024 tokens", Y: "milliseconds a token"}
+	c := plot.Chart{Title: r.Model + ": decoding after a context on flash", X: "context, 1024 tokens", Y: "milliseconds per token"}
 	line := func(name string, of func(row *KVRow) (ms float64, ok bool)) plot.Line {
 		l := plot.Line{Name: name}
 		for i := range r.Rows {
@@ -84,7 +84,7 @@ func (r *KVReport) WritePlot(w io.Writer) error {
 		return c.Write(w)
 	}
 	beyond := func(row *KVRow) bool { return r.Summary.Crossing > 0 && float64(row.Context) >= r.Summary.Crossing }
-	last := 0 // context of the last row that is not beyond: both lines have it
+	last := 0 // context of the last row before the crossing, which both lines include
 	for i := range r.Rows {
 		if !beyond(&r.Rows[i]) {
 			last = r.Rows[i].Context

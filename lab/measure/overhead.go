@@ -14,40 +14,39 @@ import (
 	"github.com/llmrun/llmrun/internal/bench"
 )
 
-// OverheadOptions say what to compare.
+// OverheadOptions configure Overheads.
 type OverheadOptions struct {
 	Paths   []string // packs
-	Rounds  int      // pairs of each comparison
-	Decode  int      // tokens of a measurement
+	Rounds  int      // pairs per comparison
+	Decode  int      // tokens per measurement
 	Threads int
 	Running func(done, total int64) // may be nil
 }
 
-// OverheadReport is what two things cost that should cost next to nothing.
+// OverheadReport holds two costs that should be close to zero.
 type OverheadReport struct {
 	Machine bench.Machine `json:"machine"`
 	Rows    []OverheadRow `json:"rows"`
 }
 
-// OverheadRow is what they cost one model.
+// OverheadRow holds the costs for one model.
 type OverheadRow struct {
 	Model string `json:"model"`
-	// Budget compares a budget in which all weights fit with none.
+	// Budget compares a budget in which all weights fit with no budget.
 	Budget Paired `json:"resident_under_budget"`
-	// Embedding compares random tokens, whose rows are read from flash, with one
-	// token again and again, whose row is in memory. It is nil where the embedding
-	// is the output matrix too, which is in memory.
+	// Embedding compares random tokens, whose embedding rows come from flash, with one repeated
+	// token, whose row is in memory. It is nil if the embedding is also the output matrix, which
+	// stays in memory.
 	Embedding *Paired `json:"embedding_on_flash"`
 }
 
-// Paired is a comparison of two things that were measured in turns.
+// Paired compares two variants that were measured in turns.
 type Paired struct {
 	Pairs   int     `json:"pairs"`
-	With    float64 `json:"with_ms"`    // for a token, in the middle
-	Without float64 `json:"without_ms"` // for a token, in the middle
-	// Cost is how much longer it takes with it: the ratio of two that were measured
-	// one after the other, in the middle, less 1. Half of those ratios are between
-	// Low and High.
+	With    float64 `json:"with_ms"`    // per token, median
+	Without float64 `json:"without_ms"` // per token, median
+	// Cost is the relative extra time: the median ratio of consecutive measurements, minus 1. Half
+	// of the ratios lie between Low and High.
 	Cost float64 `json:"cost"`
 	Low  float64 `json:"cost_low"`
 	High float64 `json:"cost_high"`
@@ -55,7 +54,7 @@ type Paired struct {
 	with, without, ratios []float64
 }
 
-// add notes how long a token took with and without.
+// add records the times per token of a pair.
 func (p *Paired) add(took [2]time.Duration) {
 	with, without := took[0].Seconds(), took[1].Seconds()
 	p.with, p.without = append(p.with, 1e3*with), append(p.without, 1e3*without)
@@ -69,22 +68,21 @@ func (p *Paired) summarize() {
 	p.Low, p.High = p.ratios[n/4]-1, p.ratios[n-1-n/4]-1
 }
 
-// ErrNotResident says that a model does not stay in memory as it should.
+// ErrNotResident reports a model that does not fit in its budget.
 var ErrNotResident = errors.New("does not fit in memory")
 
 const (
-	// roomy is a budget in which a model fits, as a share of its tensors' bytes and
-	// more bytes for all else.
+	// roomy and roomyMore give a budget in which a model fits: a multiple of its tensors' bytes,
+	// and bytes for everything else.
 	roomy     = 1.25
 	roomyMore = 256 << 20
-	// overheadContext is how many tokens a session may hold.
+	// overheadContext is the context of the sessions.
 	overheadContext = 512
 )
 
-// Overheads measures what a budget costs that holds everything, and an embedding
-// on flash. The things that are compared take turns, so that what else the machine
-// does meets both; and in one model, because where in memory a model lies makes it
-// faster or slower for good.
+// Overheads measures the cost of a budget that holds everything, and of an embedding on flash. The
+// variants take turns, so that other load affects both. They run in the same open model, because
+// the address of the weights makes a model permanently faster or slower.
 func Overheads(ctx context.Context, o OverheadOptions) (*OverheadReport, error) {
 	r := &OverheadReport{Machine: bench.ThisMachine()}
 	for _, path := range o.Paths {
@@ -97,7 +95,7 @@ func Overheads(ctx context.Context, o OverheadOptions) (*OverheadReport, error) 
 	return r, nil
 }
 
-// overhead compares one model. models is how many were compared before.
+// overhead compares one model. models is the number of models before it.
 func overhead(ctx context.Context, path string, o *OverheadOptions, models int64) (row OverheadRow, err error) {
 	model, err := describePack(path)
 	if err != nil {
@@ -140,7 +138,7 @@ func overhead(ctx context.Context, path string, o *OverheadOptions, models int64
 	return row, nil
 }
 
-// inTurns measures two things, another one first each time.
+// inTurns measures two variants. The one that goes first alternates.
 func inTurns(round int, measure func(i int) (time.Duration, error)) (took [2]time.Duration, err error) {
 	for k := range took {
 		i := (round + k) % len(took)
@@ -151,13 +149,13 @@ func inTurns(round int, measure func(i int) (time.Duration, error)) (took [2]tim
 	return took, nil
 }
 
-// overheadModel is a model that is open, with a text.
+// overheadModel is an open model with a session.
 type overheadModel struct {
 	engine  *llmrun.Engine
 	session *llmrun.Session
 }
 
-// openOverhead opens a model under a budget, and generates to warm up.
+// openOverhead opens a model under a budget and warms up.
 func openOverhead(ctx context.Context, path string, ram int64, o *OverheadOptions) (*overheadModel, error) {
 	engine, err := llmrun.OpenContext(ctx, path, llmrun.Options{Threads: o.Threads, Context: overheadContext, Memory: llmrun.MemoryOptions{RAM: ram, Pin: "anon"}})
 	if err != nil {
@@ -175,8 +173,8 @@ func openOverhead(ctx context.Context, path string, ram int64, o *OverheadOption
 	return m, nil
 }
 
-// decodeUnder returns how long one of so many tokens takes to generate under a
-// budget. All weights stay where they are when it is changed.
+// decodeUnder returns the time per generated token under a budget. Changing the budget does not
+// move weights.
 func (m *overheadModel) decodeUnder(ctx context.Context, ram int64, tokens int) (time.Duration, error) {
 	if err := m.engine.SetBudget(ram); err != nil {
 		return 0, err
@@ -187,7 +185,7 @@ func (m *overheadModel) decodeUnder(ctx context.Context, ram int64, tokens int) 
 	return m.session.Stats().Decode / time.Duration(tokens), nil
 }
 
-// read returns how long it takes to read a text of one token.
+// read returns the time to prefill a prompt of one token.
 func (m *overheadModel) read(ctx context.Context, id int32) (time.Duration, error) {
 	if err := m.generate(ctx, []int32{id}, 1); err != nil {
 		return 0, err
@@ -195,7 +193,7 @@ func (m *overheadModel) read(ctx context.Context, id int32) (time.Duration, erro
 	return m.session.Stats().Prefill, nil
 }
 
-// generate begins a text anew.
+// generate resets the session and generates.
 func (m *overheadModel) generate(ctx context.Context, ids []int32, tokens int) error {
 	if err := m.session.Reset(); err != nil {
 		return err
@@ -210,18 +208,18 @@ func (m *overheadModel) generate(ctx context.Context, ids []int32, tokens int) e
 
 // WriteTable writes the report as a table in Markdown.
 func (r *OverheadReport) WriteTable(w io.Writer) {
-	fmt.Fprintf(w, "| model | all in memory, no limit | under a budget | cost | half between | a known token | random ids, embedding on flash | cost | half between |\n|%s\n", strings.Repeat("---|", 9))
+	fmt.Fprintf(w, "| model | all in memory, no limit | under a budget | cost | half between | a repeated token | random tokens, embedding on flash | cost | half between |\n|%s\n", strings.Repeat("---|", 9))
 	for _, row := range r.Rows {
 		fmt.Fprintf(w, "| %s | ", row.Model)
 		row.Budget.write(w)
 		if row.Embedding != nil {
 			row.Embedding.write(w)
 		} else {
-			fmt.Fprint(w, "in memory, it is the output matrix too | | | |")
+			fmt.Fprint(w, "in memory: it is also the output matrix | | | |")
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "\nMilliseconds a token, medians; costs are medians of the ratios of measurements in turns, with what half of these are between.\n")
+	fmt.Fprintf(w, "\nMilliseconds per token, medians. Costs are medians of the ratios of consecutive measurements; half of the ratios lie in the range beside it.\n")
 }
 
 // write writes the comparison as cells of a row.

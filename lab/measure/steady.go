@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// flashTime is how long flash is measured before and after a configuration.
+	// flashTime is the duration of a flash measurement before and after a configuration.
 	flashTime = 300 * time.Millisecond
-	// steadyTries is how often a configuration is run at most, until flash has been
-	// equally fast before, during and after it: within steadyFlash.
+	// steadyTries is the most runs of a configuration. It runs again until the speeds of flash
+	// before, during and after the run differ by at most the factor steadyFlash.
 	steadyTries = 3
 	steadyFlash = 1.15
 )
 
-// flash measures how fast a pack is read in pieces of a plan's size.
+// flash measures the speed of reading a pack in reads of a plan's size.
 func flash(path string, disk llmrun.DiskSpeed, piece int64) (gbs float64, err error) {
 	fsys := vfs.OS()
 	if disk != (llmrun.DiskSpeed{}) {
@@ -39,8 +39,8 @@ func flash(path string, disk llmrun.DiskSpeed, piece int64) (gbs float64, err er
 	return rates.Flash(file, size, int(min(cmp.Or(piece, tiering.DefaultPiece), size)), flashTime)
 }
 
-// drift returns by which factor flash changed between the plan, the beginning and
-// the end of the configuration; 1 if nothing was read.
+// drift returns the factor between the fastest and the slowest flash measurement of a
+// configuration: in the plan, before and after. It is 1 if nothing was read.
 func (r *BudgetRow) drift() float64 {
 	if r.Streamed == 0 {
 		return 1

@@ -13,19 +13,19 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// W8A8Options say what to compare.
+// W8A8Options configure CompareW8A8.
 type W8A8Options struct {
-	FS      fs.FS  // where the model is; nil is the operating system
+	FS      fs.FS  // file system of Path; nil = the operating system's
 	Path    string // a directory with safetensors
-	Dir     string // for the copy with outliers, and calibrations
-	Text    string // its first half calibrates, its second is scored
+	Dir     string // directory for the copy with outliers, and for calibrations
+	Text    string // the first half calibrates, the second is scored
 	Context int    // tokens of a window
 	Threads int
 	Outliers
 	Running func(done, total int64) // may be nil
 }
 
-// W8A8Report is how well a model predicts a text with whole integers.
+// W8A8Report holds the perplexities of a model with W8A8.
 type W8A8Report struct {
 	Machine  bench.Machine `json:"machine"`
 	Factor   float32       `json:"factor"`   // of injected outliers
@@ -34,30 +34,30 @@ type W8A8Report struct {
 	Rows     []W8A8Row     `json:"rows"`
 }
 
-// W8A8Row is one way to compute one of the models.
+// W8A8Row is the result of one way to compute one of the models.
 type W8A8Row struct {
 	Injected bool               `json:"injected"`
 	How      string             `json:"how"`
 	PPL      float64            `json:"ppl"`
-	Change   float64            `json:"change"` // against float32 of the same model, as a part
+	Change   float64            `json:"change"` // relative to float32 of the same model
 	Use      *llmrun.OutlierUse `json:"shadow,omitempty"`
 }
 
-// w8a8Ways are how the products of a model are computed, floats first.
+// w8a8Ways are the ways to compute the matmuls of a model, float32 first.
 var w8a8Ways = []struct {
 	how  string
 	w8a8 *llmrun.W8A8
 }{
 	{"float32", nil},
-	{"W8A8 without shadow", &llmrun.W8A8{NoOutlierPath: true}},
-	{"W8A8, shadow of 15 % of the inputs", &llmrun.W8A8{Outliers: 0.15}},
-	{"W8A8, shadow of 50 %", &llmrun.W8A8{Outliers: 0.5}},
-	{"W8A8, shadow where it is needed", &llmrun.W8A8{}},
-	{"W8A8, all shadows", &llmrun.W8A8{Outliers: 1}},
+	{"W8A8 without outlier path", &llmrun.W8A8{NoOutlierPath: true}},
+	{"W8A8, outlier path for 15 % of the inputs", &llmrun.W8A8{Outliers: 0.15}},
+	{"W8A8, outlier path for 50 %", &llmrun.W8A8{Outliers: 0.5}},
+	{"W8A8, outlier path where needed", &llmrun.W8A8{}},
+	{"W8A8, outlier path for all", &llmrun.W8A8{Outliers: 1}},
 }
 
-// CompareW8A8 measures a model as it is and with injected outliers, computed in
-// floats and in whole integers.
+// CompareW8A8 measures the perplexity of a model and of a copy with injected outliers, in float32
+// and with W8A8.
 func CompareW8A8(ctx context.Context, o W8A8Options) (*W8A8Report, error) {
 	from := bench.FSOf(o.FS)
 	injected := filepath.Join(o.Dir, "injected")
@@ -66,7 +66,7 @@ func CompareW8A8(ctx context.Context, o W8A8Options) (*W8A8Report, error) {
 	}
 	r := &W8A8Report{Machine: bench.ThisMachine(), Factor: o.Factor, Channels: o.Channels}
 	var done int64
-	tell := func() {
+	report := func() {
 		if done++; o.Running != nil {
 			o.Running(done, int64(2*(1+len(w8a8Ways))))
 		}
@@ -81,7 +81,7 @@ func CompareW8A8(ctx context.Context, o W8A8Options) (*W8A8Report, error) {
 		if _, err := llmrun.Calibrate(ctx, m.path, o.Text[:half], llmrun.CalibrateOptions{FS: m.fs, To: calibration, Threads: o.Threads}); err != nil {
 			return nil, err
 		}
-		tell()
+		report()
 		var floats float64
 		for _, way := range w8a8Ways {
 			row := W8A8Row{Injected: m.injected, How: way.how}
@@ -100,13 +100,13 @@ func CompareW8A8(ctx context.Context, o W8A8Options) (*W8A8Report, error) {
 			}
 			row.Change, r.Scored = row.PPL/floats-1, scored
 			r.Rows = append(r.Rows, row)
-			tell()
+			report()
 		}
 	}
 	return r, nil
 }
 
-// measure scores a text, and returns how many of its tokens.
+// measure computes the perplexity of a text, and returns the number of scored tokens.
 func (r *W8A8Row) measure(ctx context.Context, path string, o llmrun.Options, text string, window int) (scored int, err error) {
 	engine, err := llmrun.OpenContext(ctx, path, o)
 	if err != nil {
@@ -127,9 +127,9 @@ func (r *W8A8Row) measure(ctx context.Context, path string, o llmrun.Options, te
 
 // WriteTable writes the report in Markdown.
 func (r *W8A8Report) WriteTable(w io.Writer) {
-	fmt.Fprintf(w, "| model | products | perplexity | against float32 | rows with outliers | hot columns in memory, of all | hot uses | fetched from flash |\n|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| model | matmuls | perplexity | change from float32 | rows with outliers | hot columns in memory, of all | hot uses | fetched from flash |\n|---|---|---|---|---|---|---|---|\n")
 	for _, row := range r.Rows {
-		name := "as it is"
+		name := "original"
 		if row.Injected {
 			name = fmt.Sprintf("%d channels of each norm x %g", r.Channels, r.Factor)
 		}
@@ -141,5 +141,5 @@ func (r *W8A8Report) WriteTable(w io.Writer) {
 			fmt.Fprintf(w, " | | | |\n")
 		}
 	}
-	fmt.Fprintf(w, "\n%d tokens scored; the text before them was used to calibrate.\n", r.Scored)
+	fmt.Fprintf(w, "\n%d tokens scored; the text before them is the calibration text.\n", r.Scored)
 }

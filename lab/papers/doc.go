@@ -1,4 +1,4 @@
-// Package papers puts what papers measured on phones beside what the simulator
-// says: the same models, methods and lengths, run through the profiler, the
-// solver and the executor that real devices use.
+// Package papers compares measurements of phones in papers with the simulator. It runs the same
+// models, methods and lengths through the profiler, the solver and the executor that real
+// devices use.
 package papers

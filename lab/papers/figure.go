@@ -2,25 +2,25 @@ package papers
 
 import "math"
 
-// Figure is one published number beside the simulator's.
+// Figure is a published number and the simulator's.
 type Figure struct {
 	What   string  `json:"what"`
 	Source string  `json:"source"`
 	Paper  float64 `json:"paper"`
 	Ours   float64 `json:"ours"`
-	// Low and High are the published range, where it is one; Paper is then 0.
+	// Low and High are the published range if the paper gives a range; Paper is 0 then.
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 	Unit string  `json:"unit"` // empty for a ratio
-	// Fitted says that a constant was fitted on this figure.
+	// Fitted reports that a constant was fitted to this figure.
 	Fitted bool `json:"fitted"`
 }
 
-// tolerance is how far a ratio may be off, as a share of its gain.
+// tolerance is the largest error, as a fraction of a ratio's gain or of a number with a unit.
 const tolerance = 0.15
 
-// Holds reports whether the figure is reached: a gain within 15 % of the gain, a
-// number with a unit within 15 %, a range anywhere in it.
+// Holds reports whether the simulator reaches the figure: a ratio within 15 % of its gain, a number
+// with a unit within 15 %, a range anywhere inside it.
 func (f *Figure) Holds() bool {
 	switch {
 	case f.Paper == 0:
@@ -31,7 +31,7 @@ func (f *Figure) Holds() bool {
 	return math.Abs(f.Ours-f.Paper) <= tolerance*f.Paper
 }
 
-// Table is some figures of one paper.
+// Table is a group of figures of one paper.
 type Table struct {
 	Title   string   `json:"title"`
 	Figures []Figure `json:"figures"`

@@ -7,7 +7,7 @@ import (
 // phone is the chip that HeteroLLM measured.
 const phone = "8-gen-3"
 
-// runner makes runs of one chip and keeps the first error.
+// runner runs models on one chip and keeps the first error.
 type runner struct {
 	lab *Lab
 	soc string
@@ -26,22 +26,22 @@ func (r *runner) run(m Model, method Method, tokens int, slow bool) Result {
 	return result
 }
 
-// seconds of a run.
+// seconds returns the time of a run.
 func (r *runner) seconds(m Model, method Method, tokens int) float64 {
 	return r.run(m, method, tokens, false).Time.Seconds()
 }
 
-// speed in tokens a second.
+// speed returns the tokens per second of a run.
 func (r *runner) speed(m Model, method Method, tokens int) float64 {
 	return float64(tokens) / r.seconds(m, method, tokens)
 }
 
-// faster returns how many times faster a method is than another.
+// faster returns the speedup of a method over another.
 func (r *runner) faster(m Model, method, than Method, tokens int) float64 {
 	return r.seconds(m, than, tokens) / r.seconds(m, method, tokens)
 }
 
-// sync returns what fast synchronization gains.
+// sync returns the mean speedup of fast synchronization.
 func (r *runner) sync(m Model, method Method, lengths ...int) float64 {
 	sum := 0.0
 	for _, n := range lengths {
@@ -53,7 +53,7 @@ func (r *runner) sync(m Model, method Method, lengths ...int) float64 {
 // aligned are the lengths whose mean HeteroLLM gives.
 var aligned = []int{64, 256, 1024}
 
-// HeteroLLM runs what HeteroLLM measured on a Snapdragon 8 Gen 3.
+// HeteroLLM repeats the measurements of HeteroLLM on a Snapdragon 8 Gen 3.
 func (l *Lab) HeteroLLM() ([]Table, error) {
 	r := &runner{lab: l, soc: phone}
 	mean := 0.0
@@ -99,14 +99,14 @@ func (l *Lab) HeteroLLM() ([]Table, error) {
 	return []Table{prefill, lengths, decode, sync}, r.err
 }
 
-// Curve is the latency of prefill at some lengths, in seconds, for a method.
+// Curve holds the prefill latencies of a method, in seconds.
 type Curve struct {
 	Method  Method    `json:"method"`
 	Lengths []int     `json:"lengths"`
 	Seconds []float64 `json:"seconds"`
 }
 
-// Lengths draws HeteroLLM's figure 14: Llama-8B at lengths that fit no graph.
+// Lengths computes HeteroLLM's figure 14: Llama-8B at lengths without a graph of their own.
 func (l *Lab) Lengths() ([]Curve, error) {
 	r := &runner{lab: l, soc: phone}
 	var curves []Curve
@@ -121,14 +121,13 @@ func (l *Lab) Lengths() ([]Curve, error) {
 	return curves, r.err
 }
 
-// ChipSpeeds are tokens a second of Llama-8B on a chip.
+// ChipSpeeds are the speeds of Llama-8B on a chip, in tokens per second.
 type ChipSpeeds struct {
 	SoC string `json:"soc"`
-	// Prefill and Decode are by the GPU alone, layer-level and tensor-level.
+	// Prefill and Decode: GPU alone, layer-level, tensor-level.
 	Prefill [3]float64 `json:"prefill"`
 	Decode  [3]float64 `json:"decode"`
-	// HalfGPU is tensor-level prefill where a split may keep the GPU busy for half
-	// of its time only.
+	// HalfGPU is tensor-level prefill when a split may keep the GPU busy for half of the time.
 	HalfGPU float64 `json:"shared"`
 }
 
@@ -154,21 +153,20 @@ func (l *Lab) Chips() (list []ChipSpeeds, err error) {
 	return list, nil
 }
 
-// Prediction is how far predicted times are from measured ones.
+// Prediction compares predicted with measured times.
 type Prediction struct {
 	Model string `json:"model"`
-	// GPU and NPU are mean relative errors over the pieces of all cuts, beside the
-	// largest ones.
+	// GPU and NPU are the mean relative errors over the pieces of all cuts, GPUMax and NPUMax the
+	// largest.
 	GPU    float64 `json:"gpu"`
 	NPU    float64 `json:"npu"`
 	GPUMax float64 `json:"gpu_max"`
 	NPUMax float64 `json:"npu_max"`
-	// Measured and Predicted are tensor-level prefill times of 525 tokens with
-	// splits made from measured and from predicted times, in seconds.
+	// Measured and Predicted are tensor-level prefill times of 525 tokens, in seconds, with splits
+	// planned from measured and from predicted times.
 	Measured  float64 `json:"measured"`
 	Predicted float64 `json:"predicted"`
-	// Planned is what the solver thought that the products of Measured would take,
-	// over what they took.
+	// Planned is the solver's expected time of the matmuls of Measured over their actual time.
 	Planned float64 `json:"planned"`
 }
 

@@ -7,37 +7,36 @@ import (
 	"github.com/llmrun/llmrun/lab/sim"
 )
 
-// What mllm-NPU says of its parts; MllmConstants tells where.
+// Numbers of mllm-NPU. MllmConstants gives their sources.
 const (
 	mllmChunk = 256
-	// npuChunk and floatChunk are what the NPU and everything else take for 256
-	// tokens of Qwen1.5-1.8B.
+	// npuChunk and floatChunk are the seconds of the NPU and of all other processors for 256 tokens
+	// of Qwen1.5-1.8B.
 	npuChunk, floatChunk = 315e-3, 315e-3 / 2
-	// perGroup is how much longer per-group products take on the NPU.
+	// perGroup is the slowdown of per-group quantized matmuls on the NPU.
 	perGroup = (8.1 + 10.7) / 2
-	// gemmaBuild is how long a graph of Gemma-2B takes to build and optimize.
+	// gemmaBuild is the seconds for building and optimizing a graph of Gemma-2B.
 	gemmaBuild = 0.36 + 11.54
-	// outlierSync is what synchronizing outliers adds, before 85 % of the layers are
-	// spared it.
+	// outlierSync is the relative cost of synchronizing outliers, which 15 % of the layers pay.
 	outlierSync = 0.297 * (1 - 0.85)
-	// attentionRate is that of attention on the CPU, as the simulator's.
+	// attentionRate is the arithmetic rate of attention on the CPU, as in the simulator.
 	attentionRate = 0.4e12
-	// prefillShare of a task's time is prefill.
+	// prefillShare is the fraction of prefill in the time of a task.
 	prefillShare = (0.944 + 0.988) / 2
 )
 
-// What a task of 600 tokens took, the one nearest to the ablation's 512, in seconds.
+// Seconds of a task of 600 tokens, the published length nearest to the ablation's 512.
 var (
 	llamaCpp = map[string]float64{Qwen18.Name: 8.1, Gemma2B.Name: 12.3, Llama7B.Name: 43.9}
 	mllmTask = map[string]float64{Qwen18.Name: 1.1, Gemma2B.Name: 0.9, Llama7B.Name: 3.6}
 )
 
-// npuTime is how long the products of a model take on the NPU, in those of
-// Qwen1.5-1.8B. A whole task tells it, as the NPU is busy throughout (§3.4), and
-// not the number of weights: with 1.6 times as many Gemma-2B is no slower.
+// npuTime returns the NPU time of a model's matmuls relative to Qwen1.5-1.8B. It is taken from the
+// time of a whole task, in which the NPU is always busy (§3.4), and not from the number of
+// weights: Gemma-2B has 1.6 times as many and is not slower.
 func npuTime(m Model) float64 { return mllmTask[m.Name] / mllmTask[Qwen18.Name] }
 
-// MllmConstants lists what the figures of mllm-NPU are computed from.
+// MllmConstants lists the constants of the figures of mllm-NPU.
 func MllmConstants() []sim.Constant {
 	return []sim.Constant{
 		{Name: "NPU, 256 tokens of Qwen1.5-1.8B", Value: npuChunk, Unit: "s", Source: "§3.4"},
@@ -45,7 +44,7 @@ func MllmConstants() []sim.Constant {
 		{Name: "the same, Llama-7B", Value: npuTime(Llama7B), Unit: "times", Source: "Table 4, likewise: 3.6 s"},
 		{Name: "CPU, the same", Value: floatChunk, Unit: "s", Source: "§3.4: the NPU's is about twice it; attention by arithmetic, the rest by the model's width"},
 		{Name: "attention on the CPU", Value: attentionRate, Unit: "flop/s", Source: "as the simulated CPU"},
-		{Name: "per-group products", Value: perGroup, Unit: "times", Source: "§2.3: 8.1 to 10.7"},
+		{Name: "per-group matmuls", Value: perGroup, Unit: "times", Source: "§2.3: 8.1 to 10.7"},
 		{Name: "building graphs of Gemma-2B", Value: gemmaBuild, Unit: "s", Source: "§2.3; other models by their weights"},
 		{Name: "synchronizing outliers", Value: outlierSync, Unit: "of all", Source: "§3.3: 29.7 %, in the 15 % of the layers that are not pruned"},
 		{Name: "prefill, of a task", Value: prefillShare, Unit: "", Source: "§2.1: 94.4 to 98.8 %"},
@@ -55,10 +54,9 @@ func MllmConstants() []sim.Constant {
 	}
 }
 
-// mllmStages are the subgraphs of a model: six a layer, 144 for Qwen1.5-1.8B.
-// Times of the NPU go by weights within a model, and slow is how much longer than
-// those of the paper's chunk they take; norms and the like go by the width of the model,
-// attention by its arithmetic.
+// mllmStages returns the subgraphs of a model: six per layer, 144 for Qwen1.5-1.8B. NPU times are
+// proportional to weights and multiplied by slow; times of norms are proportional to the width of
+// the model, those of attention to its arithmetic.
 func mllmStages(m Model, slow float64) (stages []schedule.Stage) {
 	perWeight := npuChunk * npuTime(m) / m.Weights() * slow
 	attention := func(m *Model, chunk int) float64 {
@@ -86,15 +84,15 @@ func mllmStages(m Model, slow float64) (stages []schedule.Stage) {
 	return stages
 }
 
-// Ablation is the prefill of 512 tokens, in seconds, with one technique after
-// the other: mllm-NPU's figure 17.
+// Ablation holds prefill times of 512 tokens, in seconds, as techniques are added one by one:
+// mllm-NPU's figure 17.
 type Ablation struct {
 	Model string
-	// CPU is llama.cpp's; the others are ours: per-group products and graphs built
-	// for the prompt, graphs of chunks, per-tensor products with outliers apart,
-	// and subgraphs out of order.
+	// CPU is the published time of llama.cpp. The others are simulated: per-group matmuls and graphs
+	// built for the prompt; graphs of chunks; per-tensor matmuls with an outlier path; and
+	// subgraphs out of order.
 	CPU, Naive, Chunks, Outliers, OutOfOrder float64
-	Bubbles                                  float64 // of the NPU, before the last step
+	Bubbles                                  float64 // idle fraction of the NPU, before the last technique
 }
 
 // Ablate computes the ablation for a model.
@@ -116,7 +114,7 @@ func Ablate(m Model) Ablation {
 	return a
 }
 
-// MllmNPU compares with mllm-NPU.
+// MllmNPU compares the simulation with mllm-NPU.
 func MllmNPU() []Table {
 	var tables []Table
 	for _, m := range []Model{Qwen18, Gemma2B, Llama7B} {
@@ -124,7 +122,7 @@ func MllmNPU() []Table {
 		tables = append(tables, Table{"mllm-NPU: ablation at 512 tokens, " + m.Name, []Figure{
 			{What: "naive use of the NPU over llama.cpp, latency", Source: "§4.6", Low: 2.55, High: 2.68, Ours: a.Naive / a.CPU},
 			{What: "chunks over naive", Source: "§4.6", Low: 1.46, High: 5.09, Ours: a.Naive / a.Chunks},
-			{What: "outliers apart over chunks", Source: "§4.6", Low: 3.91, High: 8.68, Ours: a.Chunks / a.Outliers},
+			{What: "outlier path over chunks", Source: "§4.6", Low: 3.91, High: 8.68, Ours: a.Chunks / a.Outliers},
 			{What: "out of order, less latency", Source: "§4.6", Low: 18, High: 44, Ours: 100 * (1 - a.OutOfOrder/a.Outliers), Unit: "%"},
 		}})
 	}
@@ -140,8 +138,8 @@ func MllmNPU() []Table {
 	}})
 }
 
-// MllmGraphs are the graphs of a layer in 8 bits, with a buffer for each input
-// and output, as mllm-NPU allocates them (§4.5).
+// MllmGraphs returns the graphs of a layer in 8 bits, with a buffer for each input and output, as
+// mllm-NPU allocates them (§4.5).
 func MllmGraphs(m Model) []schedule.Graph {
 	buffers := func(widths ...int) func(int) int64 {
 		sum := int64(0)

@@ -10,7 +10,7 @@ type Model struct {
 	Vocab                  int
 }
 
-// The models of HeteroLLM, and of mllm-NPU.
+// Models of HeteroLLM and mllm-NPU.
 var (
 	Llama8B   = Model{"Llama-8B", 32, 4096, 14336, 32, 8, 128, 128256}
 	Llama7B   = Model{"Llama-7B", 32, 4096, 11008, 32, 32, 128, 32000}
@@ -40,12 +40,12 @@ func (m *Model) Matmuls() []Matmul {
 	}
 }
 
-// Op returns the product for so many tokens, weights streamed.
+// Op returns the operation for a number of tokens, with streamed weights.
 func (p Matmul) Op(tokens int) hetero.Op {
 	return hetero.Op{Tokens: tokens, Rows: p.Rows, Cols: p.Cols, Streamed: true}
 }
 
-// Weights counts the weights of all layers' products.
+// Weights returns the number of weights of all layers.
 func (m *Model) Weights() float64 {
 	sum := 0.0
 	for _, p := range m.Matmuls() {

@@ -14,22 +14,22 @@ type Method uint8
 // The methods that HeteroLLM compares.
 const (
 	GPUOnly Method = iota // PPL-OpenCL
-	Layer                 // whole operations on the better device
-	Tensor                // operations divided
-	Padding               // the NPU alone, the length padded to a standard one
-	Pipe                  // the NPU alone, standard lengths one after the other
-	Online                // the NPU alone, with graphs made for this length now
+	Layer                 // whole operations on the faster device
+	Tensor                // operations split
+	Padding               // NPU only, length padded to a standard one
+	Pipe                  // NPU only, several standard lengths in sequence
+	Online                // NPU only, with graphs built for this length during the run
 )
 
-// String returns the name that tables show.
+// String returns the name in tables.
 func (m Method) String() string {
 	return [...]string{"GPU only", "layer-level", "tensor-level", "padding", "pipe", "online"}[m]
 }
 
-// MarshalText makes the name what JSON holds, too.
+// MarshalText makes JSON use the name too.
 func (m Method) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// allow returns which splits a method may choose.
+// allow reports whether a method may choose a split.
 func (m Method) allow(s *solve.Split) bool {
 	first := s.Pieces[0]
 	single := len(s.Pieces) == 1
@@ -42,31 +42,31 @@ func (m Method) allow(s *solve.Split) bool {
 	return m == Pipe || single && (m == Layer || m == Padding || m == Online)
 }
 
-// Run is one way to run a model on a simulated chip.
+// Run configures a simulated run of a model.
 type Run struct {
 	SoC    string
 	Model  Model
 	Method Method
 	Tokens int
 	Past   int
-	// Slow runs the splits that were made for fast synchronization without it:
-	// with copies, and waiting as drivers do.
+	// Slow runs the splits without the fast synchronization that they were planned for: with copies
+	// and the driver's waits.
 	Slow        bool
-	GPUFraction float64 // of the GPU that others leave, as in sim.Options
-	Quota       float64 // of the GPU's time that a split may take, as in solve.Solver
+	GPUFraction float64 // fraction of the GPU that other programs leave, as in sim.Options
+	Quota       float64 // fraction of the time that a split may use the GPU, as in solve.Solver
 	Predict     bool    // plan with predicted times instead of measured ones
 }
 
-// Result is what a run took.
+// Result holds the times of a run.
 type Result struct {
 	Time      time.Duration // by the virtual clock
-	Prepare   time.Duration // of that, for graphs, where they are made now
-	Predicted time.Duration // sum over the products, by the solver
-	Matmuls   time.Duration // the same sum by the clock
+	Prepare   time.Duration // part of Time for building graphs during the run
+	Predicted time.Duration // sum over the matmuls, predicted by the solver
+	Matmuls   time.Duration // the same sum, measured
 	Splits    map[string]solve.Split
 }
 
-// pass is a run under way.
+// pass is the state of a run.
 type pass struct {
 	*Run
 	soc     *sim.SoC
@@ -76,7 +76,7 @@ type pass struct {
 	result  Result
 }
 
-// Lab keeps what was profiled and solved from run to run.
+// Lab caches profiles and solvers for later runs.
 type Lab struct {
 	solvers map[solverKey]*solve.Solver
 	costs   map[costsKey]solve.Costs
@@ -91,12 +91,11 @@ type costsKey struct {
 type solverKey struct {
 	costsKey
 	method Method
-	length int // that Online makes graphs for
+	length int // that Online builds graphs for
 	quota  float64
 }
 
-// Profile returns the costs of a chip, measured by real execution on the
-// simulator.
+// Profile returns the costs of a chip, measured by execution on the simulator.
 func (l *Lab) Profile(soc string, share float64) (*solve.Profiler, error) {
 	key := costsKey{soc, share, false}
 	if c, known := l.costs[key]; known {
@@ -118,8 +117,7 @@ func (l *Lab) keep(key costsKey, c solve.Costs) {
 	l.costs[key] = c
 }
 
-// solver returns the solver for a run. Its costs are those of fast
-// synchronization, whatever runs.
+// solver returns the solver for a run. Its costs always assume fast synchronization.
 func (l *Lab) solver(r *Run) (*solve.Solver, error) {
 	profiler, err := l.Profile(r.SoC, r.GPUFraction)
 	if err != nil {
@@ -146,8 +144,8 @@ func (l *Lab) solver(r *Run) (*solve.Solver, error) {
 	return s, nil
 }
 
-// Samples are the products that the prediction mode measures: lengths and sizes
-// in powers of two, in both orders.
+// Samples returns the matmuls that the prediction mode measures: lengths and sizes in powers of
+// two, in both orders.
 func Samples() (list []hetero.Op) {
 	for _, tokens := range append([]int{1}, solve.DefaultSteps.Lengths...) {
 		for rows := 256; rows <= 16384; rows *= 2 {
@@ -161,8 +159,8 @@ func Samples() (list []hetero.Op) {
 	return list
 }
 
-// predictionErrors fills in how far predictions are off for the lengths and
-// halves of a model's products.
+// predictionErrors fills in the errors of predictions for the lengths and halves of a model's
+// matmuls.
 func (l *Lab) predictionErrors(m Model, p *Prediction) error {
 	solver, err := l.solver(&Run{SoC: phone, Model: m, Method: Tensor, Predict: true})
 	if err != nil {
@@ -217,8 +215,8 @@ func (l *Lab) Do(r Run) (Result, error) {
 	return p.result, p.exec.Close()
 }
 
-// prepare makes all kernels ready. Layers share them: their weights differ, but
-// not the time that they take. Only Online pays for it, once for each shape.
+// prepare prepares all kernels. Layers share them because only their weights differ, not their
+// times. Only Online counts the time, once per shape.
 func (p *pass) prepare() error {
 	shapes := map[[2]int]time.Duration{}
 	for _, product := range append(p.Model.Matmuls(), p.headMatmul()) {
@@ -247,7 +245,7 @@ func (p *pass) prepare() error {
 
 func (p *pass) headMatmul() Matmul { return Matmul{"head", p.Model.Vocab, p.Model.Dim} }
 
-// layer runs one layer: the GPU does what is no product.
+// layer runs one layer. The GPU computes everything but matmuls.
 func (p *pass) layer() error {
 	m, tokens := &p.Model, float64(p.Tokens)
 	width := float64(m.Dim)
@@ -281,7 +279,7 @@ func (p *pass) head() error {
 	return p.step(step{matmuls: []Matmul{p.headMatmul()}}, 1)
 }
 
-// step is some products of one input, or work of the GPU.
+// step is a group of matmuls with one input, or other work of the GPU.
 type step struct {
 	matmuls      []Matmul
 	flops, bytes float64
@@ -304,7 +302,7 @@ func (p *pass) step(s step, tokens int) error {
 		if err != nil {
 			return err
 		}
-		// As in HeteroLLM an operation that is divided ends before the next begins.
+		// As in HeteroLLM, a split operation ends before the next begins.
 		if other := notOnGPU(done); len(other) > 0 {
 			if err := p.exec.Before(0, nil, other); err != nil {
 				return err
@@ -336,7 +334,7 @@ func onGPU(list []solve.Pending) (own []solve.Pending) {
 	return own
 }
 
-// awaitAll waits for everything.
+// awaitAll waits for all pending work.
 func (p *pass) awaitAll() error {
 	for _, w := range p.pending {
 		if err := p.exec.Await(w); err != nil {

@@ -1,4 +1,3 @@
-// Package schedule decides in which order pieces of a prompt run on several
-// processors, which graphs they need, and which operations a processor with
-// little address space gets.
+// Package schedule orders the chunks of a prompt on two processors, counts the static graphs that
+// they need, and places graphs on a processor with a small address space.
 package schedule

@@ -9,24 +9,23 @@ import (
 type Graph struct {
 	Name    string
 	Weights int64 // bytes
-	// Buffers is what its inputs and outputs take for a chunk, with so many tokens
-	// before it.
+	// Buffers returns the bytes of inputs and outputs for a chunk after a number of tokens.
 	Buffers func(before int) int64
-	// PerChunk says that its shape depends on the tokens before the chunk, so that
-	// chunks cannot share it: attention.
+	// PerChunk reports that the shape depends on the tokens before the chunk, so that chunks cannot
+	// share the graph: attention.
 	PerChunk bool
-	// Work is its share of the arithmetic, in any unit.
+	// Work is the amount of arithmetic, in any unit.
 	Work float64
 }
 
-// Graphs is what a prompt needs.
+// Graphs counts the graphs of a prompt.
 type Graphs struct {
-	Count, Shared int   // graphs, and how many of a chunk's all chunks use
+	Count, Shared int   // all graphs; graphs of a chunk that all chunks share
 	Bytes         int64 // of weights and buffers
 }
 
-// CountGraphs adds up the graphs of all layers for a prompt in chunks, with
-// those that can be shared built once, or all built for each chunk.
+// CountGraphs counts the graphs of all layers for a prompt in chunks. With share, graphs that
+// chunks can share are built once.
 func CountGraphs(layer []Graph, layers, chunks, chunk int, share bool) (g Graphs) {
 	for _, graph := range layer {
 		copies := chunks
@@ -42,10 +41,9 @@ func CountGraphs(layer []Graph, layers, chunks, chunk int, share bool) (g Graphs
 	return g
 }
 
-// Place returns which graphs of all layers a device with so much address space
-// gets: those with most work for their bytes first, whole layers' worth of each
-// as far as it fits. The result says for each graph of a layer in how many
-// of the layers the device has it.
+// Place chooses the graphs for a device with limit bytes of address space. Graphs with the most
+// work per byte come first. The result is, for each graph of a layer, the number of layers whose
+// graph fits on the device.
 func Place(layer []Graph, layers int, limit int64) []int {
 	order := make([]int, len(layer))
 	for i := range order {

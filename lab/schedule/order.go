@@ -8,37 +8,35 @@ import (
 // Stage is one step of all chunks of a prompt: a subgraph of a layer.
 type Stage struct {
 	Name string
-	NPU  bool // else the CPU or GPU does it
-	// Mixes says that it reads what earlier chunks wrote: attention.
+	NPU  bool // runs on the NPU, else on the CPU or GPU
+	// Mixes reports that it reads the output of earlier chunks: attention.
 	Mixes bool
-	// Time is how long it takes for a chunk; for attention that grows with the
-	// chunks before it.
+	// Time returns its duration for a chunk; that of attention grows with the chunks before it.
 	Time func(chunk int) time.Duration
 }
 
-// Slot is one subgraph at its place in time.
+// Slot is a scheduled subgraph.
 type Slot struct {
 	Chunk, Stage int
 	Begin, End   time.Duration
 }
 
-// Order is how subgraphs are chosen.
+// Order is a scheduling policy.
 type Order uint8
 
-// The orders that are compared.
+// Scheduling policies.
 const (
-	InOrder    Order = iota // chunk by chunk, stage by stage, on each processor
-	OutOfOrder              // whichever is ready and starves the NPU least
+	InOrder    Order = iota // by chunk, then by stage, on each processor
+	OutOfOrder              // the ready subgraph that keeps the NPU busiest
 )
 
-// Run schedules a prompt of so many chunks on two processors, each of which
-// does one subgraph at a time: the NPU, and one for everything else.
+// Run schedules the chunks of a prompt on two processors, the NPU and one for everything else. Each
+// processor runs one subgraph at a time.
 //
-// A subgraph is ready when the one before it of its chunk is done, and for one
-// that mixes chunks, those of all earlier chunks too. Out of order a processor
-// that is free takes the ready subgraph with the largest C: the NPU time that it
-// unlocks if it runs elsewhere; minus the time of what it unlocks elsewhere, if
-// it runs on the NPU (mllm-NPU §3.4).
+// A subgraph is ready when the previous subgraph of its chunk is done; a subgraph that mixes chunks
+// also needs those of all earlier chunks. Out of order, a free processor takes the ready subgraph
+// with the largest C (mllm-NPU §3.4). For a subgraph off the NPU, C is the NPU time that it
+// unlocks. For one on the NPU, C is minus the time that it unlocks on the other processor.
 func Run(stages []Stage, chunks int, order Order) []Slot {
 	s := &state{stages: stages, chunks: chunks, done: make([]int, chunks), running: make([]bool, chunks)}
 	for len(s.slots) < chunks*len(stages) || s.busy[0] != nil || s.busy[1] != nil {
@@ -52,7 +50,7 @@ func Run(stages []Stage, chunks int, order Order) []Slot {
 	return s.slots
 }
 
-// state is a schedule that is being made.
+// state is a schedule under construction.
 type state struct {
 	stages  []Stage
 	chunks  int
@@ -70,8 +68,7 @@ func (s *state) processor(stage int) int {
 	return 0
 }
 
-// ready reports whether a stage of a chunk may begin, were all in extra done
-// beside what is done.
+// ready reports whether a stage of a chunk can begin when the stages in extra are done too.
 func (s *state) ready(chunk, stage int, extra ...[2]int) bool {
 	complete := func(c, upto int) bool {
 		n := s.done[c]
@@ -108,8 +105,7 @@ func (s *state) begin(processor int, order Order) {
 				best, value, found = c, v, true
 			}
 		}
-		// In order nobody overtakes: the first chunk that still needs this
-		// processor is the only one that may use it.
+		// In order, only the first chunk that still needs this processor may use it.
 		if order == InOrder && s.needs(c, processor) {
 			break
 		}
@@ -122,7 +118,7 @@ func (s *state) begin(processor int, order Order) {
 	s.busy[processor] = &Slot{best, stage, s.now, s.now + s.stages[stage].Time(best)}
 }
 
-// needs reports whether a chunk has work left for a processor.
+// needs reports whether a chunk still needs a processor.
 func (s *state) needs(chunk, processor int) bool {
 	for stage := s.done[chunk]; stage < len(s.stages); stage++ {
 		if s.processor(stage) == processor {
@@ -132,7 +128,7 @@ func (s *state) needs(chunk, processor int) bool {
 	return false
 }
 
-// unlocked is C of a subgraph that is ready.
+// unlocked returns C of a ready subgraph; see Run.
 func (s *state) unlocked(chunk, stage int) time.Duration {
 	sum := time.Duration(0)
 	this := [2]int{chunk, stage}
@@ -151,7 +147,7 @@ func (s *state) unlocked(chunk, stage int) time.Duration {
 	return sum
 }
 
-// finish lets time pass until a processor is free.
+// finish advances time until a processor is free.
 func (s *state) finish() {
 	first := -1
 	for i, b := range s.busy {
@@ -169,7 +165,7 @@ func (s *state) finish() {
 	s.slots = append(s.slots, *b)
 }
 
-// Length returns when the last subgraph ends.
+// Length returns the end of the last subgraph.
 func Length(slots []Slot) (end time.Duration) {
 	for _, s := range slots {
 		end = max(end, s.End)
@@ -177,7 +173,7 @@ func Length(slots []Slot) (end time.Duration) {
 	return end
 }
 
-// Bubbles returns the share of the time in which the NPU has nothing to do.
+// Bubbles returns the fraction of the time in which the NPU is idle.
 func Bubbles(stages []Stage, slots []Slot) float64 {
 	busy := time.Duration(0)
 	for _, s := range slots {
@@ -188,8 +184,8 @@ func Bubbles(stages []Stage, slots []Slot) float64 {
 	return 1 - busy.Seconds()/Length(slots).Seconds()
 }
 
-// Check reports what is wrong with a schedule: something that began before what
-// it depends on, two things at once on a processor, or something left out.
+// Check returns an error if a subgraph begins before its dependencies end, if two run at once on a
+// processor, or if one is missing or runs twice.
 func Check(stages []Stage, chunks int, slots []Slot) error {
 	end := map[[2]int]time.Duration{}
 	for _, s := range slots {
@@ -199,7 +195,7 @@ func Check(stages []Stage, chunks int, slots []Slot) error {
 		end[[2]int{s.Chunk, s.Stage}] = s.End
 	}
 	if len(end) != chunks*len(stages) {
-		return fmt.Errorf("schedule: %d of %d subgraphs", len(end), chunks*len(stages))
+		return fmt.Errorf("schedule: it has %d of %d subgraphs", len(end), chunks*len(stages))
 	}
 	for i, s := range slots {
 		first := s.Chunk
@@ -213,7 +209,7 @@ func Check(stages []Stage, chunks int, slots []Slot) error {
 		}
 		for _, o := range slots[:i] {
 			if stages[o.Stage].NPU == stages[s.Stage].NPU && o.Begin < s.End && s.Begin < o.End {
-				return fmt.Errorf("schedule: chunks %d and %d at once on a processor", o.Chunk, s.Chunk)
+				return fmt.Errorf("schedule: chunks %d and %d run at once on a processor", o.Chunk, s.Chunk)
 			}
 		}
 	}
