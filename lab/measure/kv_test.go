@@ -123,7 +123,7 @@ func TestKVTableAndPlot(t *testing.T) {
 	r.WriteTable(&b)
 	require.Contains(t, b.String(), "| 30000 | 2.90 MB | 20.0 ms | 79.0 ms | 31.0 ms | +55.0 % | 29.0 ms | -6 % | 11.0 ms | 1.00 |")
 	require.Contains(t, b.String(), "predicted at 21000 tokens (17000 if only the work outside attention hid the reads), measured at 19000 (-10 %).")
-	require.Contains(t, b.String(), "1024 tokens add 1.02 ms; their bytes ÷ flash are 1.02 ms (+0 %).")
+	require.Contains(t, b.String(), "1024 tokens add 1.02 ms; their bytes ÷ flash speed are 1.02 ms (+0 %).")
 	b.Reset()
 	require.NoError(t, r.WritePlot(&b))
 	for _, name := range []string{"all in memory", "flash, not prefetched", "prefetched", "prefetched, exceeding", "predicted", "crossing, predicted"} {
