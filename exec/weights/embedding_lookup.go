@@ -178,14 +178,7 @@ func (r *EmbeddingLookup) Close() {
 
 // Lookup decodes the rows of tokens into dst. raw is a buffer for one stored row.
 func (r *EmbeddingLookup) Lookup(ctx context.Context, dst []float32 /* [len(ids), Cols] */, ids []int32, raw []byte) error {
-	r.mu.Lock()
-	for _, b := range r.buffers {
-		b.needed, b.stale = false, true // left by a failed lookup
-		if !b.reading {
-			_ = b.takeErr() // an earlier lookup's error does not count
-		}
-	}
-	r.mu.Unlock()
+	r.resetBuffers()
 	r.sortByRow(ids)
 	stored := raw[:r.e.RowBytes()]
 	var using *lookupBuffer
@@ -216,6 +209,18 @@ func (r *EmbeddingLookup) Lookup(ctx context.Context, dst []float32 /* [len(ids)
 		r.Cache.admit(id, stored)
 	}
 	return nil
+}
+
+// resetBuffers begins a lookup: it forgets what a failed lookup needed, and its errors.
+func (r *EmbeddingLookup) resetBuffers() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.buffers {
+		b.needed, b.stale = false, true
+		if !b.reading {
+			_ = b.takeErr()
+		}
+	}
 }
 
 // sortByRow sorts the tokens of a lookup by row: rows of one block need one read, and a

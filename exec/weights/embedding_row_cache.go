@@ -4,7 +4,7 @@ import "github.com/llmrun/llmrun/tiering"
 
 // rowCache keeps frequently used embedding rows in memory. Few tokens make up most of a
 // text, and which ones depends on the text. A row that missed replaces a row of its set
-// that was used less recently and often. A nil rowCache is empty.
+// that was used less often recently. A nil rowCache is empty.
 //
 // The cache is set-associative: a lookup compares the ids of one set. It allocates nothing,
 // and a slot costs a few bytes of bookkeeping.

@@ -107,26 +107,30 @@ func (c *ExpertCache) Submit(layer int, first []int32) {
 		c.pending = append(c.pending, id)
 		c.Policy.used(int(id), rows)
 		c.stats.Used++
-		at := c.SlotOf[id]
-		if at < 0 {
-			continue
-		}
-		s := &r.Slots[at]
-		switch {
-		case s.err != nil: // the read of an earlier prediction failed
-			c.evict(s)
-		case s.guess == c.step-1:
-			c.stats.Early++
-			s.step = c.step
-			r.require(at)
-		default:
-			c.stats.Hits++
-			s.step = c.step
+		if at := c.SlotOf[id]; at >= 0 {
+			c.useSlot(at)
 		}
 	}
 	c.scoreGuesses(layer, first)
 	c.cancelReads(&r.guessed) // those that the router did not select
 	c.submitMissing()
+}
+
+// useSlot locks the slot of a selected expert for the step. It evicts the expert if the
+// read of an earlier prediction failed. The caller holds the lock.
+func (c *ExpertCache) useSlot(at int32) {
+	s := &c.Reads.Slots[at]
+	switch {
+	case s.err != nil:
+		c.evict(s)
+	case s.guess == c.step-1:
+		c.stats.Early++
+		s.step = c.step
+		c.Reads.require(at)
+	default:
+		c.stats.Hits++
+		s.step = c.step
+	}
 }
 
 // submitMissing submits reads of the step's experts while slots are available. The caller

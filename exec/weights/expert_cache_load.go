@@ -14,9 +14,9 @@ const expertReaders = 4
 
 // expertsInPack reports whether all experts lie in a pack. They are then read into the
 // slots of a cache, even if all of them fit: a later plan may have fewer slots.
-func expertsInPack(plans []Layout) bool {
-	for i := range plans {
-		if plans[i].Kind == expertLayout && plans[i].section == nil {
+func expertsInPack(layouts []Layout) bool {
+	for i := range layouts {
+		if layouts[i].Kind == expertLayout && layouts[i].section == nil {
 			return false
 		}
 	}

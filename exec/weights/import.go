@@ -60,14 +60,14 @@ func newImporter(f *modelfile.Files, o ImportOptions) (*importer, error) {
 		return nil, err
 	}
 	im := &importer{ld: &Loader{Tensors: f.TensorSet(), Spec: spec, Progress: o.Progress}}
-	plans, err := im.ld.PlanAll(&Weights{Layers: make([]LayerWeights, len(spec.Layers))})
+	layouts, err := im.ld.PlanAll(&Weights{Layers: make([]LayerWeights, len(spec.Layers))})
 	if err != nil {
 		return nil, err
 	}
-	for i := range plans {
-		s := pack.Section{Name: plans[i].Name}
-		for j := range plans[i].Places {
-			p := &plans[i].Places[j]
+	for i := range layouts {
+		s := pack.Section{Name: layouts[i].Name}
+		for j := range layouts[i].Places {
+			p := &layouts[i].Places[j]
 			im.places = append(im.places, p)
 			im.ld.Total += int64(p.Bytes())
 			s.Tensors = append(s.Tensors, p.packTensor())
@@ -115,42 +115,48 @@ func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 		im.submitBlocks(ctx, work, ordered)
 	})
 	for range workers {
-		wg.Go(func() {
-			var raw []byte
-			for c := range work {
-				select {
-				case c.out = <-spare:
-				default:
-				}
-				raw, c.err = im.ld.arrange(c, raw)
-				close(c.done)
-			}
-		})
+		wg.Go(func() { im.arrangeBlocks(work, spare) })
 	}
-	err := pack.Write(fsys, path, im.contents, func(w io.Writer) error {
-		for c := range ordered {
-			select {
-			case <-c.done:
-			case <-ctx.Done(): // submitBlocks may have stopped before a worker received the block
-				return ctx.Err()
-			}
-			if c.err != nil {
-				return c.err
-			}
-			if _, err := w.Write(c.out); err != nil {
-				return err
-			}
-			im.ld.AddRead(len(c.out))
-			select {
-			case spare <- c.out:
-			default:
-			}
-		}
-		return ctx.Err()
-	})
+	err := pack.Write(fsys, path, im.contents, func(w io.Writer) error { return im.writeBlocks(ctx, w, ordered, spare) })
 	cancel()
 	wg.Wait()
 	return err
+}
+
+// arrangeBlocks is a worker: it reads and arranges blocks.
+func (im *importer) arrangeBlocks(work <-chan *rowBlock, spare <-chan []byte) {
+	var raw []byte
+	for c := range work {
+		select {
+		case c.out = <-spare:
+		default:
+		}
+		raw, c.err = im.ld.arrange(c, raw)
+		close(c.done)
+	}
+}
+
+// writeBlocks writes arranged blocks in order and returns their buffers to spare.
+func (im *importer) writeBlocks(ctx context.Context, w io.Writer, ordered <-chan *rowBlock, spare chan<- []byte) error {
+	for c := range ordered {
+		select {
+		case <-c.done:
+		case <-ctx.Done(): // submitBlocks may have stopped before a worker received the block
+			return ctx.Err()
+		}
+		if c.err != nil {
+			return c.err
+		}
+		if _, err := w.Write(c.out); err != nil {
+			return err
+		}
+		im.ld.AddRead(len(c.out))
+		select {
+		case spare <- c.out:
+		default:
+		}
+	}
+	return ctx.Err()
 }
 
 // submitBlocks cuts all tensors into blocks. It sends them to the workers and, in the same

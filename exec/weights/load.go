@@ -35,7 +35,7 @@ type Loader struct {
 	pinFile       bool // see Options
 	Exact         bool // keep rows untiled, for float32 matmuls
 	Frames        []*tiering.Frame
-	plan          []Placement    // of the layer that is being planned
+	places        []Placement    // of the layer that is being planned
 	experts       []Layout       // of the same layer
 	Orders        []*columnOrder // column orders of all matrices that have one
 	Residency     *Residency     // of a pack that follows a plan; otherwise nil
@@ -103,30 +103,22 @@ type LoadOptions struct {
 func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, o LoadOptions) (*Weights, *Loader, error) {
 	ld := &Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: o.Exact, pinFile: o.PinFile, Progress: o.Progress}
 	w := &Weights{Layers: make([]LayerWeights, len(spec.Layers))}
-	plans, err := ld.PlanAll(w)
+	layouts, err := ld.PlanAll(w)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range plans {
-		ld.findSection(&plans[i])
+	for i := range layouts {
+		ld.findSection(&layouts[i])
 	}
 	if o.Plan != nil {
-		if plans, err = ld.applyPlan(w, plans, o.Plan); err != nil {
+		if layouts, err = ld.applyPlan(w, layouts, o.Plan); err != nil {
 			return nil, nil, err
 		}
 	}
-	if o.MapFirst && ld.canMapFirst(plans, o.Plan) {
+	if o.MapFirst && ld.canMapFirst(layouts, o.Plan) {
 		ld.pinFile, ld.Residency.MapFirst, ld.Residency.Promoting = true, true, true
 	}
-	ld.Total += ReadBytes(plans)
-	queue := prefetch.New(loadReaders)
-	err = ld.readAll(ctx, queue, plans)
-	queue.Close() // no read writes to a frame after this
-	if err != nil {
-		ld.Free()
-		return nil, nil, err
-	}
-	if err := ld.applyOrders(); err != nil {
+	if err := ld.readWeights(ctx, layouts); err != nil {
 		ld.Free()
 		return nil, nil, err
 	}
@@ -134,15 +126,28 @@ func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, 
 		w.Head.Matrix, w.Tied = w.Embed.Matrix, true
 	}
 	if ld.Residency != nil {
-		ld.Residency.adopt(plans)
+		ld.Residency.adopt(layouts)
+	}
+	return w, ld, nil
+}
+
+// readWeights reads each layout into a frame and assigns the column orders. The caller
+// frees the frames, even after an error.
+func (ld *Loader) readWeights(ctx context.Context, layouts []Layout) error {
+	ld.Total += ReadBytes(layouts)
+	queue := prefetch.New(loadReaders)
+	err := ld.readAll(ctx, queue, layouts)
+	queue.Close() // no read writes to a frame after this
+	if err != nil {
+		return err
 	}
 	tiering.JoinPages(ld.Frames)
-	return w, ld, nil
+	return ld.applyOrders()
 }
 
 // PlanAll checks every tensor and returns the content of each frame: one or two for the
 // ends of the network and one for each layer and expert.
-func (ld *Loader) PlanAll(w *Weights) (plans []Layout, err error) {
+func (ld *Loader) PlanAll(w *Weights) (layouts []Layout, err error) {
 	ends, err := ld.planEnds(w)
 	if err != nil {
 		return nil, err
@@ -152,17 +157,17 @@ func (ld *Loader) PlanAll(w *Weights) (plans []Layout, err error) {
 }
 
 // planLayers is PlanAll without the ends.
-func (ld *Loader) planLayers(w *Weights) (plans []Layout, err error) {
+func (ld *Loader) planLayers(w *Weights) (layouts []Layout, err error) {
 	for l := range w.Layers {
-		ld.plan = nil
+		ld.places = nil
 		if err := ld.planLayer(l, &w.Layers[l]); err != nil {
 			return nil, err
 		}
-		plans = append(plans, Layout{Name: fmt.Sprintf("blk.%d", l), Layer: l, Places: ld.plan})
-		plans = append(plans, ld.experts...)
+		layouts = append(layouts, Layout{Name: fmt.Sprintf("blk.%d", l), Layer: l, Places: ld.places})
+		layouts = append(layouts, ld.experts...)
 		ld.experts = nil
 	}
-	return plans, nil
+	return layouts, nil
 }
 
 // AddRead counts n bytes read. It may be called concurrently.
@@ -183,30 +188,13 @@ func (ld *Loader) Free() {
 	ld.Frames = nil
 }
 
-// readAll reads each plan into a frame. It submits all sections of packs at once, so that
+// readAll reads each layout into a frame. It submits all sections of packs at once, so that
 // the disk stays busy, and then waits for one after the other.
-func (ld *Loader) readAll(ctx context.Context, queue *prefetch.Queue, plans []Layout) error {
-	tickets := make([]*prefetch.Ticket, len(plans))
-	for i := range plans {
-		plan := &plans[i]
-		if plan.section == nil {
-			plan.assignOffsets()
-		}
-		frame, err := ld.frameFor(plan)
-		if err != nil {
-			return fmt.Errorf("loading %s: %w", ld.Tensors.Path, err)
-		}
-		plan.Frame = frame
-		ld.Frames = append(ld.Frames, frame)
-		if plan.Mapped {
-			if err := ld.useMapping(ctx, plan); err != nil {
-				return err
-			}
-			continue
-		}
-		if plan.section != nil {
-			tickets[i] = ld.submitSection(ctx, queue, plan, frame.Bytes())
-		} else if err := ld.readPlacements(ctx, queue, plan.Places, frame.Bytes()); err != nil {
+func (ld *Loader) readAll(ctx context.Context, queue *prefetch.Queue, layouts []Layout) error {
+	tickets := make([]*prefetch.Ticket, len(layouts))
+	for i := range layouts {
+		var err error
+		if tickets[i], err = ld.startReading(ctx, queue, &layouts[i]); err != nil {
 			return err
 		}
 	}
@@ -217,11 +205,32 @@ func (ld *Loader) readAll(ctx context.Context, queue *prefetch.Queue, plans []La
 		if err := t.Wait(ctx); err != nil {
 			return err
 		}
-		if err := plans[i].attach(ld.Frames[i].Bytes()); err != nil {
+		if err := layouts[i].attach(layouts[i].Frame.Bytes()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// startReading allocates the frame of a layout. It submits the read of a section and
+// returns its ticket, and reads any other content at once.
+func (ld *Loader) startReading(ctx context.Context, queue *prefetch.Queue, l *Layout) (*prefetch.Ticket, error) {
+	if l.section == nil {
+		l.assignOffsets()
+	}
+	frame, err := ld.frameFor(l)
+	if err != nil {
+		return nil, fmt.Errorf("loading %s: %w", ld.Tensors.Path, err)
+	}
+	l.Frame = frame
+	ld.Frames = append(ld.Frames, frame)
+	switch {
+	case l.Mapped:
+		return nil, ld.useMapping(ctx, l)
+	case l.section != nil:
+		return ld.submitSection(ctx, queue, l, frame.Bytes()), nil
+	}
+	return nil, ld.readPlacements(ctx, queue, l.Places, frame.Bytes())
 }
 
 // assignOffsets places the tensors one behind the other in a frame.
@@ -246,9 +255,9 @@ func (l *Layout) readBytes() (n int64) {
 }
 
 // ReadBytes returns the bytes that filling the frames of layouts reads.
-func ReadBytes(plans []Layout) (n int64) {
-	for i := range plans {
-		n += plans[i].readBytes()
+func ReadBytes(layouts []Layout) (n int64) {
+	for i := range layouts {
+		n += layouts[i].readBytes()
 	}
 	return n
 }
@@ -275,11 +284,11 @@ func (p *Placement) matrixOver(data []byte) Matrix {
 }
 
 // readPlacements reads the tensors of a plan that no section stores.
-func (ld *Loader) readPlacements(ctx context.Context, queue *prefetch.Queue, plan []Placement, mem []byte) error {
+func (ld *Loader) readPlacements(ctx context.Context, queue *prefetch.Queue, places []Placement, mem []byte) error {
 	var tickets []*prefetch.Ticket
 	var failed error
-	for i := range plan {
-		p := &plan[i]
+	for i := range places {
+		p := &places[i]
 		if p.Vector != nil {
 			if err := ld.readVector(p, mem[p.off:]); err != nil && failed == nil {
 				failed = err

@@ -12,7 +12,7 @@ func (ld *Loader) planMatrix(m *Matrix, role string, layer int, s modelfile.Tens
 	if err != nil {
 		return err
 	}
-	ld.plan = append(ld.plan, Placement{
+	ld.places = append(ld.places, Placement{
 		name: modelfile.TensorName(role, layer, ".weight"), Slice: s, Matrix: m, tile: ld.isTiled(&s),
 	})
 	return ld.planOrder(m, role, layer, &s)
@@ -22,7 +22,7 @@ func (ld *Loader) planMatrix(m *Matrix, role string, layer int, s modelfile.Tens
 func (ld *Loader) planVector(v *[]float32, role string, layer int, suffix string, n int) error {
 	s, ok, err := ld.Tensors.Vector(role, layer, suffix, n)
 	if ok && err == nil {
-		ld.plan = append(ld.plan, Placement{name: modelfile.TensorName(role, layer, suffix), Slice: s, Vector: v})
+		ld.places = append(ld.places, Placement{name: modelfile.TensorName(role, layer, suffix), Slice: s, Vector: v})
 	}
 	return err
 }
@@ -52,9 +52,9 @@ func (ld *Loader) planLinear(m *Linear, role string, layer, rows, cols int) erro
 
 // planEnds plans the embedding, the final norm and the output matrix. An embedding that is
 // not the output matrix has a layout of its own.
-func (ld *Loader) planEnds(w *Weights) (plans []Layout, err error) {
+func (ld *Loader) planEnds(w *Weights) (layouts []Layout, err error) {
 	s := ld.Spec
-	ld.plan = nil
+	ld.places = nil
 	embed, err := ld.Tensors.Matrix("token_embd", -1, s.Vocab, s.Dim)
 	if err := ld.planMatrix(&w.Embed.Matrix, "token_embd", -1, embed, err); err != nil {
 		return nil, err
@@ -62,9 +62,9 @@ func (ld *Loader) planEnds(w *Weights) (plans []Layout, err error) {
 	_, hasHead := ld.Tensors.Find("output", -1, ".weight")
 	tied := s.Tied || (!hasHead && (ld.Tensors.Hyper.GGUF || ld.Tensors.Hyper.Tied == nil))
 	if !tied {
-		ld.plan[0].tile = false
-		plans = append(plans, Layout{Name: "embedding", Kind: EmbeddingLayout, Places: ld.plan})
-		ld.plan = nil
+		ld.places[0].tile = false
+		layouts = append(layouts, Layout{Name: "embedding", Kind: EmbeddingLayout, Places: ld.places})
+		ld.places = nil
 	}
 	normRole := "output_norm"
 	if _, ok := ld.Tensors.Find(normRole, -1, ".weight"); !ok && ld.Tensors.Hyper.GGUF {
@@ -80,7 +80,7 @@ func (ld *Loader) planEnds(w *Weights) (plans []Layout, err error) {
 			return nil, err
 		}
 	}
-	return append(plans, Layout{Name: "ends", Kind: EndsLayout, Layer: len(s.Layers), Places: ld.plan}), nil
+	return append(layouts, Layout{Name: "ends", Kind: EndsLayout, Layer: len(s.Layers), Places: ld.places}), nil
 }
 
 // planLayer plans one layer in the order in which the forward pass uses it.
@@ -130,7 +130,7 @@ func (ld *Loader) planAttention(l int, w *LayerWeights) error {
 			return err
 		}
 		if hasBias {
-			ld.plan = append(ld.plan, Placement{name: modelfile.TensorName(modelfile.ProjectionRoles[p], l, ".bias"), Slice: bias, Vector: &m.Bias})
+			ld.places = append(ld.places, Placement{name: modelfile.TensorName(modelfile.ProjectionRoles[p], l, ".bias"), Slice: bias, Vector: &m.Bias})
 		}
 	}
 	if s.QKNorm != arch.NoQKNorm {
@@ -194,7 +194,7 @@ func (ld *Loader) planMLP(l int, w *LayerWeights) error {
 
 // plannedRows returns the rows of a planned matrix that is not read yet.
 func (ld *Loader) plannedRows(m *Matrix) int {
-	for _, p := range ld.plan {
+	for _, p := range ld.places {
 		if p.Matrix == m {
 			return p.Slice.Rows
 		}
@@ -209,9 +209,9 @@ func (ld *Loader) planExperts(l int, w *LayerWeights) error {
 	}
 	w.Experts = make([]MLP, s.Experts)
 	inner := 0 // the first expert determines the size of all
-	layer := ld.plan
+	layer := ld.places
 	for i := range w.Experts {
-		ld.plan = nil
+		ld.places = nil
 		e := &w.Experts[i]
 		up, err := ld.Tensors.Expert("ffn_up_exps", l, i, s.Experts, inner, s.Dim)
 		if err := ld.planMatrix(&e.Up.Matrix, modelfile.ExpertRole("ffn_up", i), l, up, err); err != nil {
@@ -227,10 +227,10 @@ func (ld *Loader) planExperts(l int, w *LayerWeights) error {
 			return err
 		}
 		ld.experts = append(ld.experts, Layout{
-			Name: fmt.Sprintf("blk.%d.expert.%d", l, i), Kind: expertLayout, Layer: l, Places: ld.plan,
+			Name: fmt.Sprintf("blk.%d.expert.%d", l, i), Kind: expertLayout, Layer: l, Places: ld.places,
 		})
 	}
-	ld.plan = layer
+	ld.places = layer
 	return ld.planShared(l, w)
 }
 

@@ -10,14 +10,14 @@ func LayerMatrices(f *modelfile.Files) (*Loader, map[string]*modelfile.TensorSli
 		return nil, nil, err
 	}
 	ld := &Loader{Tensors: f.TensorSet(), Spec: spec}
-	plans, err := ld.PlanAll(&Weights{Layers: make([]LayerWeights, len(spec.Layers))})
+	layouts, err := ld.PlanAll(&Weights{Layers: make([]LayerWeights, len(spec.Layers))})
 	if err != nil {
 		return nil, nil, err
 	}
 	named := map[string]*modelfile.TensorSlice{}
-	for i := range plans {
-		for j := range plans[i].Places {
-			if p := &plans[i].Places[j]; p.Matrix != nil && plans[i].Kind == LayerLayout {
+	for i := range layouts {
+		for j := range layouts[i].Places {
+			if p := &layouts[i].Places[j]; p.Matrix != nil && layouts[i].Kind == LayerLayout {
 				named[p.name] = &p.Slice
 			}
 		}

@@ -26,7 +26,7 @@ func (ld *Loader) planOrder(m *Matrix, role string, layer int, s *modelfile.Tens
 	}
 	o := &columnOrder{matrix: m, name: name}
 	ld.Orders = append(ld.Orders, o)
-	ld.plan = append(ld.plan, Placement{
+	ld.places = append(ld.places, Placement{
 		name: modelfile.TensorName(role, layer, modelfile.OrderSuffix), Slice: modelfile.TensorSlice{Type: t.Type, Rows: 1, Cols: s.Cols, Ranges: []modelfile.ByteRange{{Tensor: t, Size: t.Size}}}, Vector: &o.order,
 	})
 	return nil

@@ -16,14 +16,14 @@ const sectionPiece = 16 * pack.BlockBytes
 // findSection looks up the section of a pack that stores all tensors of a plan in the
 // layout that they have in memory. It finds none if the source is not a pack, or if the
 // pack stores tiles and the plan wants rows.
-func (ld *Loader) findSection(plan *Layout) {
+func (ld *Loader) findSection(l *Layout) {
 	file, ok := ld.Tensors.Source.(*pack.File)
-	if !ok || len(plan.Places) == 0 {
+	if !ok || len(l.Places) == 0 {
 		return
 	}
 	section := -1
-	for i := range plan.Places {
-		p := &plan.Places[i]
+	for i := range l.Places {
+		p := &l.Places[i]
 		at, ok := file.Find(p.name)
 		if i == 0 {
 			section = at.Section
@@ -33,8 +33,8 @@ func (ld *Loader) findSection(plan *Layout) {
 		}
 		p.off = int(at.Off)
 	}
-	plan.section, plan.Size = file.Section(section), int(file.SectionSize(section))
-	plan.SectionSize, plan.index = plan.Size, section
+	l.section, l.Size = file.Section(section), int(file.SectionSize(section))
+	l.SectionSize, l.index = l.Size, section
 }
 
 // layout returns how a pack stores the placement's rows.
@@ -54,8 +54,8 @@ func (p *Placement) storedType() quant.Type {
 }
 
 // submitSection submits the read of a section into its frame.
-func (ld *Loader) submitSection(ctx context.Context, queue *prefetch.Queue, plan *Layout, mem []byte) *prefetch.Ticket {
-	return queue.Submit(ctx, prefetch.Request{From: plan.section, Dst: mem, Piece: sectionPiece, Progress: ld.AddRead})
+func (ld *Loader) submitSection(ctx context.Context, queue *prefetch.Queue, l *Layout, mem []byte) *prefetch.Ticket {
+	return queue.Submit(ctx, prefetch.Request{From: l.section, Dst: mem, Piece: sectionPiece, Progress: ld.AddRead})
 }
 
 // attach points the weights into a frame that holds their section.

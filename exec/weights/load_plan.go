@@ -10,11 +10,11 @@ import (
 // applyPlan changes the layouts so that they follow a plan: the first part of each section
 // stays in memory and the rest is streamed. Norms and biases move to a layout of their own,
 // which always stays in memory. An embedding that is not the output matrix is not loaded.
-func (ld *Loader) applyPlan(w *Weights, plans []Layout, plan *tiering.Plan) ([]Layout, error) {
+func (ld *Loader) applyPlan(w *Weights, layouts []Layout, plan *tiering.Plan) ([]Layout, error) {
 	file, ok := ld.Tensors.Source.(*pack.File)
 	if !ok {
 		if plan.Resident() {
-			return plans, nil
+			return layouts, nil
 		}
 		return nil, fmt.Errorf("%w: %s does not fit into the budget: only a pack can be streamed; import it first", tiering.ErrBudget, ld.Tensors.Path)
 	}
@@ -22,20 +22,36 @@ func (ld *Loader) applyPlan(w *Weights, plans []Layout, plan *tiering.Plan) ([]L
 		if err := file.BypassCache(); err != nil {
 			return nil, err
 		}
+		if err := ld.checkSections(layouts); err != nil {
+			return nil, err
+		}
 	}
 	ld.Residency = &Residency{w: w, File: file, budget: ld.Budget, layers: len(ld.Spec.Layers)}
 	if err := ld.Residency.Check(plan); err != nil {
 		return nil, err
 	}
-	cacheExperts := expertsInPack(plans)
+	return ld.pinSections(w, layouts, plan), nil
+}
+
+// checkSections returns an error unless the pack stores every layout as a section.
+func (ld *Loader) checkSections(layouts []Layout) error {
+	for i := range layouts {
+		if layouts[i].section == nil {
+			return fmt.Errorf("%w: %s: the pack stores %s in another layout; import the model again", tiering.ErrBudget, ld.Tensors.Path, layouts[i].Name)
+		}
+	}
+	return nil
+}
+
+// pinSections limits each layout to the part that a plan pins, and returns the layouts to
+// load: an ExpertCache loads the experts, and an EmbeddingLookup reads the embedding.
+func (ld *Loader) pinSections(w *Weights, layouts []Layout, plan *tiering.Plan) []Layout {
+	cacheExperts := expertsInPack(layouts)
 	vectors := Layout{Name: "norms and biases"}
-	loaded := plans[:0]
-	for _, l := range plans {
+	loaded := layouts[:0]
+	for _, l := range layouts {
 		switch {
 		case l.section == nil:
-			if !plan.Resident() {
-				return nil, fmt.Errorf("%w: %s: the pack stores %s in another layout; import the model again", tiering.ErrBudget, ld.Tensors.Path, l.Name)
-			}
 		case l.Kind == expertLayout:
 			if cacheExperts {
 				ld.CachedExperts = append(ld.CachedExperts, l)
@@ -54,7 +70,7 @@ func (ld *Loader) applyPlan(w *Weights, plans []Layout, plan *tiering.Plan) ([]L
 		}
 		loaded = append(loaded, l)
 	}
-	return append(loaded, vectors), nil
+	return append(loaded, vectors)
 }
 
 // moveVectors moves the layout's vectors to another layout, which stays in memory whatever

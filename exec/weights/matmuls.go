@@ -26,12 +26,12 @@ func Matmuls(f *modelfile.Files) ([]Matmul, error) {
 	}
 	ld := &Loader{Tensors: f.TensorSet(), Spec: spec}
 	w := &Weights{Layers: make([]LayerWeights, len(spec.Layers))}
-	plans, err := ld.PlanAll(w)
+	layouts, err := ld.PlanAll(w)
 	if err != nil {
 		return nil, err
 	}
-	for i := range plans {
-		plans[i].Describe()
+	for i := range layouts {
+		layouts[i].Describe()
 	}
 	var list matmulList
 	for i := range w.Layers {

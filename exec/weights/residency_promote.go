@@ -10,14 +10,14 @@ import (
 // canMapFirst reports whether weights are used in the mapped file until the first pass is
 // over. It requires that the plan pins all of them, that they are in the page cache, and
 // that the budget has memory for the promotion.
-func (ld *Loader) canMapFirst(plans []Layout, plan *tiering.Plan) bool {
+func (ld *Loader) canMapFirst(layouts []Layout, plan *tiering.Plan) bool {
 	if ld.Residency == nil || !plan.Resident() {
 		return false
 	}
 	if limit := ld.Budget.Limit(); limit != 0 && limit-plan.Total() < tiering.PromoteNeeds() {
 		return false
 	}
-	return !slices.ContainsFunc(plans, func(l Layout) bool {
+	return !slices.ContainsFunc(layouts, func(l Layout) bool {
 		return l.section != nil && l.Kind != expertLayout && !ld.Residency.File.SectionCached(l.index)
 	})
 }
