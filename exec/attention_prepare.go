@@ -31,6 +31,7 @@ func (p *pass) prepareRow(row, _ int) {
 			arch.Rotate(k[h*d:(h+1)*d], cos, sin, s.Interleave)
 		}
 	}
+	// attention reads the queries of a key head side by side
 	quant.Scale(q, s.AttnScale)
 	group := s.Heads / kvHeads
 	for h := range kvHeads {
@@ -43,6 +44,7 @@ func (p *pass) prepareRow(row, _ int) {
 	}
 }
 
+// qkNorm normalizes queries or keys: the whole vector or each head, as the family does.
 func (p *pass) qkNorm(x []float32, g *weights.Gain) {
 	switch p.m.Spec.QKNorm {
 	case arch.QKNormAllHeads:
@@ -55,6 +57,7 @@ func (p *pass) qkNorm(x []float32, g *weights.Gain) {
 	}
 }
 
+// clip limits values to [-limit, limit].
 func clip(x []float32, limit float32) {
 	for i, v := range x {
 		x[i] = min(max(v, -limit), limit)

@@ -40,6 +40,7 @@ type routing struct {
 	inner int     // width of their inner vectors
 }
 
+// carve takes the buffers of routing; copies says whether gathered rows need copies.
 func (r *routing) carve(a *tiering.Arena, s *arch.Spec, chunk int, copies bool) {
 	if s.Experts == 0 {
 		return

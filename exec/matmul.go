@@ -78,6 +78,7 @@ func (q *matmulQueue) queueRows(w *weights.Linear, x []float32, rowIndex []int32
 // row returns a row of the matmul's input.
 func (mul *matmul) row(i int) []float32 { return rowOf(mul.x, mul.rowIndex, mul.w.Cols, i) }
 
+// rowOf returns row i of x, or row rowIndex[i] if there is an index.
 func rowOf(x []float32, rowIndex []int32, cols, i int) []float32 {
 	if rowIndex != nil {
 		i = int(rowIndex[i])

@@ -57,6 +57,7 @@ func (t *Traffic) addLayer(w *weights.LayerWeights, s *arch.Spec) {
 	t.addAfterKV(w, s)
 }
 
+// addAfterKV adds what a layer computes after its keys and values.
 func (t *Traffic) addAfterKV(w *weights.LayerWeights, s *arch.Spec) {
 	for _, m := range []*weights.Linear{&w.O, &w.ConvOut, &w.Router, &w.SharedGate} {
 		t.add(m, 1)
@@ -74,6 +75,7 @@ func (t *Traffic) addMLP(m *weights.MLP, times int64) {
 	t.add(&m.Down, times)
 }
 
+// add adds a matrix that a token multiplies with the given number of times.
 func (t *Traffic) add(m *weights.Linear, times int64) {
 	if !m.Present() {
 		return

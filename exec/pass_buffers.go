@@ -104,6 +104,7 @@ type widths struct {
 	shared      bool // some layer has a shared expert
 }
 
+// widths returns the maxima over all layers that the CPU computes.
 func (s *step) widths() (w widths) {
 	for l := range s.m.weights.Layers {
 		layer, spec := &s.m.weights.Layers[l], &s.m.Spec.Layers[l]

@@ -41,6 +41,7 @@ func (s *step) queueResidual(branch []float32 /* [n, Dim] */) {
 	s.queueRowOp(rowOp{do: (*step).addRow, dst: s.x, src: branch, width: s.m.Spec.Dim})
 }
 
+// addRow adds a row of src to dst, scaled by the family's residual scale.
 func (s *step) addRow(op *rowOp, row int) {
 	lo, hi := row*op.width, (row+1)*op.width
 	if scale := s.m.Spec.ResidualScale; scale != 1 {
@@ -106,6 +107,7 @@ func (s *step) rowsPerThread(n int) int {
 	return rows
 }
 
+// runRows calls rowFunc for the rows of one part.
 func (s *step) runRows(part, worker int) {
 	lo := part * s.rowsPerPart
 	for row := lo; row < min(lo+s.rowsPerPart, s.rows); row++ {

@@ -59,6 +59,7 @@ func (m *Model) NewSequence(limit int) (*Sequence, error) {
 	return s, s.allocConv()
 }
 
+// allocConv allocates the state of short convolutions, if the model has any.
 func (s *Sequence) allocConv() error {
 	var probe tiering.Arena
 	s.carveConv(&probe)

@@ -27,6 +27,8 @@ func (m *Model) OpenStores(dir *segment.Dir, identity string) (s Stores, err err
 	return s, err
 }
 
+// openStore opens the stores of both kinds of rotary frequencies; about names what else the
+// keys and values depend on.
 func openStore(m *Model, dir *segment.Dir, about []string) (p storePair, err error) {
 	layout := m.cache.SegmentLayout()
 	if p.short, err = dir.Store(segment.NewKey(layout, about...), layout); err != nil {

@@ -104,6 +104,7 @@ func (a *offloadDevice) prepare(op hetero.Op, split weights.RowSplit, copyWeight
 	return ranges, nil
 }
 
+// prepareRows compiles the kernel of one range of rows.
 func (a *offloadDevice) prepareRows(op hetero.Op, copyWeights func(raw []byte) ([]byte, error)) (hetero.Kernel, error) {
 	k, err := a.Device.Prepare(op)
 	if err != nil || k.Bytes() > 0 {
