@@ -285,7 +285,7 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 	a.checksumBlock(kvHead, block)
 	shape := a.m.cache.Shape()
 	if shape.Format.Codes() {
-		a.codesBlockState(w, state, t, kvHead, block, next)
+		a.quantizedBlockState(w, state, t, kvHead, block, next)
 		return
 	}
 	d, width := a.m.Spec.HeadDim, a.stateWidth()
@@ -309,9 +309,9 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, d, queries)
 }
 
-// visible returns a mask of the block at start: a bit is set for each token that the token at
+// attendMask returns a mask of the block at start: a bit is set for each token that the token at
 // pos attends to.
-func (s *step) visible(pos, start int) uint64 {
+func (s *step) attendMask(pos, start int) uint64 {
 	all := ^uint64(0) // one bit for each token of a block
 	if pos < start {
 		return 0

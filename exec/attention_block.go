@@ -6,9 +6,9 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// codesBlockState is blockState for keys and values stored as codes. Kernels read the codes in
+// quantizedBlockState is blockState for keys and values stored as codes. Kernels read the codes in
 // place.
-func (a *attention) codesBlockState(w *workspace, state []float32, t tile, kvHead, block, next int) {
+func (a *attention) quantizedBlockState(w *workspace, state []float32, t tile, kvHead, block, next int) {
 	d, width := a.m.Spec.HeadDim, a.stateWidth()
 	group := a.m.Spec.Heads / a.layer.KVHeads
 	start := block * kv.BlockTokens
@@ -22,7 +22,7 @@ func (a *attention) codesBlockState(w *workspace, state []float32, t tile, kvHea
 	}
 	weights := w.weights[:t.count*group]
 	for i := range weights {
-		weights[i].Attended = a.visible(t.pos+i/group, start)
+		weights[i].Attended = a.attendMask(t.pos+i/group, start)
 	}
 	if limit := a.m.Spec.AttnSoftcap; limit != 0 {
 		quant.SoftCap(w.scores[:len(weights)*kv.BlockTokens], limit)

@@ -70,7 +70,7 @@ func TestX3_SelectionOfAllIsExact(t *testing.T) {
 				require.Positive(t, st.Candidates)
 				require.Equal(t, st.Candidates, st.Selected)
 				some := openFixture(t, dir, "config.json", Options{Threads: 2, KV: format, Select: Selection{Fraction: 0.2}})
-				require.NotEqual(t, want, answerAll(t, some, ids, rand.New(rand.NewPCG(3, 1))), "nothing was left out")
+				require.NotEqual(t, want, answerAll(t, some, ids, rand.New(rand.NewPCG(3, 1))), "the selection left no block out")
 				st = some.SelectionStats()
 				require.Positive(t, st.Selected)
 				require.LessOrEqual(t, float64(st.Selected), 0.2*float64(st.Candidates))

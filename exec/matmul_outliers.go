@@ -57,11 +57,11 @@ func (s *outlierPass) carve(a *tiering.Arena) {
 	chunk := s.q.chunk
 	s.marks = a.Bytes(chunk * s.q.maxMatmuls())
 	s.counts, s.channels = a.Int32s(cols), a.Int32s(cols)
-	s.sums, s.column, s.raw = a.Floats(chunk*step), a.Floats(rows), a.Bytes(4*rows+2*sumAlign)
+	s.sums, s.column, s.raw = a.Floats(chunk*step), a.Floats(rows), a.Bytes(4*rows+2*columnOverhead)
 }
 
-// sumAlign bounds the checksum and the padding of a calibration's column.
-const sumAlign = 8
+// columnOverhead bounds the checksum and the padding of a calibration's column.
+const columnOverhead = 8
 
 // partsPerThread is the parts of the integer half per thread: enough that a slow thread, or the
 // one that computes the outlier path, takes fewer.

@@ -163,7 +163,7 @@ func TestSplitPassEqualsOneDevice(t *testing.T) {
 				tolerance = p.quantized
 			}
 			if name == "qwen2_moe" && tolerance > routerTolerance {
-				t.Logf("%s is not compared on %s: what it rounds makes routers choose other experts", name, p.name)
+				t.Logf("%s is not compared on %s: its quantization makes routers choose other experts", name, p.name)
 				continue
 			}
 			for i, s := range testSplits {
