@@ -14,16 +14,17 @@ import (
 //
 //	forward          takes the lock, reserves KV slots, begins the reads of cold pages
 //	  embed          copies the embedding row of each token into the residual stream x
+//	                 [wait: rows on flash]
 //	  runLayer       once for each layer:
 //	    runAttention   QKV matmul [wait: weights], rope, append K and V, attention over
 //	                   cold pages [wait: KV] and hot pages, output matmul
-//	    runDense       gate and up matmul, activation, down matmul, or
+//	    runMLP         gate and up matmul, activation, down matmul, or
 //	    runExperts     router, the chosen experts [wait: experts], their weighted sum
 //	  output         final norm, lm head, logits to the caller
 //	  commit         the tokens become part of their sequences
 //
 // A method named queue… puts work on a list and returns at once; the next matmul run, or
-// flushRowOps, does it. Everything else is done when the method returns.
+// flushRowOps, runs it. All other methods are complete when they return.
 
 // errChunk refuses a batch that is larger than a chunk, because Replan has made chunks smaller.
 var errChunk = errors.New("exec: the batch is larger than a chunk")

@@ -27,7 +27,7 @@ func TestFilledContext(t *testing.T) {
 		m.ReadKVLate(late)
 		require.NoError(t, m.Fill(ctx, s, 70))
 		require.NoError(t, m.Fill(ctx, s, 1000))
-		require.NoError(t, m.Fill(ctx, s, 10), "it is longer")
+		require.NoError(t, m.Fill(ctx, s, 10), "a longer sequence stays unchanged")
 		require.Equal(t, 1000, s.Len())
 		var all [][]float32
 		for _, id := range longPrompt(m.Spec.Vocab, 6, 1) {
