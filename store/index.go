@@ -73,6 +73,7 @@ func (x *Index) checkOverlap() error {
 	return nil
 }
 
+// tensorError returns a format error about t.
 func (x *Index) tensorError(t Tensor, reason string) error {
 	return &FormatError{
 		Path: x.files[t.File].Name(), Off: t.Offset, Field: fmt.Sprintf("tensor %q", t.Name),

@@ -57,6 +57,7 @@ type shard struct {
 	tensors []store.Tensor // File is not set yet
 }
 
+// openShard opens a file and reads its header.
 func openShard(fsys vfs.FS, path string) (*shard, error) {
 	file, err := fsys.Open(path)
 	if err != nil {

@@ -38,6 +38,7 @@ func (m *Metadata) Kind(key string) string {
 	return e.describe()
 }
 
+// describe returns the kind of the entry in words, for messages.
 func (e *entry) describe() string {
 	if e.kind == kindArray {
 		return "array of " + e.elem.String()
@@ -45,6 +46,7 @@ func (e *entry) describe() string {
 	return e.kind.String()
 }
 
+// find returns the entry of key, or nil.
 func (m *Metadata) find(key string) *entry {
 	if i, ok := m.byKey[key]; ok {
 		return &m.entries[i]

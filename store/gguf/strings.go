@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// StringList is an immutable list of strings in one allocation: a vocabulary of 150 000
-// tokens costs its text and four bytes per token.
+// StringList is an immutable list of strings whose text is a single allocation: a
+// vocabulary of 150 000 tokens costs its text and four bytes per token.
 type StringList struct {
 	text string
 	ends []uint32 // offset in text at which each string ends

@@ -81,6 +81,7 @@ func (r *reader) tensor() store.Tensor {
 	return t
 }
 
+// tensorName reads the name of the next tensor.
 func (r *reader) tensorName() string {
 	f := field{what: "name of a tensor"}
 	length := r.u64(f)

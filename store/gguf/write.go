@@ -92,6 +92,7 @@ func encodeFile(w io.Writer, keyCount int, keys []byte, alignment int64, tensors
 // padding returns the number of bytes from n to the next multiple of alignment.
 func padding(n, alignment int64) int64 { return (alignment - n%alignment) % alignment }
 
+// size checks the tensor and returns its length in bytes.
 func (t TensorData) size() (int64, error) {
 	size, fits, err := store.Bytes(t.Type, t.Shape)
 	switch {
@@ -131,6 +132,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
 }
 
+// appendTensor appends an entry of the tensor table.
 func appendTensor(b []byte, t TensorData, offset int64) []byte {
 	b = appendString(b, t.Name)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(t.Shape)))

@@ -13,6 +13,7 @@ import (
 // Opening an attachment reads and verifies all of it.
 func (f *File) Attachments() vfs.FS { return vfs.FromIOFS(attachmentFS{f}) }
 
+// attachmentFS implements fs.FS over the attachments of a pack.
 type attachmentFS struct{ f *File }
 
 // Open implements fs.FS.

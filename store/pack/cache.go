@@ -17,8 +17,8 @@ import (
 var ErrNoRoom = errors.New("not enough room")
 
 const (
-	// defaultCacheBytes and defaultCacheDivisor set the default limit of a cache: at most
-	// this size, and at most this fraction of the space that is free or used by the cache.
+	// defaultCacheBytes and defaultCacheDivisor set the default limit of a cache: this many
+	// bytes, but at most a third of the space that is free or used by the cache.
 	defaultCacheBytes   = 32 << 30
 	defaultCacheDivisor = 3
 	// reserveBytes of the disk always stay free.

@@ -24,6 +24,7 @@ func (c *cursor) fail(field, reason string, args ...any) {
 	c.setError(field, fmt.Sprintf(reason, args...), store.ErrFormat)
 }
 
+// setError records the first error with path and offset.
 func (c *cursor) setError(field, reason string, kind error) {
 	if c.err == nil {
 		c.err = &store.FormatError{
@@ -94,6 +95,7 @@ func (c *cursor) count(field string, least int) int {
 	return int(n)
 }
 
+// text reads a string, which is stored as its length and its bytes.
 func (c *cursor) text(field string) string {
 	b := c.take(field, 2)
 	if b == nil {

@@ -79,6 +79,7 @@ type footer struct {
 	file          int64  // length of the whole file
 }
 
+// encode returns the footer in the form of FORMAT.md.
 func (f footer) encode() []byte {
 	b := make([]byte, 0, footerBytes)
 	for _, v := range []uint64{uint64(f.index), uint64(f.length), f.sum, uint64(f.file), 0, 0} {

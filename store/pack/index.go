@@ -22,7 +22,7 @@ type About struct {
 // Layout is the order of a tensor's rows in a pack.
 type Layout uint8
 
-// The layouts.
+// The values are those in the file.
 const (
 	Rows  Layout = iota // contiguous rows, as in the source
 	Tiles               // interleaved rows, see package tiled
@@ -76,6 +76,7 @@ type extent struct {
 	checksums []uint32 // [blockCount(size)]
 }
 
+// extentKind tells attachments from sections.
 type extentKind uint8
 
 const (

@@ -248,7 +248,7 @@ func TestShrinkingFile(t *testing.T) {
 // TestBypassCacheNeedsTheSameFile calls BypassCache after the file was removed, replaced or
 // truncated.
 func TestBypassCacheNeedsTheSameFile(t *testing.T) {
-	for name, happen := range map[string]func(fsys *vfs.Mem) error{
+	for name, change := range map[string]func(fsys *vfs.Mem) error{
 		"removed":  func(fsys *vfs.Mem) error { return fsys.Remove("m.pack") },
 		"replaced": func(fsys *vfs.Mem) error { return Write(fsys, "m.pack", small().Contents, small().body) },
 		"shorter":  func(fsys *vfs.Mem) error { return vfs.WriteFile(fsys, "m.pack", make([]byte, footerBytes)) },
@@ -257,7 +257,7 @@ func TestBypassCacheNeedsTheSameFile(t *testing.T) {
 			fsys, s := vfs.NewMem(), large()
 			require.NoError(t, Write(fsys, "m.pack", s.Contents, s.body))
 			f := open(t, fsys)
-			require.NoError(t, happen(fsys))
+			require.NoError(t, change(fsys))
 			err := f.BypassCache()
 			require.ErrorIs(t, err, ErrReplaced)
 			require.ErrorContains(t, err, "m.pack: ")
@@ -321,8 +321,8 @@ func FuzzOpenPack(f *testing.F) {
 		data[random.IntN(len(data))] ^= byte(random.Uint32())
 		f.Add(data, true)
 	}
-	f.Fuzz(func(t *testing.T, data []byte, sumsRight bool) {
-		if sumsRight {
+	f.Fuzz(func(t *testing.T, data []byte, fixChecksums bool) {
+		if fixChecksums {
 			data = withValidChecksums(data)
 		}
 		err := openBytes(t, data)

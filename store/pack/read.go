@@ -10,7 +10,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// extentReader reads an extent. It implements the source interface of package prefetch.
+// extentReader reads an extent. It implements prefetch.Stored, so that the prefetch queue
+// can read blocks asynchronously.
 type extentReader struct {
 	f *File
 	x *extent
@@ -24,8 +25,8 @@ func (r extentReader) ReadAt(p []byte, off int64) (int, error) {
 	return r.f.readExtent(r.x, p, off)
 }
 
-// Stored returns the file and offset of whole blocks, so that the caller can read them
-// directly and verify them with Check. It returns nil for ranges that are not whole blocks.
+// Stored returns the file and offset of whole blocks. It returns nil for other ranges, and
+// if the file is not open for direct reads.
 func (r extentReader) Stored(off, n int64) (file vfs.File, at int64) {
 	if r.f.direct == nil || off%BlockBytes != 0 || n%BlockBytes != 0 && off+n != r.x.size {
 		return nil, 0

@@ -11,9 +11,9 @@ import (
 // verifyBytes is the size of one read, a multiple of BlockBytes.
 const verifyBytes = 64 * BlockBytes
 
-// Verify reads the whole file and compares every byte with its checksum or, in padding,
-// with zero. It returns the first error, with its offset. It calls progress, which may be
-// nil, with the number of bytes read.
+// Verify reads the whole file and verifies the checksum of every block and that padding is
+// zero. It returns the first error, with its offset. It calls progress, which may be nil,
+// with the number of bytes read.
 func (f *File) Verify(ctx context.Context, progress func(done, total int64)) error {
 	buffer := make([]byte, min(verifyBytes, f.footer.index))
 	end := int64(headerBytes)

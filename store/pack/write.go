@@ -230,6 +230,7 @@ func (w *writer) writeChecksummed(x *extent, p []byte) error {
 	return w.writeRaw(p)
 }
 
+// endBlock records the checksum of the current block.
 func (w *writer) endBlock(x *extent) {
 	x.checksums = append(x.checksums, w.blockChecksum)
 	w.blockChecksum, w.blockFill = 0, 0
@@ -243,6 +244,7 @@ func (w *writer) endExtent(x *extent) error {
 	return w.writeRaw(make([]byte, alignUp(w.at, pageBytes)-w.at))
 }
 
+// writeRaw writes bytes outside extents, or bytes whose checksum is already recorded.
 func (w *writer) writeRaw(p []byte) error {
 	n, err := w.out.Write(p)
 	w.at += int64(n)

@@ -42,6 +42,7 @@ type header struct {
 	data    int64 // offset of the data section
 }
 
+// tensorError returns a format error about e.
 func (h *header) tensorError(e entry, kind error, reason string, args ...any) error {
 	return &store.FormatError{
 		Path: h.path, Off: e.off, Field: fmt.Sprintf("tensor %q", e.name),
@@ -159,6 +160,7 @@ func (s *scanner) entry(name string) entry {
 	return e
 }
 
+// shape reads the dimensions of the tensor name.
 func (s *scanner) shape(name string) []int {
 	shape := []int{}
 	s.list('[', ']', func() {
@@ -175,6 +177,7 @@ func (s *scanner) shape(name string) []int {
 	return shape
 }
 
+// offsets reads the range of the tensor name in the data section.
 func (s *scanner) offsets(name string) (begin, end int64) {
 	var pair [2]int64
 	n := 0

@@ -33,6 +33,7 @@ type index struct {
 	entries []indexEntry // sorted by tensor
 }
 
+// formatError returns a format error about a field of the index.
 func (x *index) formatError(field, reason string, args ...any) error {
 	return &store.FormatError{
 		Path: x.path, Off: store.NoOffset, Field: field, Reason: fmt.Sprintf(reason, args...), Kind: store.ErrFormat,

@@ -20,6 +20,7 @@ type scanner struct {
 	err  error
 }
 
+// fail records a format error at the current offset, unless one is recorded already.
 func (s *scanner) fail(reason string, args ...any) {
 	if s.err == nil {
 		s.err = &store.FormatError{
@@ -51,6 +52,7 @@ func (s *scanner) expect(c byte) {
 	s.pos++
 }
 
+// describe returns a byte that peek returned in words, for messages.
 func describe(c byte) string {
 	if c == 0 {
 		return "the end"
@@ -162,6 +164,7 @@ func (s *scanner) escape() rune {
 	return 0
 }
 
+// hexRune reads four hexadecimal digits.
 func (s *scanner) hexRune() rune {
 	if len(s.text)-s.pos < 4 {
 		s.fail("a string does not end")

@@ -57,6 +57,8 @@ func newFiller(t quant.Type, std float64) (filler, error) {
 // scaleSteps is the number of different scales. They lie within 25 % of the mean.
 const scaleSteps = 16
 
+// filler returns a filler for blocks of blockBytes whose elements have the standard
+// deviation std. codes fills the random bits.
 func (r blockRecipe) filler(blockBytes int, std float64, codes filler) filler {
 	var scales, minima [scaleSteps]uint16
 	for i := range scales {

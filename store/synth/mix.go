@@ -31,6 +31,7 @@ func Mixes() []string {
 	return names
 }
 
+// findMix returns the mix with the given name.
 func findMix(name string) (mix, bool) {
 	for _, m := range mixes {
 		if m.name == name {

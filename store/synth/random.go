@@ -19,6 +19,7 @@ func newSource(seed uint64, name string) source {
 	return source(h.Sum64())
 }
 
+// next returns 64 random bits.
 func (s *source) next() uint64 {
 	*s += 0xa0761d6478bd642f
 	hi, lo := bits.Mul64(uint64(*s), uint64(*s)^0xe7037ed1a0b428db)

@@ -40,6 +40,7 @@ const (
 	maxSkew    = 8
 )
 
+// validate checks the options. Errors name the field and what it accepts.
 func (o *Options) validate() error {
 	if _, ok := families[o.Shape.Arch]; !ok {
 		return fmt.Errorf("%w: Shape: the architecture %q is not supported", ErrOptions, o.Shape.Arch)

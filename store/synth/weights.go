@@ -67,6 +67,7 @@ func vectorReader(compute func() []float32, done func(int)) io.Reader {
 	})
 }
 
+// readFunc implements io.Reader with a function.
 type readFunc func(p []byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }

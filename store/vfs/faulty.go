@@ -53,6 +53,7 @@ func (f *faults) check(kind OpKind, path string, off int64, n int) error {
 	return wrap(string(kind), path, off, f.decide(op))
 }
 
+// faultyFS implements NewFaulty.
 type faultyFS struct {
 	fsys FS
 	*faults
@@ -74,6 +75,7 @@ func (f *faultyFS) scratch(dir string) (File, error) {
 	return f.open(OpCreate, dir, func(dir string) (File, error) { return Scratch(f.fsys, dir) })
 }
 
+// open checks for a fault, opens a file and wraps it.
 func (f *faultyFS) open(kind OpKind, name string, open func(string) (File, error)) (File, error) {
 	if err := f.check(kind, name, noOffset, 0); err != nil {
 		return nil, err
@@ -131,6 +133,7 @@ func (f *faultyFS) confine(dir string) FS {
 	return &faultyFS{fsys: Confine(f.fsys, dir), faults: f.faults}
 }
 
+// faultyFile is an open file of a faultyFS.
 type faultyFile struct {
 	file File
 	*faults

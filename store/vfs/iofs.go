@@ -13,6 +13,7 @@ import (
 // offsets. fsys decides which files a symbolic link may reach.
 func FromIOFS(fsys fs.FS) FS { return ioFS{fsys} }
 
+// ioFS implements FromIOFS.
 type ioFS struct{ fsys fs.FS }
 
 // cleanName converts a name to the form that io/fs accepts.
@@ -66,6 +67,7 @@ func (f ioFS) Rename(_, newName string) error {
 func (f ioFS) Remove(name string) error  { return wrap("remove", name, noOffset, ErrReadOnly) }
 func (f ioFS) SyncDir(name string) error { return wrap("syncdir", name, noOffset, ErrReadOnly) }
 
+// ioFile is an open file of an ioFS.
 type ioFile struct {
 	file   fs.File
 	reader io.ReaderAt // file

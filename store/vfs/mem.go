@@ -49,6 +49,7 @@ func NewMem() *Mem {
 	return newMemFrom(map[string]*memNode{".": {dir: true}})
 }
 
+// newMemFrom returns a file system in which all entries are durable.
 func newMemFrom(entries map[string]*memNode) *Mem {
 	m := &Mem{live: entries, durable: make(map[string]*memNode, len(entries))}
 	for name, node := range entries {
@@ -63,6 +64,7 @@ func (m *Mem) change(c entryChange) {
 	m.journal = append(m.journal, c)
 }
 
+// apply applies the change to a tree.
 func (c entryChange) apply(entries map[string]*memNode) {
 	delete(entries, c.remove)
 	if c.add != "" {

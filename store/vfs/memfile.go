@@ -82,6 +82,7 @@ func (n *memNode) truncate(size int64) {
 	n.data = resize(n.data, size)
 }
 
+// resize truncates data or extends it with zeros.
 func resize(data []byte, size int64) []byte {
 	if grow := size - int64(len(data)); grow > 0 {
 		return append(data, make([]byte, grow)...)
@@ -109,6 +110,7 @@ func (f *memFile) Sync() error {
 	return nil
 }
 
+// apply applies the change to the content of a file.
 func (c memChange) apply(data []byte) []byte {
 	if c.data == nil {
 		return resize(data, c.off)

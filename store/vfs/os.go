@@ -11,6 +11,7 @@ import (
 // OS returns the file system of the operating system.
 func OS() FS { return osFS{} }
 
+// osFS implements OS.
 type osFS struct{}
 
 func (osFS) Open(name string) (File, error) {
@@ -105,6 +106,7 @@ func syncDir(name string, open func(string) (*os.File, error)) error {
 	return d.Sync()
 }
 
+// confine confines a hub snapshot to its repository and other directories to themselves.
 func (osFS) confine(dir string) FS {
 	if hub, inside, ok := hubSnapshot(dir); ok {
 		return rootFS{root: hub, sub: inside}

@@ -55,6 +55,8 @@ const eventRingMagic = 0xa10a10a1
 // opRead is IOCB_CMD_PREAD.
 const opRead = 0
 
+// open creates the kernel's I/O context for depth reads. It returns false if the system
+// does not allow that.
 func (s *systemQueue) open(depth int) bool {
 	// Android kills apps that make system calls outside its allow list.
 	if _, err := os.Stat("/system/build.prop"); err == nil || runtime.GOOS == "android" || os.Getenv("ANDROID_ROOT") != "" {

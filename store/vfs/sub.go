@@ -6,6 +6,7 @@ import "path/filepath"
 // with "..". It does not check symbolic links; Confine does.
 func Sub(fsys FS, dir string) FS { return subFS{fsys, dir} }
 
+// subFS implements Sub.
 type subFS struct {
 	fsys FS
 	dir  string
@@ -67,6 +68,7 @@ func (s subFS) SyncDir(name string) error {
 	return s.onPath("syncdir", name, s.fsys.SyncDir)
 }
 
+// onPath calls do with the name in the underlying file system.
 func (s subFS) onPath(op, name string, do func(string) error) error {
 	full, err := s.resolve(op, name)
 	if err != nil {

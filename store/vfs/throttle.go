@@ -40,6 +40,7 @@ func (d *device) schedule(n int) time.Time {
 	return d.idleAt.Add(d.latency)
 }
 
+// throttledFS implements Throttled.
 type throttledFS struct {
 	FS
 	device *device
@@ -61,6 +62,7 @@ func (t *throttledFS) scratch(dir string) (File, error) {
 	return t.throttle(Scratch(t.FS, dir))
 }
 
+// throttle wraps an opened file.
 func (t *throttledFS) throttle(f File, err error) (File, error) {
 	if err != nil {
 		return nil, err
@@ -72,6 +74,7 @@ func (t *throttledFS) confine(dir string) FS {
 	return &throttledFS{FS: Confine(t.FS, dir), device: t.device}
 }
 
+// throttledFile is an open file of a throttledFS.
 type throttledFile struct {
 	File
 	device *device

@@ -139,6 +139,7 @@ func (x *Index) encode() (head []byte, end int64, err error) {
 	}
 }
 
+// header returns the header of a file of fileBytes with the given index.
 func header(index []byte, fileBytes int64) []byte {
 	h := append(make([]byte, 0, headerBytes), magic...)
 	h = binary.LittleEndian.AppendUint32(h, Version)

@@ -46,6 +46,7 @@ func Write(fsys vfs.FS, path string, x *Index, fill func(in *Input, m *Matrix, f
 // per call, the less often the caller reads the matrix.
 const columnBatchBytes = 16 << 20
 
+// writeColumns writes the columns of a matrix in batches of about columnBatchBytes.
 func writeColumns(w io.Writer, in *Input, m *Matrix, fill func(in *Input, m *Matrix, first, count int, dst []float32) error) error {
 	t, _ := quant.ParseType(m.Type) // check has validated the type
 	batch := min(in.Cols, max(1, columnBatchBytes/4/m.Rows))
