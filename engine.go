@@ -96,12 +96,9 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
 		return err
 	}
-	var perTensor *exec.W8A8
-	if opts.Lab.W8A8 != nil {
-		if perTensor, err = opts.Lab.W8A8.open(f, opts.fsys()); err != nil {
-			return err
-		}
-		e.calibration, perTensor.Trace = perTensor.Calibration, e.recorder
+	perTensor, err := e.openCalibration(f, &opts)
+	if err != nil {
+		return err
 	}
 	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
@@ -109,20 +106,8 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	if err := e.mem.plan(ctx, f, perTensor, &opts); err != nil {
 		return err
 	}
-	if e.limit == 0 || e.limit > e.info.MaxContext {
-		e.limit = e.info.MaxContext
-	}
-	if opts.Memory.RAM > 0 || !e.mem.current.Resident() {
-		e.limit = e.mem.current.Context // a longer context does not fit
-	}
-	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.current.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Select: opts.selection(), Plan: e.mem.current, PinFile: opts.pinFile(), MapFirst: opts.mapFirst(), W8A8: perTensor}
-	o.Progress = progressFunc(opts.Progress)
-	o.Accelerator, o.Context = opts.accelerator(e.recorder), opts.Context
-	if dir := opts.kvDir(); dir != "" {
-		o.KVHot, o.KVRing = e.mem.current.KVHot, e.mem.current.KVRing
-		o.KVSpill = kv.NewScratch(opts.Lab.Disk.throttle(vfs.OS()), dir, e.mem.budget)
-	}
-	if e.model, err = opts.loadModel(ctx, f, o, e.recorder); err != nil {
+	e.limitContext(&opts)
+	if e.model, err = opts.loadModel(ctx, f, e.modelOptions(f, perTensor, &opts), e.recorder); err != nil {
 		return err
 	}
 	e.applyPlacement(&opts)
@@ -136,6 +121,46 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 		e.watchPressure()
 	}
 	return nil
+}
+
+// openCalibration opens the calibration of the outlier path, or returns nil without
+// Options.Lab.W8A8.
+func (e *Engine) openCalibration(f *modelfile.Files, opts *Options) (*exec.W8A8, error) {
+	if opts.Lab.W8A8 == nil {
+		return nil, nil
+	}
+	perTensor, err := opts.Lab.W8A8.open(f, opts.fsys())
+	if err != nil {
+		return nil, err
+	}
+	e.calibration, perTensor.Trace = perTensor.Calibration, e.recorder
+	return perTensor, nil
+}
+
+// limitContext limits sessions to the model's context and to what the plan has room for.
+func (e *Engine) limitContext(opts *Options) {
+	if e.limit == 0 || e.limit > e.info.MaxContext {
+		e.limit = e.info.MaxContext
+	}
+	if opts.Memory.RAM > 0 || !e.mem.current.Resident() {
+		e.limit = e.mem.current.Context // a longer context does not fit
+	}
+}
+
+// modelOptions returns the options of the model for the current plan.
+func (e *Engine) modelOptions(f *modelfile.Files, perTensor *exec.W8A8, opts *Options) exec.Options {
+	plan := e.mem.current
+	o := exec.Options{
+		Threads: opts.Threads, Chunk: plan.Chunk, Context: opts.Context, Exact: opts.Exact,
+		Budget: e.mem.budget, Plan: plan, PinFile: opts.pinFile(), MapFirst: opts.mapFirst(),
+		KV: opts.kvFormat(f), Select: opts.selection(), W8A8: perTensor,
+		Accelerator: opts.accelerator(e.recorder), Progress: progressFunc(opts.Progress),
+	}
+	if dir := opts.kvDir(); dir != "" {
+		o.KVHot, o.KVRing = plan.KVHot, plan.KVRing
+		o.KVSpill = kv.NewScratch(opts.Lab.Disk.throttle(vfs.OS()), dir, e.mem.budget)
+	}
+	return o
 }
 
 // stopWatcher stops the watcher of memory pressure, once.

@@ -143,6 +143,31 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 
 // generate prefills the new part of the prompt and then decodes token after token.
 func (g *generation) generate(ctx context.Context) error {
+	options := &exec.ExtendOptions{
+		Each: func(_ int, logits []float32) (err error) {
+			g.next, err = g.sampler.Sample(logits)
+			return err
+		},
+		Progress: g.options.OnPrefill,
+		Prompt:   len(g.ids) - commonPrefix(g.session.tokens(), g.ids),
+	}
+	if err := g.prefill(ctx, options); err != nil {
+		return err
+	}
+	options.Progress, options.Prompt = nil, 0
+	for {
+		if g.stats.StopReason = g.accept(); g.stats.StopReason != "" {
+			return nil
+		}
+		if err := g.extend(ctx, g.tokensToPrefill(), options); err != nil {
+			return err
+		}
+	}
+}
+
+// prefill processes the part of the prompt that the session and the prefix cache do not
+// contain, and samples the first token.
+func (g *generation) prefill(ctx context.Context, options *exec.ExtendOptions) error {
 	fresh := g.session.rewind(g.ids)
 	g.stats.RestoredTokens = min(g.session.restored, len(g.ids)-len(fresh))
 	g.session.restored = 0
@@ -152,36 +177,21 @@ func (g *generation) generate(ctx context.Context) error {
 	for _, id := range g.ids {
 		g.sampler.Accept(id)
 	}
-	reader := &exec.ExtendOptions{
-		Each: func(_ int, logits []float32) (err error) {
-			g.next, err = g.sampler.Sample(logits)
-			return err
-		},
-		Progress: g.options.OnPrefill,
-		Prompt:   len(g.ids) - commonPrefix(g.session.tokens(), g.ids),
-	}
-	g.selectionBefore = g.session.engine.selectionUse()
-	readAt, flash, kv := time.Now(), g.session.engine.flashUse(), g.session.engine.KVUse()
-	if err := g.extend(ctx, fresh, reader); err != nil {
+	engine := g.session.engine
+	g.selectionBefore = engine.selectionUse()
+	start, flash, kv := time.Now(), engine.flashUse(), engine.KVUse()
+	if err := g.extend(ctx, fresh, options); err != nil {
 		return err
 	}
 	g.session.setTokens(g.ids)
 	g.firstAt = time.Now()
-	g.stats.Prefill = g.firstAt.Sub(readAt)
+	g.stats.Prefill = g.firstAt.Sub(start)
 	g.stats.FirstToken = g.firstAt.Sub(g.start)
-	g.firstFlash = g.session.engine.flashUse()
+	g.firstFlash = engine.flashUse()
 	g.stats.PrefillFlash = g.firstFlash.since(flash)
-	g.firstKV = g.session.engine.KVUse()
+	g.firstKV = engine.KVUse()
 	g.stats.PrefillKV = g.firstKV.since(kv)
-	reader.Progress, reader.Prompt = nil, 0
-	for {
-		if g.stats.StopReason = g.accept(); g.stats.StopReason != "" {
-			return nil
-		}
-		if err := g.extend(ctx, g.tokensToPrefill(), reader); err != nil {
-			return err
-		}
-	}
+	return nil
 }
 
 // accept yields the sampled token. It returns the reason if the generation ends, otherwise

@@ -49,14 +49,37 @@ func (o *Options) limit() int64 {
 
 // plan decides which parts of a model will be in memory, before anything is loaded.
 func (m *memory) plan(ctx context.Context, f *modelfile.Files, perTensor *exec.W8A8, opts *Options) error {
-	var err error
 	limit := opts.limit()
 	if m.onDevice = opts.usesDevice(); m.onDevice {
 		limit = 0 // the plan cannot know how much is on the device; memory is counted as it is allocated
 	}
+	var err error
 	if m.shape, m.need, err = opts.planInputs(f, perTensor, limit); err != nil {
 		return err
 	}
+	if err := m.makePlan(f, opts); err != nil {
+		return err
+	}
+	if opts.Lab.Measure && !m.onDevice {
+		if m.current, _, err = opts.predict(ctx, f, m.shape, m.need, m.current, false); err != nil {
+			return err
+		}
+	}
+	if m.onDevice {
+		m.need.Budget = opts.limit()
+	}
+	if err := m.setBudget(); err != nil {
+		return err
+	}
+	m.program = opts.program
+	if opts.Memory.RAM > 0 {
+		m.limitHeap()
+	}
+	return nil
+}
+
+// makePlan makes the first plan, and refuses one that streams weights which cannot be streamed.
+func (m *memory) makePlan(f *modelfile.Files, opts *Options) error {
 	streamable, err := f.CanStream(opts.Exact)
 	if err != nil {
 		return err
@@ -71,14 +94,11 @@ func (m *memory) plan(ctx context.Context, f *modelfile.Files, perTensor *exec.W
 	if !m.current.Resident() && !streamable {
 		return notStreamable(f)
 	}
-	if opts.Lab.Measure && !m.onDevice {
-		if m.current, _, err = opts.predict(ctx, f, m.shape, m.need, m.current, false); err != nil {
-			return err
-		}
-	}
-	if m.onDevice {
-		m.need.Budget = opts.limit()
-	}
+	return nil
+}
+
+// setBudget creates the budget and reserves the memory of the program itself.
+func (m *memory) setBudget() error {
 	m.ownerBudget, m.targetBudget = m.need.Budget, m.need.Budget
 	m.budget = tiering.New(m.ownerBudget)
 	for _, p := range []tiering.Purpose{tiering.Code, tiering.Heap} {
@@ -88,10 +108,6 @@ func (m *memory) plan(ctx context.Context, f *modelfile.Files, perTensor *exec.W
 			return err
 		}
 		m.leases = append(m.leases, lease)
-	}
-	m.program = opts.program
-	if opts.Memory.RAM > 0 {
-		m.limitHeap()
 	}
 	return nil
 }

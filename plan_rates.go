@@ -72,15 +72,24 @@ func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int6
 	if r, ok := known[key]; ok && !m.remeasure {
 		return r, nil
 	}
-	r := Rates{Measured: time.Now().UTC().Truncate(time.Second), Weights: typ.String(), Threads: m.threads}
-	var err error
-	compute := m.compute
-	if compute == nil {
-		compute = rates.Compute
-	}
 	limited := m.memory > 0 && m.memory/2 < bytes
 	if limited {
 		bytes = m.memory / 2
+	}
+	r, err := m.measure(ctx, source, typ, bytes, piece)
+	if err != nil || limited {
+		return r, err // a measurement with fewer weights is not representative
+	}
+	known[key] = r
+	return r, m.save(known)
+}
+
+// measure measures matmuls with that many bytes of weights, and reads of the file source.
+func (m *rateMeasurer) measure(ctx context.Context, source string, typ quant.Type, bytes, piece int64) (r Rates, err error) {
+	r = Rates{Measured: time.Now().UTC().Truncate(time.Second), Weights: typ.String(), Threads: m.threads}
+	compute := m.compute
+	if compute == nil {
+		compute = rates.Compute
 	}
 	if r.DecodeGBs, r.PrefillGops, err = compute(typ, m.threads, bytes); err != nil {
 		return r, err
@@ -88,14 +97,8 @@ func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int6
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
-	if r.FlashGBs, err = measureFlash(m.fsys, source, piece); err != nil {
-		return r, err
-	}
-	if limited {
-		return r, nil // a measurement with fewer weights is not representative
-	}
-	known[key] = r
-	return r, m.save(known)
+	r.FlashGBs, err = measureFlash(m.fsys, source, piece)
+	return r, err
 }
 
 // mainType returns the type of most of a model's weights, in bytes.

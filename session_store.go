@@ -68,16 +68,9 @@ func (e *Engine) openSessionStore(f *modelfile.Files, perTensor *exec.W8A8, opts
 	}
 	copy(store.originID[:], origin[:])
 	copy(store.fileID[:], model[:])
-	identity := string(model[:]) + opts.Quantize + "\x00" + fmt.Sprint(opts.Exact) + perTensor.Identity()
-	if opts.usesDevice() { // devices compute slightly different keys and values
-		identity += "\x00" + opts.Device.Name
-	}
-	for _, dir := range opts.Adapters {
-		adapter, err := modelfile.AdapterIdentity(opts.fsys(), dir)
-		if err != nil {
-			return err
-		}
-		identity += string(adapter[:])
+	identity, err := opts.kvIdentity(string(model[:]), perTensor)
+	if err != nil {
+		return err
 	}
 	if store.dir, err = segment.OpenDir(opts.Lab.Disk.throttle(vfs.OS()), base, kvLimit(opts.Cache.Size)); err != nil {
 		store.report(err)
@@ -89,6 +82,23 @@ func (e *Engine) openSessionStore(f *modelfile.Files, perTensor *exec.W8A8, opts
 	}
 	e.store = store
 	return nil
+}
+
+// kvIdentity returns the identity of keys and values: that of the model, and all options that
+// change them, except their format.
+func (o *Options) kvIdentity(model string, perTensor *exec.W8A8) (string, error) {
+	identity := model + o.Quantize + "\x00" + fmt.Sprint(o.Exact) + perTensor.Identity()
+	if o.usesDevice() { // devices compute slightly different keys and values
+		identity += "\x00" + o.Device.Name
+	}
+	for _, dir := range o.Adapters {
+		adapter, err := modelfile.AdapterIdentity(o.fsys(), dir)
+		if err != nil {
+			return "", err
+		}
+		identity += string(adapter[:])
+	}
+	return identity, nil
 }
 
 // openedStore returns the session store, or an error if there is none.

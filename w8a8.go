@@ -78,14 +78,8 @@ type CalibrationInput struct {
 // to 8 bits with one scale per input, and which values exceed that scale. The result is the
 // calibration file of [LabOptions].W8A8. The file is written completely or not at all.
 func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done Calibration, err error) {
-	if err := checkFraction("OutlierFraction", o.OutlierFraction); err != nil {
+	if err := o.validate(); err != nil {
 		return done, err
-	}
-	if err := checkFraction("StoredFraction", o.StoredFraction); err != nil {
-		return done, err
-	}
-	if o.To == "" && o.FS != nil {
-		return done, fmt.Errorf("%w: To is empty; it must name a file if FS is set", ErrOptions)
 	}
 	fsys := (&Options{FS: o.FS}).fsys()
 	f, err := openMerged(fsys, path, o.Adapters, "")
@@ -108,11 +102,7 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 	stored := map[string]bool{}
 	for in, keep := range exec.OutlierFraction(defaultFraction(o.StoredFraction, 1)).Of(index.Inputs) {
 		stored[in.Name] = keep
-		done.Inputs = append(done.Inputs, CalibrationInput{
-			Name: in.Name, Channels: in.Cols, Scale: float64(in.Scale), Max: float64(in.Max), Importance: in.Importance(), Loss: float64(in.ClippedErrorRatio),
-			Outliers: float64(in.Outliers) / float64(in.Elements), Ever: len(in.Channels), Hot: in.Hot, HotFraction: in.HotFraction(),
-			Stored: keep,
-		})
+		done.Inputs = append(done.Inputs, newCalibrationInput(in, keep))
 	}
 	keep := func(in *w8a8.Input) bool { return stored[in.Name] }
 	if err := calib.WriteCalibration(ctx, f, vfs.OS(), done.Path, index, keep, progressFunc(o.Written)); err != nil {
@@ -121,6 +111,29 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 	info, err := vfs.OS().Stat(done.Path)
 	done.Bytes, done.Tokens = info.Size, index.Tokens
 	return done, err
+}
+
+// validate returns an ErrOptions for an option that is out of range or missing.
+func (o *CalibrateOptions) validate() error {
+	if err := checkFraction("OutlierFraction", o.OutlierFraction); err != nil {
+		return err
+	}
+	if err := checkFraction("StoredFraction", o.StoredFraction); err != nil {
+		return err
+	}
+	if o.To == "" && o.FS != nil {
+		return fmt.Errorf("%w: To is empty; it must name a file if FS is set", ErrOptions)
+	}
+	return nil
+}
+
+func newCalibrationInput(in *w8a8.Input, stored bool) CalibrationInput {
+	return CalibrationInput{
+		Name: in.Name, Channels: in.Cols, Scale: float64(in.Scale), Max: float64(in.Max),
+		Importance: in.Importance(), Loss: float64(in.ClippedErrorRatio),
+		Outliers: float64(in.Outliers) / float64(in.Elements), Ever: len(in.Channels),
+		Hot: in.Hot, HotFraction: in.HotFraction(), Stored: stored,
+	}
 }
 
 // textTokens returns the tokens of a calibration text.
