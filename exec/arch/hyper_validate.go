@@ -46,6 +46,18 @@ func (h *Hyper) FieldError(key keyName, format string, args ...any) error {
 // validate checks the values that every family relies on, so that later code can divide by
 // them and allocate by them.
 func (h *Hyper) validate() error {
+	for _, check := range []func() error{
+		h.validateSizes, h.validateHeads, h.validateLayerTypes, h.validateExperts, h.validateScalars, h.validateRopes,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validateSizes checks the integers against their limits.
+func (h *Hyper) validateSizes() error {
 	for _, c := range []struct {
 		key      keyName
 		v        int
@@ -68,11 +80,11 @@ func (h *Hyper) validate() error {
 			return h.FieldError(c.key, "%d is outside %d…%d", c.v, c.min, c.max)
 		}
 	}
-	for _, check := range []func() error{h.validateHeads, h.validateLayerTypes, h.validateExperts, h.validateScalars} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
+	return nil
+}
+
+// validateRopes checks the rotary tables.
+func (h *Hyper) validateRopes() error {
 	if h.RopeDim > h.HeadDim || h.RopeDim%2 != 0 {
 		return h.FieldError(keyRopeDim, "%d rotated elements must be even and at most the head size %d", h.RopeDim, h.HeadDim)
 	}

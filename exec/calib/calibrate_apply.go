@@ -14,15 +14,8 @@ import (
 // UsePerRowInt8 makes the matrices of a calibration appear in 8 bits with one scale per
 // row, the W8A8 weights. It returns an error if the calibration belongs to another model.
 func UsePerRowInt8(f *modelfile.Files, c *w8a8.File) error {
-	identity, err := CalibrationIdentity(f)
-	if err != nil {
+	if err := checkIdentity(f, c); err != nil {
 		return err
-	}
-	if identity != c.Model {
-		return &store.FormatError{
-			Path: c.Path(), Off: store.NoOffset, Field: "model", Reason: "the calibration belongs to another model or to other weights of this one",
-			Hint: "run llmrun calibrate for this model", Kind: arch.ErrModel,
-		}
 	}
 	ld, named, err := weights.LayerMatrices(f)
 	if err != nil {
@@ -46,6 +39,18 @@ func UsePerRowInt8(f *modelfile.Files, c *w8a8.File) error {
 	}
 	f.Source = overlay
 	return nil
+}
+
+// checkIdentity returns an error if the calibration belongs to another model.
+func checkIdentity(f *modelfile.Files, c *w8a8.File) error {
+	identity, err := CalibrationIdentity(f)
+	if err != nil || identity == c.Model {
+		return err
+	}
+	return &store.FormatError{
+		Path: c.Path(), Off: store.NoOffset, Field: "model", Reason: "the calibration belongs to another model or to other weights of this one",
+		Hint: "run llmrun calibrate for this model", Kind: arch.ErrModel,
+	}
 }
 
 // perRowInt8 is a model in which some matrices have 8 bits and one scale per row.

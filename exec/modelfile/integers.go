@@ -68,13 +68,7 @@ func UnpackIntegers(src *safetensors.Dir, p *arch.IntPacking, path string) (stor
 		t.Size = size
 		wide.add(m, &t)
 		used[m.scales.Name] = true
-		u.matrices[t.Name] = m
-		u.add(t)
-		if m.order != nil {
-			o := store.Tensor{Name: OrderName(t.Name), Type: quant.F32, Shape: []int{m.cols}, File: t.File, Offset: t.Offset, Size: 4 * int64(m.cols)}
-			u.orders[o.Name] = m.order
-			u.add(o)
-		}
+		u.addMatrix(t, m)
 	}
 	for _, t := range src.Tensors() {
 		if _, twice := u.Index[t.Name]; twice {
@@ -85,6 +79,18 @@ func UnpackIntegers(src *safetensors.Dir, p *arch.IntPacking, path string) (stor
 		}
 	}
 	return u, wide.warnings(), nil
+}
+
+// addMatrix adds a weight, and its column order if the columns are permuted.
+func (u *unpacked) addMatrix(t store.Tensor, m *intMatrix) {
+	u.matrices[t.Name] = m
+	u.add(t)
+	if m.order == nil {
+		return
+	}
+	o := store.Tensor{Name: OrderName(t.Name), Type: quant.F32, Shape: []int{m.cols}, File: t.File, Offset: t.Offset, Size: 4 * int64(m.cols)}
+	u.orders[o.Name] = m.order
+	u.add(o)
 }
 
 // widenedWeights counts the weights that are converted to F32.
@@ -144,45 +150,54 @@ func (r *intReader) checkShape(suffix string, t store.Tensor, shape ...int) erro
 func newIntMatrix(src *safetensors.Dir, p *arch.IntPacking, path, module string) (*intMatrix, error) {
 	r := &intReader{src, path, module}
 	m := &intMatrix{IntPacking: p}
+	for _, step := range []func(*intReader) error{m.findCodes, m.findScales, m.readGroups} {
+		if err := step(r); err != nil {
+			return nil, err
+		}
+	}
 	var err error
-	if m.codes, err = r.words(codesSuffix); err != nil {
-		return nil, err
-	}
-	if len(m.codes.Shape) != 2 || m.codes.Size == 0 {
-		return nil, r.malformed(codesSuffix, "has the shape %v, which is not a matrix", m.codes.Shape)
-	}
-	perWord := 32 / p.Bits
-	m.cols, m.rows = m.codes.Shape[0]*perWord, m.codes.Shape[1]
-	if p.AWQ {
-		m.cols, m.rows = m.codes.Shape[0], m.codes.Shape[1]*perWord
-	}
-	if m.rows%perWord != 0 {
-		return nil, r.malformed(codesSuffix, "has the shape %v: %d outputs do not fill whole words of zeros", m.codes.Shape, m.rows)
-	}
-	m.groups = 1
-	if p.Group > 0 {
-		m.groups = (m.cols + p.Group - 1) / p.Group
-	}
-	var ok bool
-	if m.scales, ok = src.Tensor(module + scalesSuffix); !ok {
-		return nil, r.malformed(scalesSuffix, "is missing")
-	}
-	if m.zeros, err = r.words(zerosSuffix); err != nil {
-		return nil, err
-	}
-	if err := r.checkShape(scalesSuffix, m.scales, m.groups, m.rows); err != nil {
-		return nil, err
-	}
-	if err := r.checkShape(zerosSuffix, m.zeros, m.groups, m.rows/perWord); err != nil {
-		return nil, err
-	}
-	if err := m.readGroups(r); err != nil {
-		return nil, err
-	}
 	if m.typ, err = m.chooseType(src); m.typ == quant.F32 {
 		m.order = nil // F32 needs no sorting
 	}
 	return m, err
+}
+
+// findCodes finds the codes, which determine the shape of the weight.
+func (m *intMatrix) findCodes(r *intReader) (err error) {
+	if m.codes, err = r.words(codesSuffix); err != nil {
+		return err
+	}
+	if len(m.codes.Shape) != 2 || m.codes.Size == 0 {
+		return r.malformed(codesSuffix, "has the shape %v, which is not a matrix", m.codes.Shape)
+	}
+	perWord := 32 / m.Bits
+	m.cols, m.rows = m.codes.Shape[0]*perWord, m.codes.Shape[1]
+	if m.AWQ {
+		m.cols, m.rows = m.codes.Shape[0], m.codes.Shape[1]*perWord
+	}
+	if m.rows%perWord != 0 {
+		return r.malformed(codesSuffix, "has the shape %v: %d outputs do not fill whole words of zeros", m.codes.Shape, m.rows)
+	}
+	m.groups = 1
+	if m.Group > 0 {
+		m.groups = (m.cols + m.Group - 1) / m.Group
+	}
+	return nil
+}
+
+// findScales finds the scales and zeros of the groups.
+func (m *intMatrix) findScales(r *intReader) (err error) {
+	var ok bool
+	if m.scales, ok = r.src.Tensor(r.module + scalesSuffix); !ok {
+		return r.malformed(scalesSuffix, "is missing")
+	}
+	if m.zeros, err = r.words(zerosSuffix); err != nil {
+		return err
+	}
+	if err := r.checkShape(scalesSuffix, m.scales, m.groups, m.rows); err != nil {
+		return err
+	}
+	return r.checkShape(zerosSuffix, m.zeros, m.groups, m.rows/(32/m.Bits))
 }
 
 // readGroups determines the group of each input: consecutive groups, unless a g_idx tensor

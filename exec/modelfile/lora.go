@@ -151,19 +151,15 @@ func (m *merged) add(src store.Source, c *LoraConfig, dir, prefix string) error 
 			return fmt.Errorf("%w: %s: tensor %s%s is missing", arch.ErrModel, dir, module, bSuffix)
 		}
 		name := strings.TrimPrefix(module, "base_model.model.")
-		i, ok := m.Index[prefix+name+".weight"]
-		if !ok {
-			i, ok = m.Index[name+".weight"]
+		t, err := m.target(name, prefix, dir)
+		if err != nil {
+			return err
 		}
-		if !ok {
-			return fmt.Errorf("%w: %s: the model has no tensor %s.weight, which the adapter changes", arch.ErrModel, dir, name)
-		}
-		d, err := m.readFactors(src, ta, tb, m.Visible[i], dir)
+		d, err := m.readFactors(src, ta, tb, *t, dir)
 		if err != nil {
 			return err
 		}
 		d.scale = c.Scale(name, d.rank)
-		t := &m.Visible[i]
 		m.deltas[t.Name] = append(m.deltas[t.Name], d)
 		t.Type, t.Size = quant.F32, int64(t.Rows())*int64(t.Cols())*4
 		used++
@@ -172,6 +168,18 @@ func (m *merged) add(src store.Source, c *LoraConfig, dir, prefix string) error 
 		return fmt.Errorf("%w: %s: the adapter changes nothing", arch.ErrModel, dir)
 	}
 	return nil
+}
+
+// target returns the model's tensor that an adapter's module changes.
+func (m *merged) target(module, prefix, dir string) (*store.Tensor, error) {
+	i, ok := m.Index[prefix+module+".weight"]
+	if !ok {
+		i, ok = m.Index[module+".weight"]
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: %s: the model has no tensor %s.weight, which the adapter changes", arch.ErrModel, dir, module)
+	}
+	return &m.Visible[i], nil
 }
 
 // readFactors reads the two factors for a tensor.

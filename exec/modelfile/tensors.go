@@ -256,9 +256,9 @@ func (ts *TensorSet) GateUp(layer int) (gate, up TensorSlice, err error) {
 
 // Expert returns one expert's matrix: a slice of a stacked tensor, or a tensor of its own.
 func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (TensorSlice, error) {
-	apart := ExpertRole(strings.TrimSuffix(role, "_exps"), i)
+	single := ExpertRole(strings.TrimSuffix(role, "_exps"), i)
 	if ts.packed {
-		return ts.Matrix(apart, layer, rows, cols)
+		return ts.Matrix(single, layer, rows, cols)
 	}
 	if !ts.Hyper.GGUF {
 		name := fmt.Sprintf(ts.name(role, layer), i) + ".weight"
@@ -277,22 +277,28 @@ func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (Ten
 		return all.selectRows([2]int{i * n, n}), nil
 	}
 	if t, ok := ts.Find("ffn_gate_up_exps", layer, ".weight"); ok && role != "ffn_down_exps" {
-		all, err := ts.stack(t, experts, 2*rows, cols)
-		if err != nil {
-			return TensorSlice{}, err
-		}
-		if all.Rows%(2*experts) != 0 {
-			return TensorSlice{}, ts.stackError(t, experts, cols)
-		}
-		n := all.Rows / experts / 2 // rows of gate, and of up behind it
-		first := 2 * i * n
-		if role == "ffn_up_exps" {
-			first += n
-		}
-		return all.selectRows([2]int{first, n}), nil
+		return ts.fusedExpert(t, role, i, experts, rows, cols)
 	}
 	// Old GGUF files store each expert in a tensor of its own.
-	return ts.Matrix(apart, layer, rows, cols)
+	return ts.Matrix(single, layer, rows, cols)
+}
+
+// fusedExpert returns one expert's gate or up projection from a stacked tensor that
+// contains both, the gate first.
+func (ts *TensorSet) fusedExpert(t store.Tensor, role string, i, experts, rows, cols int) (TensorSlice, error) {
+	all, err := ts.stack(t, experts, 2*rows, cols)
+	if err != nil {
+		return TensorSlice{}, err
+	}
+	if all.Rows%(2*experts) != 0 {
+		return TensorSlice{}, ts.stackError(t, experts, cols)
+	}
+	n := all.Rows / experts / 2 // rows of gate, and of up behind it
+	first := 2 * i * n
+	if role == "ffn_up_exps" {
+		first += n
+	}
+	return all.selectRows([2]int{first, n}), nil
 }
 
 // ExpertRole returns the role of one expert's matrix if it is a tensor of its own.
