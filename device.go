@@ -91,7 +91,7 @@ func (o *Options) validateWithDevice(onGPU bool) error {
 		{o.Memory.KVRAM != 0, "Memory.KVRAM"},
 		{o.Memory.Pin != "" && o.Memory.Pin != "auto", "Memory.Pin: the weights are copied to the device's memory"},
 		{o.Memory.WatchPressure, "Memory.WatchPressure"},
-		{o.Exact, "Exact: devices quantize activations (logits and perplexity need --rounded)"},
+		{o.Exact, "Exact: devices quantize activations"},
 	}
 	if onGPU {
 		unsupported = append(unsupported,

@@ -108,6 +108,8 @@ func (e *Engine) openedStore() (*sessionStore, error) {
 	switch {
 	case e.store != nil:
 		return e.store, nil
+	case errors.Is(e.storeErr, ErrClosed):
+		return nil, ErrClosed
 	case e.storeErr != nil:
 		return nil, fmt.Errorf("the session store cannot be opened: %w", e.storeErr)
 	}
