@@ -12,8 +12,9 @@ import (
 // TestQuantizationLoss compares the loss of quantized weights, activations, keys and values
 // with the promises of docs/results/accuracy.md, on a part of the text.
 func TestQuantizationLoss(t *testing.T) {
+	few := portable() || testing.Short()
 	tokens := 768
-	if portable() {
+	if few {
 		tokens = 128
 	}
 	ids := validationIDs(t)[:tokens]
@@ -39,9 +40,9 @@ func TestQuantizationLoss(t *testing.T) {
 		{"q4s", llmrun.Options{Quantize: "q4s", Memory: llmrun.MemoryOptions{KV: "f32"}}, 0.05},
 		{"q4all", llmrun.Options{Quantize: "q4all", Memory: llmrun.MemoryOptions{KV: "f32"}}, 0.07},
 	}
-	if portable() {
-		// Portable kernels compute the same numbers, as other tests show, and the coarser
-		// mixes need more tokens for a significant result.
+	if few {
+		// Portable kernels compute the same numbers, as other tests show, and the race detector
+		// looks for races only. The coarser mixes need more tokens for a significant result.
 		cases = cases[:3]
 	}
 	for _, c := range cases {
