@@ -126,13 +126,13 @@ func (a *attention) attendMemory() {
 	a.run(len(a.tiles) * a.layer.KVHeads)
 }
 
-// planTiles cuts the batch's runs into tiles for the current layer. It leaves out tiles of which
-// no row continues past attention.
+// planTiles cuts the batch's runs into tiles for the current layer. It omits tiles in which no
+// row continues past attention.
 func (a *attention) planTiles() {
 	a.tiles = a.tiles[:0]
 	rows := a.tileRows(a.layer.KVHeads)
 	if a.selector.on {
-		rows = 1 // each row attends to other blocks
+		rows = 1 // each row has its own selection of blocks
 	}
 	for _, r := range a.batch.runs {
 		for at := 0; at < r.count; at += rows {
@@ -175,8 +175,8 @@ func (s *step) firstBlock(t tile) int {
 // when its page arrived from flash.
 func (a *attention) firstUnmerged(t tile) int { return max(a.firstBlock(t), a.mergedBlocks(t.seq)) }
 
-// attend runs one part: first the work on pages that joined from flash, then a tile and key
-// head, or one shared span.
+// attend runs one part. The first parts are the work on pages from flash that join the pages in
+// memory. Each other part is a tile and key head, or one shared span.
 func (a *attention) attend(part, worker int) {
 	groupParts := a.groupParts()
 	switch w := &a.workers[worker]; {

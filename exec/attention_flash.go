@@ -85,8 +85,8 @@ func (a *attention) attendFlash() {
 	}
 }
 
-// attendSegments attends to the pages of adjacent segments. last means that no reads follow them
-// in this layer.
+// attendSegments attends to the pages of adjacent segments. last means that they are the last
+// reads of this layer.
 func (a *attention) attendSegments(c *fetch.Reader, reads []fetch.Read, last bool) {
 	r := &a.batch.runs[reads[0].Sequence]
 	first, tiles := a.tilesOf(r)
@@ -134,8 +134,8 @@ func (a *attention) attendGroup(tiles int, group pageGroup) bool {
 	return a.err == nil
 }
 
-// run runs parts that attend to pages in memory, and the work on pages that joined them from
-// flash.
+// run runs the parts that attend to pages in memory, and the work on pages from flash that join
+// them.
 func (a *attention) run(parts int) {
 	a.m.workers.Run(a.groupParts()+parts, a.attendPart)
 	a.verifyBlocks()
@@ -167,8 +167,8 @@ func (a *attention) groupParts() int {
 	return 1 + len(a.fetched.pages)
 }
 
-// runGroupPart runs one of these parts. If a page is damaged, the pass ends before the result of
-// the tiles is used.
+// runGroupPart runs one of the parts that groupParts counts. If a page is damaged, the pass ends
+// before it uses the result of the tiles.
 func (a *attention) runGroupPart(part int) {
 	if part == 0 {
 		if a.m.kvReader.FlashBound() {

@@ -9,21 +9,21 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// With page selection, a new token attends, in each layer, only to the blocks that seem to
-// matter to it. Summaries of keys give an estimate of each query head's attention to each block.
-// The selector takes the blocks with the highest sum over all heads; on equal estimates, the
-// lower index wins. It always takes the first block and the last few, because attention depends
-// on them for any query.
+// With page selection, a new token attends, in each layer, only to the blocks that probably get
+// most of its attention. Summaries of keys give an estimate of each query head's attention to
+// each block. The selector takes the blocks with the highest sum over all heads; on equal
+// estimates, the lower index wins. It always takes the first block and the last few, because
+// attention depends on them for any query.
 //
 // Attention merges the selected blocks as usual and skips the others, so selecting all blocks
 // gives the same bits as no selection. The selection depends only on the query and the
-// summaries, not on threads or on where pages lie. Long inputs use exact attention: together
-// they would need all blocks anyway.
+// summaries, not on the threads, nor on which pages are in memory. Long inputs use exact
+// attention, because their tokens together would select almost all blocks.
 const (
 	selectRows  = 64 // most new tokens of one Extend that use selection
 	alwaysFirst = 1  // first blocks that are always selected
 	alwaysLast  = 16 // last full blocks that are always selected
-	// alwaysAttended is the longest context, in tokens, of which no block is left out.
+	// alwaysAttended is the longest context, in tokens, whose blocks are all selected.
 	alwaysAttended = (alwaysFirst + alwaysLast + 1) * kv.BlockTokens
 )
 
@@ -73,7 +73,7 @@ func (c *pageSelector) carveWorkspace(w *workspace, a *tiering.Arena, group int)
 	w.blockScores = a.Floats(group * c.stride)
 }
 
-// makeParts allocates what does not lie in the arena.
+// makeParts allocates the selector's state that is not carved from the arena.
 func (c *pageSelector) makeParts() {
 	if c.m.selection.Exact() {
 		return
@@ -220,7 +220,7 @@ func addAttention(sum, scores []float32) {
 	}
 }
 
-// selectBest marks the selected blocks among those that can be chosen, and returns their number.
+// selectBest marks the best of the blocks from first to last, and returns their number.
 func (c *pageSelector) selectBest(selected []byte) int {
 	n := len(selected)
 	attention := c.estimates[c.first:c.last]
@@ -241,7 +241,7 @@ func (c *pageSelector) selectBest(selected []byte) int {
 // brokenRank is the rank of a block with non-finite keys.
 const brokenRank = math.MaxUint32
 
-// rankOf returns an integer that grows with a sum of attention, which is not negative. NaN has
+// rankOf maps sums of attention, which are never negative, to integers of the same order. NaN has
 // the highest rank.
 func rankOf(attention float32) uint32 {
 	if attention != attention {

@@ -72,11 +72,11 @@ func Calibrate(ctx context.Context, f *modelfile.Files, ids []int32, o Options, 
 	return importance, nil
 }
 
-// MeasureOutliers measures the per-tensor scale of each input, and how much lies beyond it, by
-// passing token ids through the model with its current weights. The scales are known only at the
-// end, so the pass remembers the elements that may lie beyond them. It passes the text through
-// the model a second time if the text is too long to remember them, or if more elements lie
-// beyond a scale than were remembered.
+// MeasureOutliers passes token ids through the model with its current weights. It measures the
+// per-tensor scale of each input, and the elements that exceed it. The scales are known only at
+// the end, so the first pass collects candidates: elements that may exceed them. A second pass
+// counts the elements if the text is too long to collect candidates, or if more elements exceed a
+// scale than there are candidates.
 func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Options, opts OutlierOptions) (*w8a8.Index, error) {
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: the calibration text has no tokens", arch.ErrModel)
@@ -133,8 +133,8 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 	return index, nil
 }
 
-// inputSizesOf returns one measurement for each input of the model: by the first matrix that
-// reads the input, and in the order of use.
+// inputSizesOf returns one measurement for each input of the model: as a map from the first matrix
+// that reads the input, and as a list in the order of use.
 func inputSizesOf(m *Model) (by map[*weights.Linear]*calib.InputMagnitudes, order []*calib.InputMagnitudes) {
 	named := m.Matrices()
 	by = map[*weights.Linear]*calib.InputMagnitudes{}
@@ -152,9 +152,9 @@ func inputSizesOf(m *Model) (by map[*weights.Linear]*calib.InputMagnitudes, orde
 // OutlierOptions are the options of MeasureOutliers.
 type OutlierOptions struct {
 	Made string // program and version that the calibration names as its maker
-	// Fraction is the fraction of an input's elements that may lie beyond its scale and take the
-	// outlier path. 0 means a default of the package calib, or more where many elements lie far
-	// beyond all others.
+	// Fraction is the fraction of an input's elements that may exceed its scale and take the
+	// outlier path. 0 means the default of package calib, or more for an input with many elements
+	// far larger than all others.
 	Fraction float64
 	Progress func(done, total int64) // in tokens; a second pass doubles total
 }

@@ -3,8 +3,8 @@ package exec
 // convChannels is the channels of a convolution that one part computes.
 const convChannels = 128
 
-// convolve computes some channels of all rows. The layer has read its input from h before, so
-// the result overwrites h.
+// convolve computes some channels of all rows. The input projection has already read h, so the
+// result overwrites it.
 func (p *pass) convolve(part, _ int) {
 	lo, hi := part*convChannels, min((part+1)*convChannels, p.m.Spec.Dim)
 	for _, r := range p.batch.runs {

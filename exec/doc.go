@@ -2,8 +2,8 @@
 //
 // Read reference_test.go first. It is the same computation in plain float32 Go, one token at
 // a time. Then read forward.go from top to bottom: its functions follow one pass in order.
-// Everything else in this package is how a step of that file is computed fast, in little
-// memory, or with the help of another device.
+// The other files make a step of forward.go fast, keep it within the memory budget, or move part
+// of it to another device.
 //
 // # One pass, in order
 //
@@ -30,7 +30,7 @@
 // that fails or is cancelled leaves its sequences unchanged.
 //
 // Model families are data. An [arch.Spec] says which norms, rotary tables, windows,
-// activations and experts each layer has; this package never asks for a family by name.
+// activations and experts each layer has; this package never depends on a family's name.
 //
 // # The types
 //
@@ -65,8 +65,8 @@
 //   - streamed weights: Stream.Take, from runStreamed (matmul_stream.go). The stream prefetches
 //     across layers and passes, and the resident rows of a layer's step run before the first
 //     wait;
-//   - experts: ExpertCache.WaitReady, from experts.run. Experts in memory run first, and the
-//     router has started likely reads before attention (experts_guess.go);
+//   - experts: ExpertCache.WaitReady, from experts.run. Experts in memory run first, and reads of
+//     likely experts start before attention (experts_guess.go);
 //   - KV pages: Reader.Take, from attendSegments, or PageReader.Next for selected pages
 //     (attention_flash.go). Each page is verified while tiles attend to it;
 //   - outlier columns that are not resident: one thread reads them while the others compute
@@ -79,7 +79,7 @@
 //
 // [MeasureShape] (model_shape.go) computes from a model's files, before any weight is read,
 // the sizes from which package tiering makes a plan. Loading and running then reserve from
-// [Options].Budget: weights and rings (package weights, fetch), the pass's frame (newPass),
+// [Options].Budget: weights and rings (packages weights and fetch), the pass's frame (newPass),
 // hot outlier columns (outlier_path.go), KV pages (package kv), and the state of convolutions
 // (NewSequence). [Model.Replan] applies another plan to a loaded model.
 //

@@ -92,9 +92,9 @@ func takeLargest(chosen []int32, weights, probs []float32, n int) (sum float32) 
 	return sum
 }
 
-// gather numbers the gathered rows, expert after expert. Rows are not copied: quantization reads
-// a row once for each of its experts and finds it by index. Only weights that are not multiplied
-// in integers need copies of their rows side by side.
+// gather numbers the gathered rows, expert after expert. It does not copy rows for tiled weights:
+// quantization reads a row once for each of its experts and finds it by index. Other weights need
+// copies of their rows side by side.
 func (e *experts) gather(in []float32 /* [n, Dim] */) {
 	s, r := e.m.Spec, &e.routing
 	r.x = in
@@ -208,8 +208,8 @@ func (e *experts) activateRouted(i, _ int) {
 	e.activate(e.gate[lo:lo+width], e.gate[lo:lo+width], e.up[lo:lo+width])
 }
 
-// combine adds up the outputs of a row's experts in the order of the experts' index, whatever
-// the order in which they were computed.
+// combine adds up the outputs of a row's experts in the order of their indices. So the result does
+// not depend on the order in which the experts were computed.
 func (e *experts) combine(row, _ int) {
 	s, r := e.m.Spec, &e.routing
 	out := e.ffn[row*s.Dim : (row+1)*s.Dim]

@@ -59,8 +59,8 @@ func BenchmarkExpertsOnFlash(b *testing.B) {
 	}
 }
 
-// comparePolicies replays a trace with the policies in turns. It reports each policy's figures
-// and compares the first two.
+// comparePolicies replays a trace with the policies in turns. It reports the figures of each
+// policy and compares the first two.
 func comparePolicies(b *testing.B, m *Model, trace [][][]int) {
 	modes := []struct {
 		name   string

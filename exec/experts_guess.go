@@ -14,7 +14,7 @@ import (
 func (e *experts) guessExperts() {
 	s, cache, router := e.m.Spec, e.m.experts, &e.w.Router
 	if cache == nil || cache.Slots() == cache.Count || router.Streamed.Count > 0 {
-		return // the stream delivers the router only when its turn comes
+		return // all experts are in memory, or the stream delivers the router only after attention's weights
 	}
 	if !e.anyWanted(0, e.n) {
 		return // no row continues to the experts

@@ -12,12 +12,12 @@ import (
 
 // One token, from its id to its logits, in the order of this file:
 //
-//	forward          takes the lock, reserves KV slots, begins the reads of cold pages
+//	forward          takes the lock, reserves KV slots, begins the reads of pages on flash
 //	  embed          copies the embedding row of each token into the residual stream x
 //	                 [wait: rows on flash]
 //	  runLayer       once for each layer:
-//	    runAttention   QKV matmul [wait: weights], rope, append K and V, attention over
-//	                   cold pages [wait: KV] and hot pages, output matmul
+//	    runAttention   QKV matmul [wait: weights], rope, append K and V, attention over pages
+//	                   on flash [wait: KV] and pages in memory, output matmul
 //	    runMLP         gate and up matmul, activation, down matmul, or
 //	    runExperts     router, the chosen experts [wait: experts], their weighted sum
 //	  output         final norm, lm head, logits to the caller
@@ -26,11 +26,12 @@ import (
 // A method named queue… puts work on a list and returns at once; the next matmul run, or
 // flushRowOps, runs it. All other methods are complete when they return.
 
-// errChunk refuses a batch that is larger than a chunk, because Replan has made chunks smaller.
+// errChunk means that Replan has made chunks smaller than the batch. Extend then cuts a new one.
 var errChunk = errors.New("exec: the batch is larger than a chunk")
 
-// forward passes one batch of tokens through the model. It allocates nothing. When it fails
-// or is cancelled, the sequences are as before.
+// forward passes one batch of tokens through the model. It allocates nothing. If it fails or is
+// cancelled, the sequences stay unchanged. With mapped weights, a read error of the file arrives
+// as a memory fault, which forward returns as an error.
 func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if m.offloadedLayers.all() {
 		return forwardOffloaded(ctx, m, b)
@@ -65,7 +66,7 @@ func finishPass(m *Model, b *Batch) {
 }
 
 // preparePass makes the model ready for a batch: it retries allocations that a Replan could not
-// make, reserves KV slots, and begins the reads of pages on flash.
+// make, promotes mapped weights, reserves KV slots, and begins the reads of pages on flash.
 func preparePass(ctx context.Context, m *Model, b *Batch) error {
 	if m.closed {
 		return ErrClosed

@@ -6,7 +6,7 @@ import (
 	"github.com/llmrun/llmrun/kv"
 )
 
-// KVStats is where KV pages are and how many bytes were read and written.
+// KVStats counts KV pages in memory and on flash, and the bytes read and written.
 type KVStats struct {
 	kv.Stats
 	Read    int64         // bytes read from flash
@@ -29,7 +29,7 @@ func (m *Model) KVStats() KVStats {
 }
 
 // SetHot changes, between two passes, the limit of KV bytes in memory above which older pages
-// spill to flash. It spills at once what exceeds the new limit.
+// spill to flash. Pages above the new limit spill at once.
 func (m *Model) SetHot(bytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

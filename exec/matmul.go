@@ -27,7 +27,7 @@ type matmulQueue struct {
 // makeParts creates the method values once, because creating one allocates.
 func (q *matmulQueue) makeParts() { q.quantizePart = q.quantizeRow }
 
-// maxMatmuls returns a bound of the matmuls of a step.
+// maxMatmuls returns an upper bound on the number of matmuls in a step.
 func (q *matmulQueue) maxMatmuls() int { return 2*q.m.Spec.Experts + 4 }
 
 // matmul is one matrix product: y = x·wᵀ + bias for n rows of x.
@@ -38,8 +38,8 @@ type matmul struct {
 	n        int
 	y        []float32 // [n, Rows]
 	input    int       // index into matmulQueue.inputs, for tiled weights
-	// activatesGate: the weights are an MLP's up matrix, and y holds gate. The result of the
-	// matmul is combined with gate in slices instead of being stored.
+	// activatesGate: the weights are an MLP's up matrix, and y holds gate. The matmul combines
+	// slices of its result with gate instead of storing them.
 	activatesGate bool
 
 	// The rows of w that run next: lo to hi, whose weights are in data.

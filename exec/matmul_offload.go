@@ -18,11 +18,11 @@ type offloadPass struct {
 	trace  offloadTrace
 }
 
-// offloadedWork is submitted rows of a matmul.
+// offloadedWork is a range of a matmul's rows that was submitted to the device.
 type offloadedWork struct {
 	matmul, part        int // index of the matmul in the queue, and of its range of rows
 	ticket              hetero.Ticket
-	submitted, observed time.Duration // times by the trace's clock: of the submission, and of the observed completion
+	submitted, observed time.Duration // submission and observed completion, by the trace's clock
 }
 
 // attachTo attaches the frame of a pass to the device, if there is one.

@@ -12,8 +12,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// outlierPass computes both halves of the W8A8 matmuls at the same time: the integer half, and
-// the outlier path, the float product of what lies beyond the scales.
+// outlierPass computes both halves of the W8A8 matmuls at the same time. The integer half clamps
+// each activation to the range of its input's scale. The outlier path multiplies the excess over
+// that range in float32.
 type outlierPass struct {
 	*outlierPath
 	q          *matmulQueue
@@ -213,13 +214,13 @@ func (s *outlierPass) addColumnsOf(in *matmulInput, w *weights.Linear, marks []b
 
 // addChannel adds the products of one channel's outliers with its column.
 func (s *outlierPass) addChannel(in *matmulInput, w *weights.Linear, marks []byte, sums []float32 /* [n, Rows] */, channel int, column []float32 /* [Rows] */) {
-	whole, most := in.perTensor, 127*in.perTensor.Scale
+	limit, most := in.perTensor.Limit, 127*in.perTensor.Scale
 	for row := range in.n {
 		if marks[row] == 0 {
 			continue
 		}
 		v := rowOf(in.x, in.rowIndex, in.cols, row)[channel]
-		if weights.MagnitudeBits(v) <= whole.Limit {
+		if weights.MagnitudeBits(v) <= limit {
 			continue
 		}
 		s.excess[0] = v - float32(math.Copysign(float64(most), float64(v)))

@@ -8,7 +8,7 @@ import (
 // The matmuls of a step form one range of work, measured in multiply-adds. Threads cut it
 // anywhere; the owner of a range computes the row tiles that begin in it.
 
-// workFraction is the most parts that a thread's fair amount of a step is cut into.
+// workFraction is the most parts into which a thread's even portion of a step is cut.
 const workFraction = 32
 
 // measureWork adds up the work of the next rows of all matmuls. It returns the total in units of
@@ -56,7 +56,7 @@ func (mul *matmul) tileAt(work int) int {
 	return min(mul.tiles(), (work-mul.workBefore+each-1)/each*mul.tileMultiple())
 }
 
-// tileMultiple returns the multiple of tiles that parts consist of: kernels for one token
+// tileMultiple returns the number of tiles of which a part holds a multiple. Kernels for one token
 // compute two tiles together, and would compute an odd one twice.
 func (mul *matmul) tileMultiple() int {
 	if mul.n == 1 {

@@ -8,11 +8,11 @@ import (
 
 const (
 	// Streamed rows are multiplied in slices of at least minSlice bytes and, if more bytes are
-	// ready, of up to maxSlice. Small slices start early; large ones need fewer barriers, at
-	// which threads wait for one that has lost its core. With many tokens a slice takes long,
-	// and may have up to maxSliceManyTokens bytes. With a small ring, 1/sliceFraction of it is
-	// enough to start, and a slice takes at most half of it unless that is below minSlice: the
-	// other half fills meanwhile.
+	// ready, of up to maxSlice. Small slices start early. Large slices need fewer barriers, at
+	// which all threads wait for one that the system has preempted. With many tokens, a byte takes
+	// longer to multiply, and a slice may have up to maxSliceManyTokens bytes. With a small ring,
+	// 1/sliceFraction of it is enough to start, and a slice takes at most half of it unless that
+	// is below minSlice, so that the other half fills meanwhile.
 	minSlice           = 1 << 20
 	maxSlice           = 4 << 20
 	maxSliceManyTokens = 16 << 20
@@ -28,8 +28,8 @@ func (m *Model) streamThreads() prefetch.Threads {
 	}
 }
 
-// StreamStats returns how much of the streamed weights was read, and how long matmuls waited for
-// it.
+// StreamStats returns the bytes of streamed weights that were read, and how long matmuls waited
+// for them.
 func (m *Model) StreamStats() prefetch.StreamStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,11 +68,7 @@ func (q *matmulQueue) runStreamed(mul *matmul) {
 		}
 		mul.lo, mul.hi = row, min(row+len(mul.data)/unit*unitRows, mul.w.Rows)
 		if deferred != nil {
-			deferred.lo, deferred.hi = deferred.hi, mul.w.ResidentRows()
-			if mul.hi < mul.w.Rows {
-				deferred.hi = int(float64(deferred.hi)*float64(mul.hi-mul.w.ResidentRows())/float64(mul.w.Rows-mul.w.ResidentRows())) / unitRows * unitRows
-			}
-			deferred.data = mul.w.Data[deferred.lo/unitRows*unit:]
+			deferred.followStreamed(mul)
 		}
 		q.runNext()
 	}
@@ -82,9 +78,21 @@ func (q *matmulQueue) runStreamed(mul *matmul) {
 	}
 }
 
+// followStreamed sets the next rows of a matmul of deferred resident rows: the same fraction of
+// them as mul has of its streamed rows after its next slice.
+func (deferred *matmul) followStreamed(mul *matmul) {
+	unitRows, unit := mul.w.Unit()
+	resident := mul.w.ResidentRows()
+	deferred.lo, deferred.hi = deferred.hi, resident
+	if mul.hi < mul.w.Rows {
+		deferred.hi = int(float64(resident)*float64(mul.hi-resident)/float64(mul.w.Rows-resident)) / unitRows * unitRows
+	}
+	deferred.data = mul.w.Data[deferred.lo/unitRows*unit:]
+}
+
 // defersResident reports whether a matmul's resident rows run together with the streamed ones.
-// The output matrix has so many rows that, while its resident rows run first, flash would fill
-// the ring and then be idle.
+// It is true for the output matrix: if all its resident rows ran first, reads would fill the ring
+// and flash would then be idle.
 func (q *matmulQueue) defersResident(mul *matmul) bool {
 	rest := &mul.w.Streamed
 	return rest.Count > 0 && rest.Run == len(q.m.Spec.Layers) && mul.w.Offload == nil && !q.outliers.needed()
@@ -95,11 +103,11 @@ func (q *matmulQueue) deferResident(mul *matmul) *matmul {
 	if !q.defersResident(mul) {
 		return nil
 	}
-	q.matmuls = append(q.matmuls, *mul) // the only matmul in the queue, which has capacity
+	q.matmuls = append(q.matmuls, *mul) // mul is the only queued matmul; the queue has capacity, so mul stays valid
 	return &q.matmuls[1]
 }
 
-// sliceLimits returns the fewest bytes of a slice, if so many remain, and the most.
+// sliceLimits returns the fewest and the most bytes of a slice. The last slice may have fewer.
 func (q *matmulQueue) sliceLimits() (least, most int) {
 	ring := q.m.residency.WeightRing
 	size := ring.Slots * ring.Piece

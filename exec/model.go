@@ -52,20 +52,20 @@ type Options struct {
 	// processors do. calib.UsePerRowInt8 must be called first, and the calibration must stay
 	// open as long as the model.
 	W8A8 *W8A8
-	// Processor, if set, computes all layers or the last ones with its own kernels. The weights
+	// Accelerator, if set, computes all layers or the last ones with its own kernels. The weights
 	// and KV of these layers are in its memory and in its precision. Of the other options only
 	// Chunk, Context, Budget and Progress apply to it; Threads, KV, KVPage and Exact apply to
 	// the layers before its own.
 	Accelerator Accelerator
-	// Context is the most tokens that sequences will have, 0 if unknown. A Processor reserves KV
-	// for so many.
+	// Context is the most tokens that a sequence will have; 0: unknown. An Accelerator plans its
+	// memory for a sequence of this length.
 	Context int
 	// Split, if set, offloads rows of matmuls to another device. It excludes Plan, PinFile,
 	// MapFirst and Experts, and allows W8A8 only with devices that accept a given scale.
 	Split *Split
 }
 
-// Model is a loaded model. Its methods may be called from any goroutine; passes take turns.
+// Model is a loaded model. Its methods may be called from any goroutine; one pass runs at a time.
 type Model struct {
 	Spec *arch.Spec
 
@@ -73,7 +73,7 @@ type Model struct {
 	frames    []*tiering.Frame
 	residency *weights.Residency       // nil: all weights are resident
 	experts   *weights.ExpertCache     // nil: all experts are resident
-	embedding *weights.EmbeddingLookup // of the embedding
+	embedding *weights.EmbeddingLookup // decodes the embedding rows of tokens
 	cache     *kv.Cache
 	kvReader  *fetch.Reader // reads the cache's pages on flash
 	// selectedPages reads the pages on flash that the page selector chooses.
@@ -219,7 +219,7 @@ func (m *Model) KVBytesPerToken() int64 {
 // Budget returns the ledger that the model's memory is charged to.
 func (m *Model) Budget() *tiering.Budget { return m.budget }
 
-// Close waits for the running pass and frees all memory. Sequences must be closed before.
+// Close waits for the running pass and frees all memory. The caller closes all sequences first.
 func (m *Model) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

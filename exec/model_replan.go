@@ -9,11 +9,11 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Replan applies another plan to the model, between two passes. It first frees what the new plan
-// does not keep, then reads what the plan adds a few layers at a time, while passes may run in
-// between. Logits do not change. A model that was not loaded from a pack, or whose weights are
-// on a device, keeps all of its weights and refuses a plan that would stream some. After an
-// error the model keeps working, with the residency that was reached.
+// Replan applies another plan to the model, between two passes. It first frees the weights that
+// the new plan does not pin. It then reads the weights that the plan adds, a few megabytes at a
+// time; passes may run in between. Logits do not change. A model that was not loaded from a pack,
+// or whose weights are on a device, keeps all of its weights, and Replan returns an error if the
+// plan streams some. After an error the model keeps working, with the residency that was reached.
 func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	r := m.residency
 	if r == nil {

@@ -23,7 +23,7 @@ type ShapeOptions struct {
 	W8A8    *W8A8 // see Options
 }
 
-// MeasureShape returns the sizes from which a plan divides the budget. It reads no weights and
+// MeasureShape returns the sizes from which package tiering makes a plan. It reads no weights and
 // checks only that all tensors exist.
 func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 	m, plans, err := outlineModel(f, o)
@@ -55,8 +55,8 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 	return s, nil
 }
 
-// outlineModel returns a model without weights, with their sizes only, and their layouts. The
-// caller closes its cache.
+// outlineModel returns a model whose weights have sizes but no data, and the layouts of the
+// weights. The caller closes its cache.
 func outlineModel(f *modelfile.Files, o ShapeOptions) (*Model, []weights.Layout, error) {
 	spec, err := f.Spec()
 	if err != nil {
@@ -107,7 +107,7 @@ func addScratch(s *tiering.Shape, m *Model, threads int) {
 	s.Logits = scratchLine(m, threads, slack, (*pass).carveOutput)
 }
 
-// scratchLine measures the rows' buffers together with one of the parts that share memory.
+// scratchLine measures the buffers of carveRows together with one of the parts that share memory.
 func scratchLine(m *Model, threads int, slack int64, part func(*pass, *tiering.Arena)) (l tiering.Line) {
 	var need [2]int64
 	for i, chunk := range shapeChunks {

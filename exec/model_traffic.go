@@ -5,7 +5,7 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 )
 
-// Traffic is the cost of one token that no engine avoids: bytes of weights read from memory and
+// Traffic is the minimum cost of one token in any engine: bytes of weights read from memory, and
 // multiply-adds.
 type Traffic struct {
 	// WeightBytes is the bytes of weights that decoding one token reads, as stored in the model
@@ -57,7 +57,7 @@ func (t *Traffic) addLayer(w *weights.LayerWeights, s *arch.Spec) {
 	t.addAfterKV(w, s)
 }
 
-// addAfterKV adds what a layer computes after its keys and values.
+// addAfterKV adds the matmuls of a layer after its keys and values.
 func (t *Traffic) addAfterKV(w *weights.LayerWeights, s *arch.Spec) {
 	for _, m := range []*weights.Linear{&w.O, &w.ConvOut, &w.Router, &w.SharedGate} {
 		t.add(m, 1)
@@ -75,7 +75,7 @@ func (t *Traffic) addMLP(m *weights.MLP, times int64) {
 	t.add(&m.Down, times)
 }
 
-// add adds a matrix that a token multiplies with the given number of times.
+// add adds the cost of multiplying a matrix the given number of times.
 func (t *Traffic) add(m *weights.Linear, times int64) {
 	if !m.Present() {
 		return

@@ -13,9 +13,9 @@ import (
 // own kernels and in its own memory, such as a GPU.
 type Accelerator interface {
 	// Open prepares the accelerator for its part of a model: the output matrix and as many of the
-	// last layers as fit or as its configuration allows. It runs before weights are read. It
-	// refuses a model that it cannot compute with an error that wraps ErrUnsupported, and one of
-	// which too little fits with an error that names the sizes.
+	// last layers as fit or as its configuration allows. It runs before weights are read. If the
+	// accelerator cannot compute the model, the error wraps arch.ErrUnsupported. If too few layers
+	// fit, the error contains the sizes.
 	Open(o *Offer) (Network, error)
 }
 
@@ -47,8 +47,8 @@ type Network interface {
 	// until Read.
 	Input(tokens int) []float32 /* [tokens, Dim] */
 	// Read computes a chunk and passes the logits of the wanted rows, in ascending order, to
-	// c.Each as the output matrix gives them. The chunk replaces what the sequence holds from
-	// c.Position on.
+	// c.Each. They are the result of the output matrix, without the family's scale and soft cap.
+	// The chunk replaces the sequence's tokens from c.Position on.
 	Read(ctx context.Context, t SequenceMemory, c *Chunk) error
 	Close() error
 }
@@ -107,7 +107,7 @@ type offloadedLayers struct {
 // all reports whether the accelerator computes whole passes.
 func (e *offloadedLayers) all() bool { return e != nil && e.placement.First == 0 }
 
-// Placement returns where the model's layers are, nil without Options.Accelerator.
+// Placement returns the placement of the model's layers; nil without Options.Accelerator.
 func (m *Model) Placement() *Placement {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,5 +220,5 @@ func cloneMemory(m *Model, t SequenceMemory) (SequenceMemory, error) {
 func closeMemory(m *Model, t SequenceMemory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_ = t.Close() // the caller cannot repair a driver
+	_ = t.Close() // the caller cannot act on a driver's error
 }

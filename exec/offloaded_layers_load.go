@@ -14,8 +14,8 @@ import (
 )
 
 // loadOffloaded loads a model for an accelerator. The CPU computes the layers that the
-// accelerator does not take. They come before the accelerator's, so that the residual stream
-// crosses once in a pass.
+// accelerator does not take. They come before the accelerator's, so that a pass copies the
+// residual stream to the accelerator only once.
 func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o Options) (_ *Model, err error) {
 	m := &Model{Spec: spec, budget: o.Budget, weights: &weights.Weights{}}
 	defer func() {
@@ -86,7 +86,7 @@ func PlaceLayers(f *modelfile.Files, o Options) (Placement, error) {
 }
 
 // loadFirstLayers loads the layers that the CPU computes, if there are any. It removes them from
-// the hand-over's plans and carries their progress over.
+// the uploader's layouts and adds their bytes to its progress.
 func loadFirstLayers(ctx context.Context, m *Model, f *modelfile.Files, h *uploader, o *Options) error {
 	first := m.offloadedLayers.placement.First
 	h.plans = slices.DeleteFunc(h.plans, func(l weights.Layout) bool { return l.Before(first) })
@@ -130,7 +130,8 @@ func newUploader(f *modelfile.Files, spec *arch.Spec, o *Options) (*uploader, er
 	return h, err
 }
 
-// open opens the accelerator's part of the model and adds up what stays in the host's memory.
+// open opens the accelerator's part of the model and adds up the weights that stay in the host's
+// memory.
 func (h *uploader) open(o *Options) (Network, Placement, error) {
 	network, err := o.Accelerator.Open(h.offer(o))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // outlierPath is the model's part of the outlier path: float columns of the matrices, in memory
-// or on flash, that multiply what lies beyond the inputs' scales.
+// or on flash, which multiply the elements that exceed their input's scale.
 type outlierPath struct {
 	m        *Model
 	file     *w8a8.File

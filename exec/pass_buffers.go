@@ -121,16 +121,16 @@ func (s *step) widths() (w widths) {
 
 // maxCols returns the most columns of any matrix.
 func (s *step) maxCols() int {
-	op, w := s.m.Spec, s.widths()
-	return max(op.Dim, op.Heads*op.HeadDim, w.inner, w.expertInner)
+	spec, w := s.m.Spec, s.widths()
+	return max(spec.Dim, spec.Heads*spec.HeadDim, w.inner, w.expertInner)
 }
 
 // hasWideTypes reports whether any layer's weights are of a type whose matmuls take more scratch
 // memory per thread. The output head does not count: it runs with few tokens at a time.
 func (s *step) hasWideTypes() (wide bool) {
-	look := func(_ string, m *weights.Linear) { wide = wide || m.Tiled && tiled.Wide(m.Type) }
+	check := func(_ string, m *weights.Linear) { wide = wide || m.Tiled && tiled.Wide(m.Type) }
 	for l := range s.m.weights.Layers {
-		s.m.weights.Layers[l].Each(look)
+		s.m.weights.Layers[l].Each(check)
 	}
 	return wide
 }

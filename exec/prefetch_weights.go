@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// prefetchBytes is the bytes of the next step's weights that a waiting thread prefetches
-	// into its cache: what it can load during the wait, and less than small caches hold.
+	// prefetchBytes is the bytes of the next step's weights that a waiting thread prefetches into
+	// its cache: few enough to load during the wait, and to fit into small caches.
 	prefetchBytes = 128 << 10
 	// prefetchTokens is the most tokens with which matmuls are bound by memory.
 	prefetchTokens = 8

@@ -10,8 +10,8 @@ import (
 // small sections or one large section.
 const promoteStep = 64 << 20
 
-// promote moves weights from the mapped file to anonymous memory in huge pages. The mapping
-// gives the first token soonest, huge pages make the following tokens faster. It moves some
+// promote moves weights from the mapped file to anonymous memory in huge pages. With the mapping,
+// the first token needs no copy; with huge pages, the following tokens are faster. It moves some
 // sections before every pass but the first; each section is always in exactly one of the two
 // places. The caller holds m.mu.
 func (m *Model) promote() {
@@ -34,8 +34,8 @@ func (m *Model) promote() {
 		}
 		old := l.Frame
 		if err := r.Promote(l, m.workers); err != nil {
-			// The budget has no room, or the file has become shorter, which the pass will detect
-			// if it reads that part. The sections that are mapped stay mapped.
+			// The budget has no room, or the file has become shorter; a pass that reads the
+			// missing part returns that error. The remaining sections stay mapped.
 			r.Promoting = false
 			return
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 )
 
-// The arithmetic of the plain pass: each function returns a new vector and leaves its inputs as
-// they are. Sums are float64, so that their order does not matter here.
+// The arithmetic of the plain pass. Sums of many terms are float64, so that their order does not
+// matter here.
 
 // multiply returns x·wᵀ + bias.
 func multiply(w *weights.Linear, x []float32 /* [Cols] */) []float32 {
@@ -65,7 +65,7 @@ func softmax(x []float32) []float32 {
 	return times(out, float32(1/total))
 }
 
-// softCap squeezes values between -limit and limit; 0 leaves them.
+// softCap maps values smoothly to the range from -limit to limit; 0 means no limit.
 func softCap(x []float32, limit float32) []float32 {
 	if limit == 0 {
 		return x
@@ -93,7 +93,7 @@ func sigmoid(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))
 // turn rotates a point by an angle.
 func turn(a, b, cos, sin float32) (float32, float32) { return a*cos - b*sin, b*cos + a*sin }
 
-// clamp bounds values by -limit and limit; 0 leaves them.
+// clamp cuts values off at -limit and limit; 0 means no limit.
 func clamp(x []float32, limit float32) []float32 {
 	out := slices.Clone(x)
 	for i, v := range out {

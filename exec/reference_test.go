@@ -18,12 +18,12 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// This is the forward pass of a decoder, as plainly as Go can say it: one token at a time, in
-// float32, without tiles, threads, queues or quantized activations. Read it before forward.go,
-// which computes the same for many tokens at once. It is the oracle of the fast pass for
-// every family; the arithmetic of single steps is in reference_math_test.go.
+// This is the forward pass of a decoder in plain Go: one token at a time, in float32, without
+// tiles, threads, queues or quantized activations. Read it before forward.go, which computes the
+// same for many tokens at once. It is the oracle of the fast pass for every family. The
+// arithmetic of single steps is in reference_math_test.go.
 
-// plainPass holds a model and what it remembers of one sequence.
+// plainPass is a model and the state of one sequence.
 type plainPass struct {
 	spec *arch.Spec
 	w    *weights.Weights
@@ -53,7 +53,7 @@ func (p *plainPass) token(id int32) []float32 /* [Vocab] */ {
 func (p *plainPass) layer(l int, x []float32 /* [Dim] */) []float32 {
 	s, w := p.spec, &p.w.Layers[l]
 
-	// Attention or a convolution lets the token see those before it.
+	// Attention, or a convolution, combines the token with earlier tokens.
 	in := x
 	if s.PreNorm {
 		in = normalize(&s.Norm, x, &w.AttnNorm)
@@ -68,7 +68,7 @@ func (p *plainPass) layer(l int, x []float32 /* [Dim] */) []float32 {
 		mixed = normalize(&s.Norm, mixed, &w.PostAttnNorm)
 	}
 
-	// The MLP reads what attention has added, or the same as attention in parallel layers.
+	// The MLP reads the sum of x and attention's output. In parallel layers it reads x.
 	after := x
 	if s.Parallel == arch.Serial {
 		after = sum(x, times(mixed, s.ResidualScale))
@@ -95,8 +95,9 @@ func (p *plainPass) layer(l int, x []float32 /* [Dim] */) []float32 {
 	return sum(after, times(ffn, s.ResidualScale))
 }
 
-// attention computes queries, keys and values of the token, remembers the latter, and weighs the
-// values of all tokens that it sees by how well their keys match its queries.
+// attention computes queries, keys and values of the token and stores its keys and values. For
+// each query head it adds up the values of all tokens in the window, weighted by the softmax of
+// the products of their keys with the query.
 func (p *plainPass) attention(l int, in []float32 /* [Dim] */) []float32 {
 	s, w, layer := p.spec, &p.w.Layers[l], &p.spec.Layers[l]
 	q, k, v := multiply(&w.Q, in), multiply(&w.K, in), multiply(&w.V, in)
@@ -201,7 +202,8 @@ func (p *plainPass) mlp(w *weights.MLP, in []float32 /* [Dim] */) []float32 {
 	return multiply(&w.Down, inner)
 }
 
-// experts adds up the MLPs of the few experts that the router likes best, and the shared one.
+// experts adds up the MLPs of the experts with the highest router probabilities, and the shared
+// expert.
 func (p *plainPass) experts(w *weights.LayerWeights, in []float32 /* [Dim] */) []float32 {
 	s := p.spec
 	probs := softmax(multiply(&w.Router, in))
@@ -227,8 +229,8 @@ func (p *plainPass) experts(w *weights.LayerWeights, in []float32 /* [Dim] */) [
 	return out
 }
 
-// TestPlainPassEqualsTheFastOne compares both for every family and the bundled model, within
-// what the order of float32 additions changes.
+// TestPlainPassEqualsTheFastOne compares both for every family and the bundled model. The
+// tolerance covers the different order of float32 additions.
 func TestPlainPassEqualsTheFastOne(t *testing.T) {
 	dirs := append(fixtureDirs(t), filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model"))
 	for _, dir := range dirs {
@@ -255,7 +257,7 @@ func TestPlainPassEqualsTheFastOne(t *testing.T) {
 	}
 }
 
-// rowOfMatrix returns one row of a matrix that is in memory as the file has it.
+// rowOfMatrix returns one row of a matrix whose data has the layout of the model file.
 func rowOfMatrix(m *weights.Matrix, i int) []float32 {
 	out := make([]float32, m.Cols)
 	n := m.RowBytes()

@@ -5,18 +5,18 @@ import (
 	"strconv"
 )
 
-// Selection decides how much of a long context a new token attends to. The zero value is all of
-// it.
+// Selection decides how much of a long context a new token attends to. The zero value selects
+// the whole context.
 type Selection struct {
 	// Fraction is the fraction of the selectable blocks that a token attends to in a layer; 0
 	// means all. The blocks that are always selected do not count.
 	Fraction float64
-	// Missing, if not 0, adapts the number of blocks to the text: as few as are estimated to
-	// lose no more than this fraction of attention.
+	// Missing, if not 0, adapts the number of blocks to the text: the fewest blocks that are
+	// estimated to lose at most this fraction of attention.
 	Missing float64
 }
 
-// autoMissing is Selection.Missing of "auto".
+// autoMissing is the Selection.Missing that the name "auto" stands for.
 const autoMissing = 0.05
 
 // ParseSelection returns the selection of a name: "exact" or "" attends to all blocks, "auto"
@@ -38,9 +38,9 @@ func ParseSelection(name string) (Selection, error) {
 // Exact reports whether tokens attend to all blocks.
 func (s Selection) Exact() bool { return s == Selection{} }
 
-// SelectionStats counts, over all tokens and layers, the blocks that selection could leave out
-// (Asked) and those that it selected (Taken). Read is the bytes that were read from flash for
-// selected pages.
+// SelectionStats counts the work of page selection over all tokens and layers. Candidates is the
+// number of blocks that selection could leave out, and Selected the number of those that it
+// selected. ReadBytes is the bytes that were read from flash for selected pages.
 type SelectionStats struct{ Candidates, Selected, ReadBytes int64 }
 
 // SelectionStats returns the statistics of page selection since the model was loaded.

@@ -9,8 +9,8 @@ import (
 )
 
 // restoreSummaries computes the key summaries of a sequence whose n tokens, all in whole pages,
-// were restored from flash instead of computed. It reads keys that stayed on flash once, as one
-// token with exact attention would. The caller holds m.mu.
+// were restored from flash instead of computed. It reads each key that stayed on flash once, which
+// costs as many reads as one token with exact attention. The caller holds m.mu.
 func (s *Sequence) restoreSummaries(ctx context.Context, n int) error {
 	if err := s.summaries.Grow(n); err != nil {
 		return err
@@ -43,8 +43,8 @@ type keySummarizer struct {
 	maxPages int // pages that the frame holds
 }
 
-// allocate allocates memory for pages that stayed on flash, for fewer pages if the budget has
-// little room.
+// allocate allocates memory for reading pages that stayed on flash. If the budget has little room,
+// it allocates memory for fewer pages at a time.
 func (w *keySummarizer) allocate() (err error) {
 	if w.seq.kv.ColdPages() == 0 {
 		return nil

@@ -21,10 +21,10 @@ import (
 type Split struct {
 	Name   string        // name of the device, for errors
 	Device hetero.Device // closed with the model, also if loading fails
-	// RowsOf returns the rows of a matrix that the device computes. It is called for divisible
+	// RowsOf returns the rows of a matrix that the device computes. It is called for splittable
 	// matrices; the CPU computes the others.
 	RowsOf func(weights.Matmul) weights.RowSplit
-	Chunk  int             // most tokens of a chunk for which Of is valid; 0: any number
+	Chunk  int             // most tokens of a chunk for which RowsOf is valid; 0: any number
 	Grain  time.Duration   // see hetero.Await
 	Trace  *trace.Recorder // records steps; may be nil
 }
@@ -51,7 +51,7 @@ func (mul *matmul) residentRows() int {
 	return mul.w.ResidentRows()
 }
 
-// close closes the device of a split that no model has taken over.
+// close closes the device of a split whose model failed to load before newOffloadDevice.
 func (d *Split) close() error {
 	if d == nil {
 		return nil
@@ -59,7 +59,7 @@ func (d *Split) close() error {
 	return d.Device.Close()
 }
 
-// newOffloadDevice takes over the device of a split.
+// newOffloadDevice wraps the device of a split. Its close method closes the device.
 func newOffloadDevice(d *Split, chunk int) *offloadDevice {
 	return &offloadDevice{Split: *d, caps: d.Device.Capabilities(), chunk: chunk}
 }
@@ -86,7 +86,7 @@ func (a *offloadDevice) attach(frame *tiering.Frame) (*hetero.Buffer, error) {
 }
 
 // prepare compiles the device's kernels for its rows of a matrix. If a kernel reads the weights
-// in place, copyWeights copies them to memory that stays.
+// in place, copyWeights copies them to memory that lives as long as the model.
 func (a *offloadDevice) prepare(op hetero.Op, split weights.RowSplit, copyWeights func(raw []byte) ([]byte, error)) (ranges [2]weights.OffloadedRange, err error) {
 	rowBytes := len(op.Weights) / op.Rows
 	for i, rows := range split.RowRanges(op.Rows) {

@@ -116,7 +116,7 @@ func (d *splitLoader) offloadRows(m weights.NamedLinear, head bool) error {
 	return nil
 }
 
-// copyRows copies rows to a frame that stays.
+// copyRows copies rows to a frame that lives as long as the model.
 func (d *splitLoader) copyRows(raw []byte) ([]byte, error) {
 	frame, err := tiering.Alloc(d.Budget, tiering.Pinned, len(raw))
 	if err != nil {
@@ -160,7 +160,7 @@ func (d *splitLoader) packResident(l *weights.Layout) error {
 
 // residentRows returns how many rows of a matrix stay on the CPU: the first ones.
 func (d *splitLoader) residentRows(m *weights.Matrix) int {
-	if split, divided := d.splits[m]; divided {
+	if split, ok := d.splits[m]; ok {
 		return max(split.Single, split.Batch)
 	}
 	return m.Rows

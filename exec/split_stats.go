@@ -22,7 +22,8 @@ func (a *offloadDevice) statsOf(p weights.Matmul, split weights.RowSplit) *weigh
 	return r
 }
 
-// record adds a completed step to the statistics. hostDone is when the CPU's rows were complete.
+// record adds a completed step to the statistics. hostDone is the time at which the CPU's rows
+// were complete.
 func (a *offloadPass) record(matmuls []matmul, hostDone time.Duration) {
 	if len(matmuls) == 0 || matmuls[0].w.Offload == nil {
 		return

@@ -69,7 +69,7 @@ type workspace struct {
 	summarizer    *kv.Summarizer
 	cornerQuery   []float32         // [SummaryCols] a query in the form that multiplies summaries, see splitSigns
 	cornerQueries tiled.Activations // these queries, quantized
-	cornerMemory  []float32         // memory of corners
+	cornerMemory  []float32         // memory of cornerQueries
 	summaryScores []float32         // [group, kv.BlockTokens] scores of one group of summaries
 	blockScores   []float32         // [group, blocks] scores of blocks
 }

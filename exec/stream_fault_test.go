@@ -196,7 +196,7 @@ func TestCancelInAStall(t *testing.T) {
 			t.Logf("%d stalls, %d cancelled steps", stalled, cancelled)
 		})
 	}
-	// The models are closed. Goroutines that have finished count until they are gone.
+	// The models are closed. Finished goroutines count until the runtime removes them.
 	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; {
 		require.True(t, time.Now().Before(deadline), "%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
 		runtime.Gosched()

@@ -15,8 +15,8 @@ import (
 )
 
 // W8A8 runs matmuls in 8-bit integers with one scale for all elements of an input, as neural
-// processors do. The outlier path multiplies what lies beyond the scale in float32, with the
-// columns of the calibration:
+// processors do. The outlier path multiplies the excess over the scale's range in float32, with
+// the columns of the calibration:
 //
 //	x·w = clamp(x/s)·s·w8 + (x - clamp(x/s)·s)·w
 //
@@ -24,14 +24,14 @@ import (
 // time. A device of a Split may compute rows of the first half if it accepts a given scale.
 type W8A8 struct {
 	Calibration *w8a8.File
-	// Outliers chooses the inputs that have an outlier path. The others have a scale that suits
-	// them without one.
+	// Outliers chooses the inputs that have an outlier path. The others clip their outliers, with
+	// a scale that the calibration chose for that.
 	Outliers OutlierChoice
 	Trace    *trace.Recorder // may be nil
 }
 
-// CheckDevice refuses a device that quantizes activations with scales of its own, because the
-// outlier path needs the given scale.
+// CheckDevice returns an error for a device that quantizes activations with scales of its own,
+// because the outlier path needs the given scale.
 func (o *W8A8) CheckDevice(name string, caps hetero.Capabilities) error {
 	if o == nil || caps.FixedScale {
 		return nil
@@ -121,8 +121,8 @@ func (c OutlierChoice) Of(inputs []w8a8.Input) iter.Seq2[*w8a8.Input, bool] {
 	return func(yield func(*w8a8.Input, bool) bool) {
 		for i, in := range sorted {
 			// The product 0.15·20 may exceed the integer slightly.
-			most := float64(i) < c.Fraction*float64(len(sorted))-1e-9
-			if !yield(in, most || float64(in.ClippedErrorRatio) > c.MostLoss && in.HasColumns()) {
+			chosen := float64(i) < c.Fraction*float64(len(sorted))-1e-9
+			if !yield(in, chosen || float64(in.ClippedErrorRatio) > c.MostLoss && in.HasColumns()) {
 				return
 			}
 		}
@@ -137,7 +137,7 @@ func (o *W8A8) Identity() string {
 	return fmt.Sprintf("w8a8 %x %v", o.Calibration.Checksum, o.Outliers)
 }
 
-// quantizeInto quantizes a row of input i, and marks it if an element lies beyond the scale.
+// quantizeInto quantizes a row of input i, and marks it if an element exceeds the scale's range.
 func (q *matmulQueue) quantizeInto(i, row int, x []float32 /* [cols] */) {
 	in := &q.inputs[i]
 	if in.perTensor == nil {

@@ -71,7 +71,7 @@ func (n *Network) makeAttendOne(l int) (kernels []*opencl.Kernel, err error) {
 		}
 		n.own(k)
 		kernels = append(kernels, k)
-		err = k.Set(t.memory, t.memory /* until a text is bound */, t.qkv, n.angleOffset(spec, 1, stateFloats), y.qGain, y.kGain,
+		err = k.Set(t.memory, t.memory /* until a sequence is bound */, t.qkv, n.angleOffset(spec, 1, stateFloats), y.qGain, y.kGain,
 			s.Norm.Eps, s.AttnScale, spec.Window, t.sums, t.states)
 		if err != nil {
 			return nil, err

@@ -38,11 +38,11 @@
 //	norm, gate, up and activation     rows interleaved, so that pairs meet
 //	down                              added to the residual stream
 //
-// Kernel arguments are set when the model is loaded. What changes from token to
-// token lies in one buffer that is written with the token's embedding. So the
-// tokens after the first of a sequence can be replayed as one command where the
-// driver supports graphs, see opencl.Graphs. Prefill chunks use GEMM kernels, eight
-// launches per layer.
+// Kernel arguments are set when the model is loaded. The values that change from
+// token to token are in one buffer, which is written together with the token's
+// embedding. So the tokens after the first of a sequence can be replayed as one
+// command where the driver supports graphs, see opencl.Graphs. Prefill chunks use
+// GEMM kernels, eight launches per layer.
 //
 // After its keys and values the last layer computes only the rows from the first to
 // the last whose logits are wanted, and none in a chunk without any. Queries are

@@ -12,15 +12,15 @@ import (
 )
 
 // A device whose memory does not hold the model computes its last layers. Then the
-// output matrix, all of which each token reads, lies in the faster memory, and the
-// residual stream enters the device the way embedding rows would.
+// output matrix, all of which each token reads, is in the faster memory, and the
+// residual stream takes the place of embedding rows as the device's input.
 
 // All as Accelerator.Layers requires every layer of the model on the device.
 const All = math.MaxInt
 
 const (
-	// minContext is the context to reserve memory for if the caller sets none; a
-	// longer one only if that costs no layer.
+	// minContext is the context to reserve memory for if the caller sets none. The
+	// context becomes longer if that leaves the same number of layers.
 	minContext = 4096
 	// 1/spareFraction of the device memory is left to the driver, kernels and other
 	// programs, unless the caller sets the number of layers. Drivers do not report free

@@ -45,7 +45,7 @@ func TestQuantizedLastLayers(t *testing.T) {
 	same(t, teacherForced(t, cpu, ids), teacherForced(t, m, ids))
 }
 
-// offered is a Accelerator that records the memory plan of its network.
+// offered is an Accelerator that records the memory plan of its network.
 type offered struct {
 	Accelerator
 	// opened runs before the plan is made, and counted afterwards; both may be nil.

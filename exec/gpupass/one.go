@@ -99,7 +99,7 @@ func (n *Network) gain(values []float32) (at int, err error) {
 }
 
 // hostView returns the host's view of part of a buffer: in place where memory is
-// shared, otherwise a staging buffer to copy.
+// shared, otherwise in a staging buffer.
 func (n *Network) hostView(m *opencl.Memory, at, count int) (stage *opencl.Memory, numbers []float32, err error) {
 	if m.Host() != nil {
 		return nil, hostFloats(m)[at:][:count], nil

@@ -9,10 +9,10 @@ import (
 
 // Consecutive tokens of one sequence take the same launches with the same
 // arguments, as long as the sequence's memory does not move and the context split
-// does not change. The differences lie in the memory that is sent first. So the
-// commands of the second such token are recorded, and from then on the driver
-// submits them as one, if it supports that: the host needs microseconds instead of
-// 0.7 ms, and the device has smaller gaps between kernels.
+// does not change. Only the contents of the input buffer, which is sent first,
+// differ. So the network records the commands of the second such token, and the
+// driver submits the following tokens as one command, if it supports that: the host
+// needs microseconds instead of 0.7 ms, and the gaps between kernels are smaller.
 
 // graphReserve is the device memory that CUDA takes for itself: 516 MiB on an H200.
 // Smaller devices were not tested.

@@ -2,7 +2,7 @@ package weights
 
 import "io"
 
-// embedding is the embedding matrix. Its rows lie in memory, or in a section of a pack.
+// embedding is the embedding matrix. Its rows are in memory, or in a section of a pack.
 type embedding struct {
 	Matrix
 	section io.ReaderAt // nil: all rows are in memory
@@ -17,8 +17,8 @@ func (e *embedding) leaveOnFlash(l *Layout) {
 	e.section, e.off, e.size = l.section, int64(p.off), int64(l.SectionSize)
 }
 
-// noteSection records where the rows lie in the pack. It serves an embedding that is the
-// output matrix too, part of which may not be in memory.
+// noteSection records the place of the rows in the pack. A tied embedding needs it, because
+// part of the output matrix may not be in memory.
 func (e *embedding) noteSection(l *Layout) {
 	for i := range l.Places {
 		if p := &l.Places[i]; p.Matrix == &e.Matrix {

@@ -211,7 +211,7 @@ func (r *EmbeddingLookup) Lookup(ctx context.Context, dst []float32 /* [len(ids)
 	return nil
 }
 
-// resetBuffers begins a lookup: it forgets what a failed lookup needed, and its errors.
+// resetBuffers begins a lookup: it clears the needs and errors of an earlier lookup that failed.
 func (r *EmbeddingLookup) resetBuffers() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,8 +223,8 @@ func (r *EmbeddingLookup) resetBuffers() {
 	}
 }
 
-// sortByRow sorts the tokens of a lookup by row: rows of one block need one read, and a
-// repeated row is already there.
+// sortByRow sorts the tokens of a lookup by row, so that all rows of a block need one read, and
+// repetitions of a row need no further read.
 func (r *EmbeddingLookup) sortByRow(ids []int32) {
 	r.order = r.order[:0]
 	for i, id := range ids {

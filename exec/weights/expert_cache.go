@@ -49,7 +49,7 @@ type expertMatrix struct {
 
 // ExpertStats counts the work of an ExpertCache since the model was loaded.
 type ExpertStats struct {
-	Slots int // experts that memory holds; 0 if all experts are in memory for good
+	Slots int // experts that memory holds; 0 if the model needs no expert cache
 	// Used counts the experts that steps used, for one token or more. Hits counts those
 	// that were in memory.
 	Used, Hits int64
@@ -216,8 +216,8 @@ func (c *ExpertCache) cancelReads(list *slotList) {
 }
 
 // WaitReady appends the experts of the step that are in memory to ready and removes them
-// from the pending list. It waits if none is there. It appends nothing once all experts
-// were returned.
+// from the pending list. If none is in memory, it waits for a read. It appends nothing after
+// it has returned all experts of the step.
 func (c *ExpertCache) WaitReady(ctx context.Context, ready []int32) ([]int32, error) {
 	var began time.Time
 	for len(c.pending) > 0 {

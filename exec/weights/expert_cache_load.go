@@ -12,8 +12,8 @@ import (
 // expertReaders is the number of concurrent expert reads.
 const expertReaders = 4
 
-// expertsInPack reports whether all experts lie in a pack. They are then read into the
-// slots of a cache, even if all of them fit: a later plan may have fewer slots.
+// expertsInPack reports whether all experts are sections of a pack. An ExpertCache then reads
+// them into its slots, even if all of them fit: a later plan may have fewer slots.
 func expertsInPack(layouts []Layout) bool {
 	for i := range layouts {
 		if layouts[i].Kind == expertLayout && layouts[i].section == nil {

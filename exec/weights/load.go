@@ -32,7 +32,7 @@ type Loader struct {
 	Tensors       *modelfile.TensorSet
 	Spec          *arch.Spec
 	Budget        *tiering.Budget
-	pinFile       bool // see Options
+	pinFile       bool // see exec.Options.PinFile
 	Exact         bool // keep rows untiled, for float32 matmuls
 	Frames        []*tiering.Frame
 	places        []Placement    // of the layer that is being planned
@@ -89,7 +89,7 @@ type Placement struct {
 	Vector *[]float32   // receives the elements as float32
 }
 
-// LoadOptions are the model's options that loading depends on; see package exec.
+// LoadOptions are the options of loading. They mean the same as in exec.Options.
 type LoadOptions struct {
 	Budget            *tiering.Budget
 	Plan              *tiering.Plan
@@ -233,7 +233,7 @@ func (ld *Loader) startReading(ctx context.Context, queue *prefetch.Queue, l *La
 	return nil, ld.readPlacements(ctx, queue, l.Places, frame.Bytes())
 }
 
-// assignOffsets places the tensors one behind the other in a frame.
+// assignOffsets gives the tensors consecutive places in a frame.
 func (l *Layout) assignOffsets() {
 	l.Size = 0
 	for i := range l.Places {
@@ -283,7 +283,7 @@ func (p *Placement) matrixOver(data []byte) Matrix {
 	return m
 }
 
-// readPlacements reads the tensors of a plan that no section stores.
+// readPlacements reads the tensors of a layout that no section stores.
 func (ld *Loader) readPlacements(ctx context.Context, queue *prefetch.Queue, places []Placement, mem []byte) error {
 	var tickets []*prefetch.Ticket
 	var failed error

@@ -25,9 +25,9 @@ func (ld *Loader) LoadLayers(ctx context.Context, w *Weights) error {
 	return ld.readWeights(ctx, layouts)
 }
 
-// LoadSequentially reads the layouts one after the other and calls take with each, whose
-// frame is the loader's last. So take can copy a layout elsewhere and free its frame before
-// the next one is read.
+// LoadSequentially reads the layouts one after the other and calls take after each. The
+// layout's frame is then the last of Frames, so that take can copy its content and free it
+// before the next read.
 func (ld *Loader) LoadSequentially(ctx context.Context, layouts []Layout, take func(*Layout) error) error {
 	ld.Total += ReadBytes(layouts)
 	queue := prefetch.New(loadReaders)

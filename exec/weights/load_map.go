@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// frameFor returns memory for a layout: a mapping of the file if pinFile asks for it,
-// otherwise memory of its own.
+// frameFor returns memory for a layout: a mapping of the file if pinFile is set, otherwise
+// anonymous memory.
 func (ld *Loader) frameFor(l *Layout) (*tiering.Frame, error) {
 	if ld.pinFile && ld.Residency != nil && l.section != nil && l.Kind != expertLayout {
 		m, err := ld.Residency.File.MapSection(l.index)
@@ -32,7 +32,7 @@ func (ld *Loader) frameFor(l *Layout) (*tiering.Frame, error) {
 	return tiering.AllocRoom(ld.Budget, tiering.Pinned, l.Size, l.SectionSize)
 }
 
-// useMapping points the weights into a mapping, after it has verified the block checksums.
+// useMapping verifies the block checksums of a mapping and points the weights into it.
 func (ld *Loader) useMapping(ctx context.Context, l *Layout) error {
 	if err := l.verifyMapping(ctx, ld.Residency.File, 0, l.Size, ld.AddRead); err != nil {
 		return err

@@ -13,9 +13,9 @@ import (
 // no copy, and enough for the bandwidth of a disk.
 const sectionPiece = 16 * pack.BlockBytes
 
-// findSection looks up the section of a pack that stores all tensors of a plan in the
-// layout that they have in memory. It finds none if the source is not a pack, or if the
-// pack stores tiles and the plan wants rows.
+// findSection looks up the section of a pack that stores all tensors of a layout in the form
+// that they have in memory. It finds none if the source is not a pack, or if the pack stores
+// tiles and the loader needs rows.
 func (ld *Loader) findSection(l *Layout) {
 	file, ok := ld.Tensors.Source.(*pack.File)
 	if !ok || len(l.Places) == 0 {

@@ -73,8 +73,8 @@ func (ld *Loader) pinSections(w *Weights, layouts []Layout, plan *tiering.Plan) 
 	return append(loaded, vectors)
 }
 
-// moveVectors moves the layout's vectors to another layout, which stays in memory whatever
-// happens to the matrices.
+// moveVectors moves the layout's vectors to another layout, which stays in memory when the
+// matrices are streamed.
 func (l *Layout) moveVectors(vectors *Layout) {
 	places := l.Places[:0:0]
 	for _, p := range l.Places {

@@ -64,7 +64,7 @@ func (ld *Loader) eachRows(ctx context.Context, s *modelfile.TensorSlice, blockB
 	return nil
 }
 
-// ReadRows reads rows of a tensor, from row first on, which may lie in several byte ranges.
+// ReadRows reads rows of a tensor, from row first on, out of its byte ranges.
 func (ld *Loader) ReadRows(s *modelfile.TensorSlice, first int, dst []byte) error {
 	skip := int64(first) * (s.Bytes() / int64(s.Rows))
 	for _, g := range s.Ranges {

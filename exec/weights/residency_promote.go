@@ -7,9 +7,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// canMapFirst reports whether weights are used in the mapped file until the first pass is
-// over. It requires that the plan pins all of them, that they are in the page cache, and
-// that the budget has memory for the promotion.
+// canMapFirst reports whether the first pass can use the weights in the mapped file: the plan
+// pins all of them, they are in the page cache, and the budget has memory for the promotion.
 func (ld *Loader) canMapFirst(layouts []Layout, plan *tiering.Plan) bool {
 	if ld.Residency == nil || !plan.Resident() {
 		return false

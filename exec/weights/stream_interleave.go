@@ -7,10 +7,10 @@ import (
 	"github.com/llmrun/llmrun/store/pack"
 )
 
-// If weights and keys and values (KV) are on flash, one stream reads both in the order of a
-// pass: of each layer the weights before attention, then its KV, then the other weights. So
-// the KV of the next layer is read while the MLP of this layer computes, and neither kind
-// takes bandwidth that the other needs first.
+// If both weights and KV are on flash, one stream reads them in the order of a pass: for each
+// layer the weights before attention, then its KV, then the other weights. So the KV of layer
+// l+1 is read while the MLP of layer l computes, and no read delays one that the pass needs
+// earlier.
 
 // interleaved is the state of a weight stream that also carries KV.
 type interleaved struct {
@@ -21,14 +21,14 @@ type interleaved struct {
 	tail       int           // the first run behind the layers
 }
 
-// layerRuns is where the weights of a layer lie in the stream.
+// layerRuns is the place of a layer's weights in the stream.
 type layerRuns struct {
 	before, after int   // runs
 	end           int64 // of the matrices before attention, in the streamed part of the section
 	afterFrom     int64 // where the run after attention begins there
 }
 
-// reset makes the stream one of weights alone, with another ring.
+// reset removes KV from the stream and sets another ring.
 func (j *interleaved) reset(ring prefetch.Ring) {
 	j.WeightRing, j.runs = ring, nil
 	j.Restarts++
@@ -63,8 +63,8 @@ func (r *Residency) CanInterleave() bool {
 	return true
 }
 
-// attentionEnd returns where in a layer's section the matrices of queries, keys and values
-// end. ok is false if other matrices lie before that.
+// attentionEnd returns the end, in a layer's section, of the matrices of queries, keys and
+// values. ok is false if other matrices come before it.
 func (r *Residency) attentionEnd(l int) (end int, ok bool) {
 	w, places := &r.w.Layers[l], r.Sections[l].Places
 	before := []*Matrix{&w.Q.Matrix, &w.K.Matrix, &w.V.Matrix}
@@ -117,7 +117,7 @@ func (r *Residency) Interleave(kv []prefetch.Run, first []int) (at []int) {
 	return at
 }
 
-// Separate makes the stream one of weights alone again.
+// Separate removes KV from the stream.
 func (r *Residency) Separate() {
 	if r != nil && r.runs != nil {
 		seq, _ := r.Sequence()

@@ -15,7 +15,7 @@ type Matrix struct {
 	// Tiled matrices are multiplied in integers, with quantized activations; others in
 	// float32.
 	Tiled bool
-	// Order is the input of each column, if columns are permuted; nil = they are not.
+	// Order is the index of each column's input element; nil: the natural order.
 	Order []float32 // [Cols]
 	// Streamed locates the rows that are not in memory.
 	Streamed streamedRows
