@@ -27,61 +27,28 @@ It needs a program built with -tags gpu, and a driver.`,
 			{Line: "llmlab gpu -m model.gguf --device nvidia --json", Purpose: "a model on the device with that name, for a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
-			b := &gpuFlags{model: bundledModel()}
-			b.o.Prefill, b.o.Decode, b.o.Depths, b.o.Repeats = []int{512}, 64, []int{0}, 5
-			b.model.Add(f, modelUsage)
-			f.Text(&b.o.Device, "device", "NAME", "part of the device's name, or its name in llmrun devices; without it, the first GPU")
+			model := bundledModel()
+			o := measure.GPUOptions{Prefill: []int{512}, Decode: 64, Depths: []int{0}, Repeats: 5, Chunk: gpuChunk}
+			model.Add(f, modelUsage)
+			f.Text(&o.Device, "device", "NAME", "part of the device's name, or its name in llmrun devices; without it, the first GPU")
 			f.Group("Tests")
-			f.Counts(&b.o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
-			f.Count(&b.o.Decode, "tg", "N", "tokens to generate; 0 for none; without it, 64", 0, 1<<16)
-			f.Counts(&b.o.Depths, "depth", "tokens in the context before the test; without it, 0", 0, math.MaxInt32)
-			f.Count(&b.o.Repeats, "r repeats", "N", "runs of each test; without it, 5", 1, 1000)
-			f.Count(&b.o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
-			f.Group("Output")
-			f.Toggle(&b.json, "json", "print one JSON object instead of the tables")
-			return b.run
+			f.Counts(&o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
+			f.Count(&o.Decode, "tg", "N", "tokens to generate; 0 for none; without it, 64", 0, 1<<16)
+			f.Counts(&o.Depths, "depth", "tokens in the context before the test; without it, 0", 0, math.MaxInt32)
+			f.Count(&o.Repeats, "r repeats", "N", "runs of each test; without it, 5", 1, 1000)
+			f.Count(&o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
+			return modelflag.Measurement[*measure.GPUReport]{
+				Model:  &model,
+				Amount: modelflag.FormatRuns,
+				Check:  func() error { return modelflag.CheckLengths(&o.Prefill, &[]int{o.Decode}) },
+				Run: func(ctx context.Context, t modelflag.Target) (*measure.GPUReport, error) {
+					o.Path, o.FS, o.Loading = t.Path, t.FS, t.Loading
+					return measure.GPU(ctx, o)
+				},
+				Write: (*measure.GPUReport).WriteTable,
+			}.Action(f)
 		},
 	}
-}
-
-// gpuFlags are the flags of gpu.
-type gpuFlags struct {
-	model modelflag.Source
-	json  bool
-	o     measure.GPUOptions
-}
-
-func (b *gpuFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
-	if err := cli.NoArguments(args); err != nil {
-		return err
-	}
-	b.o.Prefill = modelflag.Positive(b.o.Prefill)
-	if len(b.o.Prefill) == 0 && b.o.Decode == 0 {
-		return cli.Usagef("--pp and --tg are both 0: nothing is left to measure")
-	}
-	if err := b.model.Check(); err != nil {
-		return err
-	}
-	if b.o.Chunk == 0 {
-		b.o.Chunk = gpuChunk
-	}
-	ctx, stop := cli.Interruptible(ctx)
-	defer stop()
-	path, fsys, remove, err := b.model.Find(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer remove()
-	b.o.Path, b.o.FS = path, fsys
-	loading := cli.NewMeter(s, "loading", cli.FormatBytes)
-	defer loading.Finish()
-	b.o.Loading = loading.Update
-	report, err := measure.GPU(ctx, b.o)
-	if err != nil {
-		return cli.Interruption(ctx, err)
-	}
-	loading.Finish()
-	return cli.Present(s, b.json, report, report.WriteTable)
 }
 
 // gpuChunk is the default size of a prefill chunk on a GPU.

@@ -27,74 +27,49 @@ Prints a table in Markdown; --svg also draws it. Models with sliding-window laye
 			{Line: "llmlab kv -m model.pack --ram 50% --ctx 4096,16384", Purpose: "weights on flash too"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
-			b := &kvFlags{}
-			b.o.Contexts, b.o.Decode, b.o.Repeats = []int{1024, 2048, 3072, 4096, 5120, 6144, 8192, 16384, 32768}, 4, 3
-			b.model.Add(f, modelUsage)
-			modelflag.AddKV(f, &b.o.KV)
+			model, cache, svg := modelflag.Source{}, "", ""
+			o := measure.KVOptions{Contexts: []int{1024, 2048, 3072, 4096, 5120, 6144, 8192, 16384, 32768}, Decode: 4, Repeats: 3}
+			model.Add(f, modelUsage)
+			modelflag.AddKV(f, &o.KV)
 			f.Group("Configurations")
-			f.Counts(&b.o.Contexts, "ctx", "tokens of context, at most those of the model; without it, 1024 to 32768", 1, math.MaxInt32)
+			f.Counts(&o.Contexts, "ctx", "tokens of context, at most those of the model; without it, 1024 to 32768", 1, math.MaxInt32)
 			f.Value("kv-ram", "SIZE", "memory for keys and values: a size, or a percentage of the available memory (not of the model, as --ram here); without it, enough for 2048 tokens, or as planned under --ram", func(text string) (err error) {
-				if b.o.KVRAM, err = llmrun.ParseMemory(text); err != nil || b.o.KVRAM < 1 {
+				if o.KVRAM, err = llmrun.ParseMemory(text); err != nil || o.KVRAM < 1 {
 					return fmt.Errorf("must be a size such as 64MiB, not %q", text)
 				}
 				return nil
 			})
-			f.Text(&b.o.RAM, "ram", "SIZE", "memory for weights, keys and values: a size, or a percentage of the bytes of the model's tensors (not of the available memory, as --ram of run and plan); without it, all weights stay in memory")
-			f.Count(&b.o.Decode, "tg", "N", "tokens per measurement; without it, 4", 1, 1<<16)
-			f.Count(&b.o.Repeats, "r repeats", "N", "measurements per mode; without it, 3", 1, 1000)
-			f.Count(&b.o.Threads, "threads", "N", "number of threads; without it, one for each fast core", 1, 1024)
-			addDisk(f, &b.o.Disk)
-			f.Text(&b.cache, "cache-dir", "DIR", "directory of keys and values on flash; without it, llmrun in the user's cache directory")
-			f.Group("Output")
-			f.Toggle(&b.json, "json", "print one JSON object instead of the table")
-			f.Text(&b.svg, "svg", "FILE", "draw the times into this file")
-			return b.run
+			f.Text(&o.RAM, "ram", "SIZE", "memory for weights, keys and values: a size, or a percentage of the bytes of the model's tensors (not of the available memory, as --ram of run and plan); without it, all weights stay in memory")
+			f.Count(&o.Decode, "tg", "N", "tokens per measurement; without it, 4", 1, 1<<16)
+			f.Count(&o.Repeats, "r repeats", "N", "measurements per mode; without it, 3", 1, 1000)
+			f.Count(&o.Threads, "threads", "N", "number of threads; without it, one for each fast core", 1, 1024)
+			addDisk(f, &o.Disk)
+			f.Text(&cache, "cache-dir", "DIR", "directory of keys and values on flash; without it, llmrun in the user's cache directory")
+			action := modelflag.Measurement[*measure.KVReport]{
+				Model:  &model,
+				Amount: formatContexts,
+				Check: func() error {
+					if model.Shape != "" && o.RAM != "" {
+						return cli.Usagef("--ram needs a pack: write the shape with llmrun synth and import it")
+					}
+					return nil
+				},
+				Run: func(ctx context.Context, t modelflag.Target) (_ *measure.KVReport, err error) {
+					if o.Dir, err = cacheDir(cache); err != nil {
+						return nil, err
+					}
+					o.Path, o.Running = t.Path, t.Running
+					return measure.KVCurves(ctx, o)
+				},
+				Write: (*measure.KVReport).WriteTable,
+				Draw: func(r *measure.KVReport) []cli.Drawing {
+					return []cli.Drawing{{File: svg, Write: r.WritePlot}}
+				},
+			}.Action(f)
+			f.Text(&svg, "svg", "FILE", "draw the times into this file")
+			return action
 		},
 	}
-}
-
-// kvFlags are the flags of kv.
-type kvFlags struct {
-	model modelflag.Source
-	cache string // directory
-	json  bool
-	svg   string
-	o     measure.KVOptions
-}
-
-func (b *kvFlags) run(ctx context.Context, s *cli.Streams, args []string) (err error) {
-	if err := cli.NoArguments(args); err != nil {
-		return err
-	}
-	if err := b.check(); err != nil {
-		return err
-	}
-	if b.o.Dir, err = cacheDir(b.cache); err != nil {
-		return err
-	}
-	ctx, stop := cli.Interruptible(ctx)
-	defer stop()
-	path, _, remove, err := b.model.Find(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer remove()
-	b.o.Path = path
-	report, err := cli.Measure(ctx, s, formatContexts, &b.o.Running, func(ctx context.Context) (*measure.KVReport, error) {
-		return measure.KVCurves(ctx, b.o)
-	})
-	if err != nil {
-		return err
-	}
-	return cli.Present(s, b.json, report, report.WriteTable, cli.Drawing{File: b.svg, Write: report.WritePlot})
-}
-
-// check refuses flags that contradict each other.
-func (b *kvFlags) check() error {
-	if b.model.Shape != "" && b.o.RAM != "" {
-		return cli.Usagef("--ram needs a pack: write the shape with llmrun synth and import it")
-	}
-	return b.model.Check()
 }
 
 // formatContexts formats the amount of a meter that counts contexts.

@@ -28,74 +28,37 @@ The model is in memory three times. Prints tables in Markdown.`,
 			{Line: "llmlab split -m model.gguf --with npu --json", Purpose: "with an NPU, for a script; needs a program built with -tags npu"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
-			b := &splitFlags{model: bundledModel()}
-			b.o.Prefill, b.o.Decode, b.o.Repeats, b.o.Chunk = []int{512}, 32, 7, splitChunk
-			b.model.Add(f, modelUsage)
+			model, cache := bundledModel(), ""
+			o := measure.SplitOptions{Prefill: []int{512}, Decode: 32, Repeats: 7, Chunk: splitChunk}
+			model.Add(f, modelUsage)
 			f.Group("Devices")
-			f.Text(&b.o.Device, "with", "DEVICE", "gpu, npu, or a name in llmrun devices; without it, cpu-b, a half of the cores")
-			f.Percent(&b.o.Quota, "device-share", "the part of a matmul's time that the device may be busy; without it, 100%")
-			f.Count(&b.o.Threads, "threads", "N", "threads of the CPU; without it, one for each fast core", 1, 1024)
-			f.Text(&b.cache, "cache-dir", "DIR", "directory of saved measurements; without it, llmrun in the user's cache directory")
+			f.Text(&o.Device, "with", "DEVICE", "gpu, npu, or a name in llmrun devices; without it, cpu-b, a half of the cores")
+			f.Percent(&o.Quota, "device-share", "the part of a matmul's time that the device may be busy; without it, 100%")
+			f.Count(&o.Threads, "threads", "N", "threads of the CPU; without it, one for each fast core", 1, 1024)
+			f.Text(&cache, "cache-dir", "DIR", "directory of saved measurements; without it, llmrun in the user's cache directory")
 			f.Group("Tests")
-			f.Counts(&b.o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
-			f.Count(&b.o.Decode, "tg", "N", "tokens to generate; 0 for none; without it, 32", 0, 1<<16)
-			f.Count(&b.o.Repeats, "r repeats", "N", "runs of each test; without it, 7", 1, 1000)
-			f.Count(&b.o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
-			f.Group("Output")
-			f.Toggle(&b.json, "json", "print one JSON object instead of the tables")
-			return b.run
+			f.Counts(&o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
+			f.Count(&o.Decode, "tg", "N", "tokens to generate; 0 for none; without it, 32", 0, 1<<16)
+			f.Count(&o.Repeats, "r repeats", "N", "runs of each test; without it, 7", 1, 1000)
+			f.Count(&o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
+			return modelflag.Measurement[*measure.SplitReport]{
+				Model:  &model,
+				Amount: formatTests,
+				Check:  func() error { return modelflag.CheckLengths(&o.Prefill, &[]int{o.Decode}) },
+				Run: func(ctx context.Context, t modelflag.Target) (*measure.SplitReport, error) {
+					if o.Device == "" {
+						o.Device = defaultSplitDevice
+					}
+					if dir, err := cacheDir(cache); err == nil {
+						o.Dir = dir
+					}
+					o.Path, o.FS, o.Loading, o.Running, o.Notify = t.Path, t.FS, t.Loading, t.Running, t.Notify
+					return measure.CompareSplit(ctx, o)
+				},
+				Write: (*measure.SplitReport).WriteTables,
+			}.Action(f)
 		},
 	}
-}
-
-// splitFlags are the flags of split.
-type splitFlags struct {
-	model modelflag.Source
-	json  bool
-	cache string // directory
-	o     measure.SplitOptions
-}
-
-func (b *splitFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
-	if err := cli.NoArguments(args); err != nil {
-		return err
-	}
-	b.o.Prefill = modelflag.Positive(b.o.Prefill)
-	if len(b.o.Prefill) == 0 && b.o.Decode == 0 {
-		return cli.Usagef("--pp and --tg are both 0: nothing is left to measure")
-	}
-	if err := b.model.Check(); err != nil {
-		return err
-	}
-	if b.o.Device == "" {
-		b.o.Device = defaultSplitDevice
-	}
-	if dir, err := cacheDir(b.cache); err == nil {
-		b.o.Dir = dir
-	}
-	ctx, stop := cli.Interruptible(ctx)
-	defer stop()
-	path, fsys, remove, err := b.model.Find(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer remove()
-	b.o.Path, b.o.FS = path, fsys
-	loading, running := cli.NewMeter(s, "loading", cli.FormatBytes), cli.NewMeter(s, "measuring", formatTests)
-	defer loading.Finish()
-	defer running.Finish()
-	b.o.Loading, b.o.Notify = loading.Update, s.Note
-	b.o.Running = func(done, total int64) {
-		loading.Finish()
-		running.Update(done, total)
-	}
-	report, err := measure.CompareSplit(ctx, b.o)
-	if err != nil {
-		return cli.Interruption(ctx, err)
-	}
-	loading.Finish()
-	running.Finish()
-	return cli.Present(s, b.json, report, report.WriteTables)
 }
 
 // formatTests formats the amount of a meter that counts tests.

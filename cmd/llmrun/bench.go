@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 
@@ -30,107 +31,59 @@ func benchCommand() *cli.Command {
 			{Line: "llmrun bench --shape qwen2.5-1.5b --quant q4_k_m --keep", Purpose: "keep the generated model"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
-			b := &benchFlags{model: modelflag.Source{Bundled: bundled.Name, BundledFS: bundled.FS}}
-			b.o.Prefill, b.o.Decode, b.o.Depths, b.o.Threads, b.o.Repeats = []int{512}, []int{64}, []int{0}, []int{0}, 5
-			b.model.Add(f, modelUsage)
-			modelflag.AddKV(f, &b.o.KV)
+			model := modelflag.Source{Bundled: bundled.Name, BundledFS: bundled.FS}
+			o := bench.Options{Prefill: []int{512}, Decode: []int{64}, Depths: []int{0}, Threads: []int{0}, Repeats: 5}
+			model.Add(f, modelUsage)
+			modelflag.AddKV(f, &o.KV)
 			f.Group("Tests")
-			f.Counts(&b.o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
-			f.Counts(&b.o.Decode, "tg", "numbers of tokens to generate; 0 for none; without it, 64", 0, math.MaxInt32)
-			f.Counts(&b.o.Depths, "depth", "tokens in the context before the test; without it, 0", 0, math.MaxInt32)
-			f.Counts(&b.o.Threads, "threads", "number of threads; without it, one for each fast core", 1, 1024)
-			f.Count(&b.o.Repeats, "r repeats", "N", "runs of each test; without it, 5", 1, 1000)
-			f.Count(&b.o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
-			f.Group("Output")
-			f.Toggle(&b.json, "json", "print one JSON object")
-			return b.run
+			f.Counts(&o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
+			f.Counts(&o.Decode, "tg", "numbers of tokens to generate; 0 for none; without it, 64", 0, math.MaxInt32)
+			f.Counts(&o.Depths, "depth", "tokens in the context before the test; without it, 0", 0, math.MaxInt32)
+			f.Counts(&o.Threads, "threads", "number of threads; without it, one for each fast core", 1, 1024)
+			f.Count(&o.Repeats, "r repeats", "N", "runs of each test; without it, 5", 1, 1000)
+			f.Count(&o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
+			return modelflag.Measurement[*bench.Report]{
+				Model:  &model,
+				Amount: modelflag.FormatRuns,
+				Check:  func() error { return modelflag.CheckLengths(&o.Prefill, &o.Decode) },
+				Run: func(ctx context.Context, t modelflag.Target) (*bench.Report, error) {
+					o.Path, o.FS, o.Loading, o.Running = t.Path, t.FS, t.Loading, t.Running
+					report, err := bench.Run(ctx, o)
+					if errors.Is(err, bench.ErrBench) {
+						return nil, cli.Usagef("--pp, --tg, --depth: %v", err)
+					}
+					return report, err
+				},
+				Write: showReport,
+			}.Action(f)
 		},
 	}
 }
 
-// benchFlags are the flags of bench.
-type benchFlags struct {
-	model modelflag.Source
-	json  bool
-	o     bench.Options
-}
-
-func (b *benchFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
-	if err := cli.NoArguments(args); err != nil {
-		return err
-	}
-	if err := b.check(); err != nil {
-		return err
-	}
-	ctx, stop := cli.Interruptible(ctx)
-	defer stop()
-	path, fsys, remove, err := b.model.Find(ctx, s)
-	if err != nil {
-		return err
-	}
-	b.o.Path, b.o.FS = path, fsys
-	defer remove()
-	report, err := b.measure(ctx, s)
-	if err != nil {
-		return cli.Interruption(ctx, err)
-	}
-	if b.json {
-		return s.Out.WriteJSON(report)
-	}
-	showReport(s, report)
-	return nil
-}
-
-// check refuses flags that contradict each other. A length of 0 stands for no test.
-func (b *benchFlags) check() error {
-	b.o.Prefill, b.o.Decode = modelflag.Positive(b.o.Prefill), modelflag.Positive(b.o.Decode)
-	if len(b.o.Prefill)+len(b.o.Decode) == 0 {
-		return cli.Usagef("--pp and --tg are both 0: nothing is left to measure")
-	}
-	return b.model.Check()
-}
-
-// measure runs all tests, with a bar for loading and one for the runs.
-func (b *benchFlags) measure(ctx context.Context, s *cli.Streams) (*bench.Report, error) {
-	loading, running := cli.NewMeter(s, "loading", cli.FormatBytes), cli.NewMeter(s, "measuring", modelflag.FormatRuns)
-	defer loading.Finish()
-	defer running.Finish()
-	b.o.Loading = loading.Update
-	b.o.Running = func(done, total int64) {
-		loading.Finish()
-		running.Update(done, total)
-	}
-	report, err := bench.Run(ctx, b.o)
-	if errors.Is(err, bench.ErrBench) {
-		return nil, cli.Usagef("--pp, --tg, --depth: %v", err)
-	}
-	return report, err
-}
-
 // showReport prints a table for a person.
-func showReport(s *cli.Streams, r *bench.Report) {
-	fmt.Fprintf(s.Out, "%s on %s/%s, %s kernels, KV in %s\n", filepath.Base(r.Model), r.Machine.OS, r.Machine.Arch, r.Machine.Kernels, r.KV)
+func showReport(r *bench.Report, w io.Writer) {
+	fmt.Fprintf(w, "%s on %s/%s, %s kernels, KV in %s\n", filepath.Base(r.Model), r.Machine.OS, r.Machine.Arch, r.Machine.Kernels, r.KV)
 	for _, at := range r.Limits.ByThreads {
-		fmt.Fprintf(s.Out, "limits, threads %d: memory read %.1f GB/s, int8 %.0f Gop/s (%s)",
+		fmt.Fprintf(w, "limits, threads %d: memory read %.1f GB/s, int8 %.0f Gop/s (%s)",
 			at.Threads, at.ReadGBs, at.Int8Gops, r.Limits.Instruction)
 		if at.Matrix > 0 {
-			fmt.Fprintf(s.Out, ", matrix unit %.0f Gop/s (%s)", at.Matrix, r.Limits.MatrixInstruction)
+			fmt.Fprintf(w, ", matrix unit %.0f Gop/s (%s)", at.Matrix, r.Limits.MatrixInstruction)
 		}
-		fmt.Fprintln(s.Out)
+		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(s.Out, "\n%-8s %7s %7s %9s  %-17s %11s %9s\n", "test", "threads", "depth", "tok/s", "lowest–highest", "per token", "of limit")
+	fmt.Fprintf(w, "\n%-8s %7s %7s %9s  %-17s %11s %9s\n", "test", "threads", "depth", "tok/s", "lowest–highest", "per token", "of limit")
 	for _, t := range r.Tests {
 		cost := fmt.Sprintf("%.1f MB", float64(t.BytesPerToken)/1e6)
 		if t.OpsPerToken > 0 {
 			cost = fmt.Sprintf("%.2f Gop", float64(t.OpsPerToken)/1e9)
 		}
 		spread := fmt.Sprintf("%.1f–%.1f", t.TokPerSec.Min, t.TokPerSec.Max)
-		fmt.Fprintf(s.Out, "%-8s %7d %7d %9.1f  %-17s %11s %7.0f %%\n",
+		fmt.Fprintf(w, "%-8s %7d %7d %9.1f  %-17s %11s %7.0f %%\n",
 			t.Name, t.Threads, t.Depth, t.TokPerSec.Median, spread, cost, 100*t.OfLimit)
 	}
-	fmt.Fprintf(s.Out, "\nloaded in %.2f s", r.LoadSeconds)
+	fmt.Fprintf(w, "\nloaded in %.2f s", r.LoadSeconds)
 	if r.PeakRSS > 0 {
-		fmt.Fprintf(s.Out, ", peak memory %s", cli.FormatBytes(r.PeakRSS))
+		fmt.Fprintf(w, ", peak memory %s", cli.FormatBytes(r.PeakRSS))
 	}
-	fmt.Fprintln(s.Out)
+	fmt.Fprintln(w)
 }

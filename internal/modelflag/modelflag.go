@@ -1,5 +1,5 @@
-// Package modelflag declares the flags that select the model of a measurement: a file, random
-// weights in a published shape, or the bundled model.
+// Package modelflag declares the flags that select the model of a measurement (a file, random
+// weights in a published shape, or the bundled model) and runs the measurement on that model.
 package modelflag
 
 import (
@@ -42,8 +42,8 @@ func (m *Source) Add(f *cli.FlagSet, usage string) {
 	f.Toggle(&m.Keep, "keep", "do not remove the file that --shape writes")
 }
 
-// Check refuses flags that contradict each other.
-func (m *Source) Check() error {
+// check refuses flags that contradict each other.
+func (m *Source) check() error {
 	switch {
 	case m.Shape != "" && m.Path != "":
 		return cli.Usagef("-m names a model and --shape generates one: give one of them")
@@ -55,9 +55,9 @@ func (m *Source) Check() error {
 	return nil
 }
 
-// Find returns the path and file system of the model. It writes the model of a shape first; the
+// find returns the path and file system of the model. It writes the model of a shape first; the
 // caller calls remove afterwards.
-func (m *Source) Find(ctx context.Context, s *cli.Streams) (path string, fsys fs.FS, remove func(), err error) {
+func (m *Source) find(ctx context.Context, s *cli.Streams) (path string, fsys fs.FS, remove func(), err error) {
 	switch {
 	case m.Shape != "":
 		path, remove, err = m.synthesize(ctx, s)
@@ -146,8 +146,3 @@ func UnknownShape(name string) error {
 
 // FormatRuns formats the amount of a meter that counts runs of tests.
 func FormatRuns(n int64) string { return fmt.Sprintf("%d runs", n) }
-
-// Positive returns the numbers above 0.
-func Positive(list []int) []int {
-	return slices.DeleteFunc(slices.Clone(list), func(n int) bool { return n <= 0 })
-}
