@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Index implements Source over a set of open files. Each reader parses its file format and
-// builds an Index from the result.
+// Index implements Source over a set of open files. The reader of each file format builds
+// an Index from the tensors that it has parsed.
 type Index struct {
 	files   []vfs.File
 	tensors []Tensor
@@ -113,7 +113,7 @@ func (x *Index) ReadAt(t Tensor, p []byte, off int64) (int, error) {
 	}
 	n, err := f.ReadAt(p, t.Offset+off)
 	if errors.Is(err, io.EOF) {
-		// NewIndex checked that the tensor lies inside the file.
+		// NewIndex checked that the tensor is inside the file.
 		return n, &FormatError{
 			Path: f.Name(), Off: t.Offset + off + int64(n), Field: fmt.Sprintf("tensor %q", t.Name),
 			Reason: "the file was truncated while in use", Hint: "open the model again", Kind: ErrTruncated,

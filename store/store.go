@@ -1,9 +1,9 @@
-// Package store describes models as they lie on flash: tensors with a name, a number
-// format, a shape and a place in a file.
+// Package store describes the tensors of model files on flash: each has a name, a number
+// format, a shape and a location in a file.
 //
 // The readers are in the subpackages: gguf and safetensors read the formats of published
 // models, pack reads this project's own format. Each returns a [Source]. A reader checks
-// every value from a file before it uses it: each tensor of an open Source lies inside its
+// every value from a file before it uses it: each tensor of an open Source is inside its
 // file, has the number of bytes that its shape and type require, and shares no byte with
 // another tensor. Malformed files produce a [FormatError].
 //
@@ -22,7 +22,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Tensor describes one tensor and its place on flash.
+// Tensor describes one tensor and its location on flash.
 type Tensor struct {
 	Name string
 	Type quant.Type

@@ -48,7 +48,7 @@ func newReader(file vfs.File, size int64) *reader {
 	return &reader{file: file, end: min(size, maxHeaderBytes), window: make([]byte, 0, min(size, windowBytes))}
 }
 
-// left returns the number of bytes that can still follow.
+// left returns the number of unread bytes up to the limit of the header.
 func (r *reader) left() int64 { return r.end - r.off }
 
 // fail records a malformed file at the current offset.
@@ -171,7 +171,8 @@ func (r *reader) skip(f field, n uint64) {
 // str returns a string, which is stored as its length and its bytes.
 func (r *reader) str(f field) string { return string(r.bytes(f, r.u64(f))) }
 
-// count reads the number of the following records, each of which takes at least each bytes.
+// count reads a number of records. It rejects a number that the rest of the header cannot
+// hold. each is the minimum size of a record in bytes.
 func (r *reader) count(f field, each int64) int {
 	n := r.u64(f)
 	if r.err != nil {

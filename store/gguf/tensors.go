@@ -39,7 +39,7 @@ func (m *Metadata) alignment() (int64, error) {
 }
 
 // tensors reads the tensor table. The offsets remain relative to the data section, which
-// begins behind the table.
+// begins after the table.
 func (r *reader) tensors(n int) []store.Tensor {
 	table := make([]store.Tensor, 0, n)
 	for range n {
@@ -112,8 +112,8 @@ func (r *reader) shape(f field) []int {
 	return shape
 }
 
-// resolveOffsets makes tensor offsets relative to the file and checks that each tensor lies
-// in the file. It does not require the padding behind the last tensor, which some writers
+// resolveOffsets makes tensor offsets relative to the file and checks that each tensor is
+// inside the file. It does not require the padding after the last tensor, which some writers
 // omit.
 func (r *reader) resolveOffsets(table []store.Tensor, alignment, fileSize int64) error {
 	dataStart := (r.off + alignment - 1) &^ (alignment - 1)

@@ -108,7 +108,7 @@ func (t TensorData) size() (int64, error) {
 	return size, nil
 }
 
-// copyTo writes the tensor's bytes and the padding behind them.
+// copyTo writes the tensor's bytes and the padding after them.
 func (t TensorData) copyTo(w io.Writer, alignment int64) error {
 	size, err := t.size()
 	if err != nil {

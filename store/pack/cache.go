@@ -36,8 +36,8 @@ func CheckRoom(fsys vfs.FS, dir string, need int64) error {
 	return nil
 }
 
-// Cache is a directory of packs that were imported on first use. Any number of processes
-// may share it.
+// Cache is a directory of packs that were imported on first use. Several processes and
+// goroutines may use it at the same time.
 type Cache struct {
 	fsys  vfs.FS
 	dir   string
@@ -64,8 +64,8 @@ func OpenCache(fsys vfs.FS, dir string, limit int64) (*Cache, error) {
 	return c, c.sweep()
 }
 
-// sweep removes temporary files and locks of dead processes and usage records of packs that
-// are gone.
+// sweep removes temporary files and locks of dead processes, and usage records of removed
+// packs.
 func (c *Cache) sweep() error {
 	files, err := c.fsys.ReadDir(c.dir)
 	if err != nil {

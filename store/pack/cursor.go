@@ -84,8 +84,8 @@ func (c *cursor) int64(field string) int64 {
 	return int64(v)
 }
 
-// count reads the number of the following records, each of which takes at least least
-// bytes.
+// count reads a number of records. It rejects a number that the rest of the index cannot
+// hold. least is the minimum size of a record in bytes.
 func (c *cursor) count(field string, least int) int {
 	n := c.uint32(field)
 	if int64(n)*int64(least) > int64(len(c.rest)) {

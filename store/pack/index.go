@@ -76,7 +76,7 @@ type extent struct {
 	checksums []uint32 // [blockCount(size)]
 }
 
-// extentKind tells attachments from sections.
+// extentKind distinguishes sections and attachments.
 type extentKind uint8
 
 const (
@@ -165,7 +165,7 @@ func (c *cursor) extents(end int64) []extent {
 		case e.kind >= numKinds:
 			c.fail(e.field(), "kind %d is unknown", e.kind)
 		case e.off != at:
-			c.fail(e.field(), "begins at %d and not at %d, behind the one before", e.off, at)
+			c.fail(e.field(), "begins at %d instead of %d, the end of the previous extent", e.off, at)
 		case e.size > end-e.off:
 			c.fail(e.field(), "%d bytes at %d reach into the index at %d", e.size, e.off, end)
 		}
@@ -177,7 +177,7 @@ func (c *cursor) extents(end int64) []extent {
 		list = append(list, e)
 	}
 	if c.err == nil && at != end {
-		c.fail("index", "begins at %d and not at %d, behind the last extent", end, at)
+		c.fail("index", "begins at %d instead of %d, the end of the last extent", end, at)
 	}
 	return list
 }
@@ -235,8 +235,8 @@ func (c *cursor) tensors(x *index) {
 	}
 }
 
-// checkTensor checks a tensor that lies in extent in. typeErr is the error of its type. The
-// previous tensor lies in extent last and ends at end.
+// checkTensor checks a tensor. in is the index of its extent, typeErr the error of parsing
+// its type. last is the extent of the previous tensor, and end is where that tensor ends.
 func (c *cursor) checkTensor(x *index, t *Tensor, typeErr error, in uint32, last int32, end int64) error {
 	fail := func(reason string, args ...any) error {
 		c.fail(fmt.Sprintf("tensor %q", t.Name), reason, args...)
@@ -248,7 +248,7 @@ func (c *cursor) checkTensor(x *index, t *Tensor, typeErr error, in uint32, last
 	case t.Layout >= numLayouts:
 		return fail("layout %d is unknown", t.Layout)
 	case int64(in) >= int64(len(x.extents)) || x.extents[in].kind != section:
-		return fail("lies in extent %d, which is not a section", in)
+		return fail("is in extent %d, which is not a section", in)
 	case int32(in) < last || t.Off < end || t.Off%Align != 0:
 		return fail("its offset %d in section %d is out of order, unaligned or shared with another tensor", t.Off, in)
 	}

@@ -102,7 +102,7 @@ func TestOpenRejectsMalformedPacks(t *testing.T) {
 		{"an extent over another", change(func(x *index) { x.extents[3].off -= 4096 }), `section "ends": begins at`, store.ErrFormat},
 		{"an extent out of the file", change(func(x *index) { x.extents[4].size += 1 << 30 }), "reach into the index", store.ErrFormat},
 		{"an extent of 2^62 bytes", change(func(x *index) { x.extents[4].size = math.MaxInt64 }), "is out of range", store.ErrFormat},
-		{"a hole", change(func(x *index) { x.extents = x.extents[:4]; x.tensors, x.extentOf = x.tensors[:3], x.extentOf[:3] }), "behind the last extent", store.ErrFormat},
+		{"a hole", change(func(x *index) { x.extents = x.extents[:4]; x.tensors, x.extentOf = x.tensors[:3], x.extentOf[:3] }), "the end of the last extent", store.ErrFormat},
 		{"an unknown kind", change(func(x *index) { x.extents[0].kind = 7 }), "kind 7 is unknown", store.ErrFormat},
 		{"a wrong sum", change(func(x *index) { x.extents[4].checksums[0]++ }), `section "blk.0": checksum mismatch`, store.ErrFormat},
 		{"an unknown layout", change(func(x *index) { x.tensors[q].Layout = 9 }), "layout 9 is unknown", store.ErrFormat},

@@ -15,8 +15,8 @@ import (
 
 // File is an open pack. It is safe for concurrent use until Close.
 //
-// As a store.Source it returns every tensor as the source had it, in contiguous rows,
-// whatever its layout in the pack. The offsets of its tensors are those in the pack.
+// As a store.Source it returns the bytes of every tensor as in the source, in contiguous
+// rows, for any layout in the pack. The offsets of its tensors are those in the pack.
 type File struct {
 	*store.Index
 	fsys   vfs.FS
@@ -134,7 +134,7 @@ func (f *File) buildIndex() error {
 	return err
 }
 
-// ErrReplaced reports that another file, or none, is now at the path of an open pack.
+// ErrReplaced reports that the file at the path of an open pack is no longer that pack.
 var ErrReplaced = errors.New("the pack was removed, replaced or changed since it was opened; put it back, or open the model again")
 
 // BypassCache makes later reads of whole blocks bypass the operating system's page cache,
@@ -177,7 +177,8 @@ func (f *File) checkSame(file vfs.File) error {
 	return nil
 }
 
-// MapSection maps a section into memory without verifying it: see CheckSection.
+// MapSection maps a section into memory without verifying it: see CheckSection. The caller
+// closes the mapping.
 func (f *File) MapSection(i int) (*vfs.Mapping, error) {
 	x := &f.index.extents[i]
 	return vfs.Map(f.file, x.off, x.size)
@@ -218,7 +219,7 @@ func (f *File) checksumError(off int64, field string) error {
 	}
 }
 
-// About returns what the pack was made from.
+// About returns the origin of the pack.
 func (f *File) About() About { return f.index.about }
 
 // Size returns the length of the file.
@@ -248,8 +249,9 @@ func (f *File) Find(name string) (p Location, ok bool) {
 // SectionSize returns the length of a section.
 func (f *File) SectionSize(i int) int64 { return f.index.extents[i].size }
 
-// Section returns a reader of a section's bytes as they lie in the file. It verifies what
-// it reads. Reads that begin and end at block boundaries are fastest.
+// Section returns a reader of the bytes of a section, in the layout of the file. Every read
+// verifies the blocks that it covers. Reads that begin and end at block boundaries are
+// fastest. The reader is safe for concurrent use.
 func (f *File) Section(i int) io.ReaderAt { return extentReader{f, &f.index.extents[i]} }
 
 // Attachment returns the content of an attachment. ok is false if the pack has none of this

@@ -43,8 +43,8 @@ func (d *Dir) Auxiliary(name string) (Auxiliary, bool) {
 // Auxiliaries returns the sorted names of all auxiliary tensors.
 func (d *Dir) Auxiliaries() []string { return slices.Sorted(maps.Keys(d.auxiliary)) }
 
-// Open opens a model directory, a single file or an index file. path itself may lie
-// anywhere; files that an index names must lie in the directory of the index.
+// Open opens a model directory, a single file or an index file. path is unrestricted; files
+// that an index names must be in the directory of the index.
 func Open(fsys vfs.FS, path string) (*Dir, error) {
 	info, err := fsys.Stat(path)
 	if err != nil {

@@ -9,7 +9,7 @@
 //
 // The format is stricter than JSON, and so is this reader. It uses its own scanner: a
 // general decoder accepts duplicate keys and keys with other capitals, so two programs
-// could see two different models in one file. Files that an index names must lie in the
+// could see two different models in one file. Files that an index names must be in the
 // directory of the model; "..", links and absolute paths cannot escape it.
 //
 // [Open] returns a [Dir]. Begin with readHeader in header.go for a file and openIndexed in

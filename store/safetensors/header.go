@@ -122,7 +122,7 @@ func (h *header) parse(text string) error {
 	})
 	for s.err == nil && s.pos < len(text) {
 		if text[s.pos] != ' ' {
-			s.fail("%q behind the closing brace; only spaces may follow", text[s.pos])
+			s.fail("%q after the closing brace; only spaces may follow", text[s.pos])
 		}
 		s.pos++
 	}
@@ -224,7 +224,7 @@ func (h *header) checkLayout(dataBytes int64) error {
 	}
 	if filled < dataBytes {
 		return &store.FormatError{
-			Path: h.path, Off: h.data + filled, Field: "data section", Reason: fmt.Sprintf("%d bytes behind the last tensor", dataBytes-filled), Kind: store.ErrFormat,
+			Path: h.path, Off: h.data + filled, Field: "data section", Reason: fmt.Sprintf("%d bytes after the last tensor", dataBytes-filled), Kind: store.ErrFormat,
 		}
 	}
 	return nil

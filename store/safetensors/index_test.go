@@ -62,7 +62,7 @@ func TestOpenRejectsMalformedIndex(t *testing.T) {
 		{"absolute", `{"weight_map":{"a":"/etc/passwd"}}`, "lies outside"},
 		{"backslashes", `{"weight_map":{"a":"..\\x"}}`, "lies outside"},
 		{"no name", `{"weight_map":{"a":""}}`, "lies outside"},
-		{"text behind", `{"weight_map":{"a":"x"}}{}`, "follows the closing brace"},
+		{"text after the end", `{"weight_map":{"a":"x"}}{}`, "follows the closing brace"},
 		{"invalid UTF-8", "{\"weight_map\":{\"a\":\"x\xff\"}}", "not valid UTF-8"},
 		{"deep metadata", `{"metadata":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, "nested more than 64 deep"},
 		{"too many files", manyShards(maxShards + 1), "more than 1024 files"},

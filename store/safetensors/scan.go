@@ -52,7 +52,7 @@ func (s *scanner) expect(c byte) {
 	s.pos++
 }
 
-// describe returns a byte that peek returned in words, for messages.
+// describe formats the result of peek for error messages.
 func describe(c byte) string {
 	if c == 0 {
 		return "the end"
@@ -131,12 +131,12 @@ func (s *scanner) escaped(start int) string {
 	return ""
 }
 
-// simpleEscapes maps the letter behind a backslash to its character.
+// simpleEscapes maps the letter after a backslash to its character.
 var simpleEscapes = map[byte]rune{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }
 
-// escape reads the rest of an escape sequence behind the backslash.
+// escape reads the rest of an escape sequence after the backslash.
 func (s *scanner) escape() rune {
 	if s.pos == len(s.text) {
 		return 0 // the caller reports the missing end

@@ -54,7 +54,7 @@ func newFiller(t quant.Type, std float64) (filler, error) {
 	return r.filler(t.BlockBytes(), std, codes), nil
 }
 
-// scaleSteps is the number of different scales. They lie within 25 % of the mean.
+// scaleSteps is the number of different scales, all within 25 % of the mean.
 const scaleSteps = 16
 
 // filler returns a filler for blocks of blockBytes whose elements have the standard

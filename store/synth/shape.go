@@ -2,7 +2,7 @@ package synth
 
 import "strings"
 
-// Shape describes the size of a model and everything else that determines its speed.
+// Shape describes the sizes of a model and its other properties that determine its speed.
 type Shape struct {
 	Name    string // name on the command line, such as "qwen2.5-0.5b"
 	Arch    string // general.architecture, which determines the tensors

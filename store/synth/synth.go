@@ -15,7 +15,7 @@ import (
 
 // Errors that Write returns.
 var (
-	// ErrOptions reports options for which no file can be written.
+	// ErrOptions reports invalid options.
 	ErrOptions = errors.New("synth: invalid options")
 	// ErrDiskFull reports that the file does not fit on the disk.
 	ErrDiskFull = errors.New("not enough space for the file")

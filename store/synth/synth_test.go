@@ -62,7 +62,7 @@ func TestModelsCompute(t *testing.T) {
 	require.Len(t, families, 8)
 }
 
-// predict returns the logits behind ids.
+// predict returns the logits after ids.
 func predict(t *testing.T, fsys vfs.FS, ids []int32) (logits []float32) {
 	t.Helper()
 	files, err := modelfile.Open(fsys, "m.gguf")

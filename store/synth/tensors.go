@@ -6,7 +6,7 @@ import "fmt"
 type tensor struct {
 	name  string
 	shape []int // outermost dimension first
-	role  role  // of a matrix; the mix chooses the type by it
+	role  role  // role of a matrix; the mix derives the type from it
 	layer int   // -1 outside the layers
 	fill  fillKind
 }
@@ -40,7 +40,7 @@ type family struct {
 	qkvBias  bool
 	fused    bool // attn_qkv instead of three projections; ffn_up holds gate and up
 	qkNorm   int  // norm of queries and keys: 0 (none), normHead or normFull
-	postNorm bool // additional norms behind attention and MLP
+	postNorm bool // additional norms after attention and MLP
 	pre      string
 }
 

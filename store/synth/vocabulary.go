@@ -8,7 +8,7 @@ const (
 	tokenControl int32 = 3
 )
 
-// merges are the only merges: some engines do not load a byte-pair encoding without any.
+// merges is not empty, because some engines reject a byte-pair encoding without merges.
 var merges = []string{"Ġ t", "h e", "Ġt he"}
 
 // mergedTokens are the tokens that the merges create.

@@ -9,8 +9,8 @@ import (
 	"math/rand/v2"
 )
 
-// TempMark is part of the name of every temporary file. It tells the leftovers of a killed
-// process from other files.
+// TempMark is part of the name of every temporary file. It identifies the leftovers of a
+// killed process.
 const TempMark = ".tmp-"
 
 // writeBufferBytes is large enough that the flash receives long writes.

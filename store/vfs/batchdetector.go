@@ -1,9 +1,8 @@
 package vfs
 
-// batchDetector learns how a device reports completed reads: each read as soon as it is
-// done, or a whole batch of reads together when the device becomes idle. Some virtual disks
-// do the latter: new reads that are submitted to a busy device delay the report of reads
-// that finished long before.
+// batchDetector detects devices that report completed reads in batches. Most devices report
+// each read as soon as it is done. Some virtual disks report all reads together when they
+// become idle: reads that are submitted meanwhile delay the report of finished reads.
 type batchDetector struct {
 	current  int   // index of the batch that is being submitted
 	inFlight []int // [depth] reads in flight of each batch, a ring
@@ -32,8 +31,8 @@ func (d *batchDetector) submitted() int {
 }
 
 // completed processes reads that the system reported in one call. batches holds the batch of
-// each read. idle says that the caller blocked until the first of them completed and that no
-// other read is in flight: only then a report of several reads is evidence of batching.
+// each read. idle states that the caller blocked until the first of them completed and that
+// no other read is in flight: only then is a report of several reads evidence of batching.
 func (d *batchDetector) completed(batches []int, idle bool) {
 	several := len(batches) >= minBatch
 	for _, batch := range batches {

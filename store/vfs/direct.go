@@ -21,10 +21,10 @@ type directOpener interface {
 }
 
 // OpenDirect opens a file whose large reads bypass the page cache. The engine reads
-// streamed weights in a cycle that is longer than any cache it could have, so a cached copy
-// would take memory twice and never be hit. Reads that are not aligned to [DirectAlign],
-// and all reads where the file system has no direct ones, go through the cache. The bytes
-// are the same.
+// streamed weights in a cycle that exceeds the available memory, so the page cache would
+// evict every page before its next use. Reads that are not aligned to [DirectAlign], and
+// all reads on file systems without direct reads, go through the cache and return the same
+// bytes.
 func OpenDirect(fsys FS, name string) (File, error) {
 	if d, ok := fsys.(directOpener); ok {
 		return d.openDirect(name)
@@ -36,7 +36,7 @@ func OpenDirect(fsys FS, name string) (File, error) {
 // one.
 type directFile struct {
 	File                // reads through the page cache
-	direct  io.ReaderAt // bypasses it; nil if the file system cannot do that
+	direct  io.ReaderAt // bypasses the page cache; nil if the file system has no direct reads
 	close   func() error
 	refused atomic.Bool // the system rejected a direct read: do not try again
 }
@@ -60,7 +60,7 @@ func (f *directFile) ReadAt(p []byte, off int64) (int, error) {
 	return n + rest, err
 }
 
-// cached reads through the page cache and drops what it read from there.
+// cached reads through the page cache and then drops the bytes from the cache.
 func (f *directFile) cached(p []byte, off int64) (int, error) {
 	n, err := f.File.ReadAt(p, off)
 	if o, ok := f.File.(*osFile); ok && n >= DirectAlign {

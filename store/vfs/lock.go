@@ -9,12 +9,13 @@ import (
 // ErrLocked reports that a lock is held, by this process or another one.
 var ErrLocked = errors.New("locked by another process or session")
 
-// Lock acquires the lock with the given file name, which at most one holder among all
-// processes has. If the lock is held, Lock returns an error that wraps ErrLocked; it does
+// Lock acquires the lock with the given file name. At any time at most one caller in all
+// processes holds the lock. If the lock is held, Lock returns an error that wraps ErrLocked; it does
 // not wait. Close on the result releases the lock and removes the file. The system releases
 // the locks of a process that dies; the leftover file does no harm.
 //
-// Lock always succeeds on a file system without locks, which belongs to one user.
+// On a file system without locks, Lock always succeeds; only one process uses such a file
+// system.
 func Lock(fsys FS, name string) (io.Closer, error) {
 	if l, ok := fsys.(locker); ok {
 		return l.lock(name)

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// lock locks the whole file with a lock that the operating system releases when the process
-// dies. A holder removes the file before it unlocks it. A lock may therefore succeed on a
+// lock creates the file and locks all of it. The operating system releases the lock when the
+// process dies. A holder removes the file before it unlocks it. A lock may therefore succeed on a
 // file that was just removed; lock then tries again.
 func (osFS) lock(name string) (io.Closer, error) {
 	for {

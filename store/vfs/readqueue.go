@@ -7,9 +7,9 @@ import (
 )
 
 // ReadQueue submits asynchronous reads to the operating system, so that no thread blocks in
-// a read. A thread that blocks in a read preempts another thread when the read completes. On
-// a machine with few cores that is a thread of the matmul, and all other threads then wait
-// for it.
+// a read. A thread that has blocked in a read preempts another thread when the read
+// completes. On a machine with few cores it preempts a thread that computes a matmul, and
+// the other threads of the matmul wait.
 //
 // Add queues reads, Submit passes them to the system, Next returns completed ones.
 //
@@ -82,7 +82,7 @@ func (q *ReadQueue) Room() int { return len(q.idle) }
 // in flight are done. Submitting more reads to such a device delays those in flight.
 func (q *ReadQueue) CompletesInBatches() bool { return q.detector.batched() }
 
-// HasInFlight reports whether the system still works on reads, as of the last call of Next.
+// HasInFlight reports whether reads were in flight at the last call of Next.
 func (q *ReadQueue) HasInFlight() bool { return q.inFlight() > 0 }
 
 // inFlight returns the number of reads that the system has not completed.

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// systemQueue wraps Linux asynchronous I/O (io_submit). It is as old as direct reads, and
-// sandboxes such as containers allow it where they forbid the newer io_uring.
+// systemQueue wraps Linux asynchronous I/O (io_submit). Container sandboxes that forbid the
+// newer io_uring allow it.
 type systemQueue struct {
 	context    uintptr
 	blocks     []controlBlock  // [depth]
@@ -41,8 +41,8 @@ type ioEvent struct {
 	_    int64
 }
 
-// eventRing is the beginning of the kernel's struct aio_ring, which lies at the address
-// context. The completed events lie between head and tail.
+// eventRing is the beginning of the kernel's struct aio_ring, which the kernel maps at the
+// address systemQueue.context. The completed events are between head and tail.
 type eventRing struct {
 	_, _       uint32
 	head, tail uint32
@@ -118,8 +118,8 @@ func (s *systemQueue) collectCompleted(q *ReadQueue, wait time.Duration) {
 	}
 }
 
-// ringEmpty reports whether user-space memory shows that no read has completed, which saves
-// a system call. If in doubt it returns false.
+// ringEmpty reports whether no read has completed. It reads the ring in user-space memory,
+// which saves a system call, and returns false if the ring has an unknown layout.
 func (s *systemQueue) ringEmpty() bool {
 	ring := *(**eventRing)(unsafe.Pointer(&s.context)) // kernel memory: the garbage collector ignores it
 	return ring.magic == eventRingMagic && atomic.LoadUint32(&ring.head) == atomic.LoadUint32(&ring.tail)

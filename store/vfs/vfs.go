@@ -74,7 +74,7 @@ type Info struct {
 	IsDir bool
 }
 
-// Reasons for which this package itself rejects an operation.
+// The causes of operations that this package rejects.
 var (
 	ErrNotRegular = errors.New("not a regular file")
 	ErrEscapes    = errors.New("the path escapes its directory")

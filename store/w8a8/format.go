@@ -77,7 +77,7 @@ type Matrix struct {
 // without outliers.
 func (in *Input) Importance() float64 { return float64(in.Max) / (127 * float64(in.Scale)) }
 
-// HotFraction returns the fraction of the outliers that lie in hot channels.
+// HotFraction returns the fraction of the outliers that are in hot channels.
 func (in *Input) HotFraction() float64 {
 	var hot int64
 	for _, c := range in.Channels[:in.Hot] {
@@ -101,8 +101,8 @@ const checksumSeed = 0x3861387763616c69
 
 func checksum(p []byte) uint64 { return store.Sum64(checksumSeed, p) }
 
-// assignOffsets sets the offsets of all stored columns behind an index of indexBytes and
-// returns the length of the file.
+// assignOffsets sets the offsets of all stored columns, which follow an index of indexBytes,
+// and returns the length of the file.
 func (x *Index) assignOffsets(indexBytes int) int64 {
 	end := int64(headerBytes+indexBytes+pageBytes-1) / pageBytes * pageBytes
 	for i := range x.Inputs {

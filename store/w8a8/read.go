@@ -125,7 +125,7 @@ func (f *File) formatError(off int64, field, reason, hint string, kind error) er
 	return &store.FormatError{Path: f.path, Off: off, Field: field, Reason: reason, Hint: hint, Kind: kind}
 }
 
-// Path returns the path that Open received.
+// Path returns the path that was passed to Open.
 func (f *File) Path() string { return f.path }
 
 // Column reads a column of a matrix. raw is a buffer of Matrix.ColumnBytes bytes. Column

@@ -193,7 +193,7 @@ func FuzzOpen(f *testing.F) {
 	seed := string(data[headerBytes:][:binary.LittleEndian.Uint64(data[16:])])
 	f.Add([]byte(seed))
 	f.Fuzz(func(t *testing.T, index []byte) {
-		// The bytes behind the index suffice for the columns of the seed.
+		// The bytes after the index suffice for the columns of the seed.
 		head := header(index, int64(headerBytes+len(index)+len(data)))
 		file := append(append(head, index...), make([]byte, len(data))...)
 		fsys := vfs.NewMem()
