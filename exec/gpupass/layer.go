@@ -27,9 +27,26 @@ type columnBlock struct {
 }
 
 // UploadLayer uploads a layer's weights.
-func (n *Network) UploadLayer(l int, w *exec.LayerWeights) (err error) {
+func (n *Network) UploadLayer(l int, w *exec.LayerWeights) error {
 	l -= n.first
 	y := &n.layers[l]
+	if err := n.uploadGains(y, w); err != nil {
+		return err
+	}
+	if err := n.uploadMatrices(y, w); err != nil {
+		return err
+	}
+	if l == len(n.layers)-1 {
+		n.lastOps += opsOf(y.o) + opsOf(y.down)
+		for _, p := range y.gateUp {
+			n.lastOps += opsOf(p.weights)
+		}
+	}
+	return n.countLoaded()
+}
+
+// uploadGains uploads the norms of a layer.
+func (n *Network) uploadGains(y *layer, w *exec.LayerWeights) (err error) {
 	if y.attnGain, err = n.gain(w.AttnNorm); err != nil {
 		return err
 	}
@@ -37,14 +54,18 @@ func (n *Network) UploadLayer(l int, w *exec.LayerWeights) (err error) {
 		return err
 	}
 	y.qGain, y.kGain = y.attnGain, y.attnGain
-	if n.spec.QKNorm == arch.QKNormHead {
-		if y.qGain, err = n.gain(w.QNorm); err != nil {
-			return err
-		}
-		if y.kGain, err = n.gain(w.KNorm); err != nil {
-			return err
-		}
+	if n.spec.QKNorm != arch.QKNormHead {
+		return nil
 	}
+	if y.qGain, err = n.gain(w.QNorm); err != nil {
+		return err
+	}
+	y.kGain, err = n.gain(w.KNorm)
+	return err
+}
+
+// uploadMatrices uploads the matrices of a layer.
+func (n *Network) uploadMatrices(y *layer, w *exec.LayerWeights) (err error) {
 	if y.qkv, err = n.stack("qkv", &w.Q, &w.K, &w.V); err != nil {
 		return err
 	}
@@ -60,16 +81,8 @@ func (n *Network) UploadLayer(l int, w *exec.LayerWeights) (err error) {
 	} else if y.gateUp, err = n.stack("gate_up", &w.Gate, &w.Up); err != nil {
 		return err
 	}
-	if y.down, err = n.newMatrix("down", false, &w.Down); err != nil {
-		return err
-	}
-	if l == len(n.layers)-1 {
-		n.lastOps += opsOf(y.o) + opsOf(y.down)
-		for _, p := range y.gateUp {
-			n.lastOps += opsOf(p.weights)
-		}
-	}
-	return n.countLoaded()
+	y.down, err = n.newMatrix("down", false, &w.Down)
+	return err
 }
 
 // UploadOutput uploads the output matrix.
@@ -102,14 +115,8 @@ func (n *Network) countLoaded() error {
 		}
 	}
 	var err error
-	n.head, err = n.endMatrix.NewGEMV(
-		opencl.Input{X: n.one.memory, From: n.one.x, Op: opencl.Normed, Side: n.endGain, Eps: n.spec.Norm.Eps},
-		opencl.Output{Y: n.one.memory, To: n.one.logits})
-	if err != nil {
-		return err
-	}
-	n.own(n.head)
-	return nil
+	n.head, err = n.newGEMV(n.endMatrix, n.normedStream(n.endGain), opencl.Output{Y: n.one.memory, To: n.one.logits})
+	return err
 }
 
 func weightsOf(l *exec.Linear) opencl.Weights {

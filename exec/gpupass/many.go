@@ -95,59 +95,82 @@ func (n *Network) manyFloats(rows, inner int) [5]int {
 }
 
 // makeManyLayer creates the kernels of a layer for up to rows tokens.
-func (n *Network) makeManyLayer(l, rows int) (err error) {
+func (n *Network) makeManyLayer(l, rows int) error {
+	if err := n.makeManyAttention(l, rows); err != nil {
+		return err
+	}
+	return n.makeManyMLP(l, rows)
+}
+
+// makeManyAttention creates the kernels from a layer's first norm to the output projection.
+func (n *Network) makeManyAttention(l, rows int) (err error) {
 	s, t, y := n.spec, &n.many, &n.layers[l]
-	spec, inner := &s.Layers[l], y.down.Cols
-	width := n.qkvWidth(spec.KVHeads)
-	matrix := func(p *opencl.WeightMatrix, x *opencl.Memory, from, stride int, out opencl.Output) (*opencl.GEMM, error) {
-		m, err := p.NewGEMM(rows, x, from, stride, out)
-		if err == nil {
-			n.own(m)
-		}
-		return m, err
-	}
-	matrices := func(parts []columnBlock, out opencl.Output, to func(p *columnBlock) int) (list []*opencl.GEMM, err error) {
-		for i := range parts {
-			out.To = to(&parts[i])
-			m, err := matrix(parts[i].weights, t.h, 0, s.Dim, out)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, m)
-		}
-		return list, nil
-	}
-	column := func(p *columnBlock) int { return p.column }
-	stream := opencl.Output{Y: t.input, To: t.x, Stride: s.Dim, Op: opencl.Add, Factor: s.ResidualScale}
-	k := &y.many
+	spec, k := &s.Layers[l], &y.many
 	if k.attnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.attnGain, s.Norm.Eps); err != nil {
 		return err
 	}
-	if k.qkv, err = matrices(y.qkv, opencl.Output{Y: t.qkv, Stride: width}, column); err != nil {
+	qkv := opencl.Output{Y: t.qkv, Stride: n.qkvWidth(spec.KVHeads)}
+	if k.qkv, err = n.newGEMMs(rows, y.qkv, qkv, func(column int) int { return column }); err != nil {
 		return err
 	}
-	if k.prepare, err = n.kernel(l, "layer.cl", "prepare", t.qkv, t.input, t.h /* until a text is bound */, 0, n.one.memory, y.qGain, y.kGain, s.Norm.Eps, n.angleOffset(spec, rows, 0)); err != nil {
+	if k.prepare, err = n.kernel(l, "layer.cl", "prepare", t.qkv, t.input, t.h /* until a sequence is bound */, 0, n.one.memory, y.qGain, y.kGain, s.Norm.Eps, n.angleOffset(spec, rows, 0)); err != nil {
 		return err
 	}
-	if k.attend, err = n.kernel(l, "layer.cl", "attend_many", t.qkv, t.h /* the same */, 0, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
+	if k.attend, err = n.kernel(l, "layer.cl", "attend_many", t.qkv, t.h /* until a sequence is bound */, 0, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
 		return err
 	}
-	if k.o, err = matrix(y.o, t.att, 0, s.Heads*s.HeadDim, stream); err != nil {
-		return err
-	}
+	k.o, err = n.newGEMM(rows, y.o, t.att, s.Heads*s.HeadDim, n.addToStream())
+	return err
+}
+
+// makeManyMLP creates the kernels from a layer's second norm to the down projection.
+func (n *Network) makeManyMLP(l, rows int) (err error) {
+	s, t, y := n.spec, &n.many, &n.layers[l]
+	inner, k := y.down.Cols, &y.many
 	if k.ffnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.ffnGain, s.Norm.Eps); err != nil {
 		return err
 	}
+	out := opencl.Output{Y: t.hidden, Stride: inner}
 	if y.fused() {
-		k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner, Op: gateOp(s.Act)}, column)
-	} else if k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner}, func(p *columnBlock) int { return p.column / inner * rows * inner }); err == nil {
+		out.Op = gateOp(s.Act)
+		k.gateUp, err = n.newGEMMs(rows, y.gateUp, out, func(column int) int { return column })
+	} else if k.gateUp, err = n.newGEMMs(rows, y.gateUp, out, func(column int) int { return column / inner * rows * inner }); err == nil {
 		k.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, 0, rows*inner, int(gateOp(s.Act)))
 	}
 	if err != nil {
 		return err
 	}
-	k.down, err = matrix(y.down, t.hidden, 0, inner, stream)
+	k.down, err = n.newGEMM(rows, y.down, t.hidden, inner, n.addToStream())
 	return err
+}
+
+// addToStream returns the output of a GEMM whose result is added to the residual stream.
+func (n *Network) addToStream() opencl.Output {
+	t := &n.many
+	return opencl.Output{Y: t.input, To: t.x, Stride: n.spec.Dim, Op: opencl.Add, Factor: n.spec.ResidualScale}
+}
+
+// newGEMM creates the GEMM of a matrix with rows of x, which are stride elements apart.
+func (n *Network) newGEMM(rows int, p *opencl.WeightMatrix, x *opencl.Memory, stride int, out opencl.Output) (*opencl.GEMM, error) {
+	m, err := p.NewGEMM(rows, x, 0, stride, out)
+	if err == nil {
+		n.own(m)
+	}
+	return m, err
+}
+
+// newGEMMs creates the GEMMs of column blocks with the normalized residual stream. to returns
+// the first element of a block's output.
+func (n *Network) newGEMMs(rows int, blocks []columnBlock, out opencl.Output, to func(column int) int) (list []*opencl.GEMM, err error) {
+	for _, b := range blocks {
+		out.To = to(b.column)
+		m, err := n.newGEMM(rows, b.weights, n.many.h, n.spec.Dim, out)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, m)
+	}
+	return list, nil
 }
 
 // forwardMany runs the pass of a chunk whose rows are in the staging buffer.

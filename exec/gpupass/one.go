@@ -124,54 +124,75 @@ func (n *Network) growInner(inner int) (err error) {
 }
 
 // makeOneLayer creates the kernels of a layer for one token.
-func (n *Network) makeOneLayer(l int) (err error) {
-	s, t, y := n.spec, &n.one, &n.layers[l]
-	inner := y.down.Cols
-	if err := n.growInner(inner); err != nil {
+func (n *Network) makeOneLayer(l int) error {
+	if err := n.growInner(n.layers[l].down.Cols); err != nil {
 		return err
 	}
-	vector := func(p *opencl.WeightMatrix, in opencl.Input, out opencl.Output) (*opencl.GEMV, error) {
-		v, err := p.NewGEMV(in, out)
-		if err == nil {
-			n.own(v)
-		}
-		return v, err
+	stream := opencl.Output{Y: n.one.memory, To: n.one.x, Op: opencl.Add, Factor: n.spec.ResidualScale}
+	if err := n.makeOneAttention(l, stream); err != nil {
+		return err
 	}
-	vectors := func(parts []columnBlock, in opencl.Input, out opencl.Output) (list []*opencl.GEMV, err error) {
-		for _, p := range parts {
-			to := out
-			to.To += p.column
-			v, err := vector(p.weights, in, to)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
-		}
-		return list, nil
-	}
-	stream := opencl.Output{Y: t.memory, To: t.x, Op: opencl.Add, Factor: s.ResidualScale}
-	in := opencl.Input{X: t.memory, From: t.x, Op: opencl.Normed, Side: y.attnGain, Eps: s.Norm.Eps}
-	if y.one.qkv, err = vectors(y.qkv, in, opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
+	return n.makeOneMLP(l, stream)
+}
+
+// makeOneAttention creates the kernels of a layer's attention. stream is the output of the
+// projection.
+func (n *Network) makeOneAttention(l int, stream opencl.Output) (err error) {
+	t, y := &n.one, &n.layers[l]
+	if y.one.qkv, err = n.newGEMVs(y.qkv, n.normedStream(y.attnGain), opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
 		return err
 	}
 	if y.one.attend, err = n.makeAttendOne(l); err != nil {
 		return err
 	}
-	parts := opencl.Input{X: t.memory, From: t.sums, Op: opencl.Merged, Side: t.states, Head: s.HeadDim}
-	if y.one.o, err = vector(y.o, parts, stream); err != nil {
-		return err
-	}
-	in.Side = y.ffnGain
+	splits := opencl.Input{X: t.memory, From: t.sums, Op: opencl.Merged, Side: t.states, Head: n.spec.HeadDim}
+	y.one.o, err = n.newGEMV(y.o, splits, stream)
+	return err
+}
+
+// makeOneMLP creates the kernels of a layer's MLP. stream is the output of the down projection.
+func (n *Network) makeOneMLP(l int, stream opencl.Output) (err error) {
+	t, y, act := &n.one, &n.layers[l], gateOp(n.spec.Act)
+	in, out := n.normedStream(y.ffnGain), opencl.Output{Y: t.hidden, To: t.inner}
 	if y.fused() {
-		y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner, Op: gateOp(s.Act)})
-	} else if y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner}); err == nil {
-		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, inner, int(gateOp(s.Act)))
+		out.Op = act
+		y.one.gateUp, err = n.newGEMVs(y.gateUp, in, out)
+	} else if y.one.gateUp, err = n.newGEMVs(y.gateUp, in, out); err == nil {
+		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, y.down.Cols, int(act))
 	}
 	if err != nil {
 		return err
 	}
-	y.one.down, err = vector(y.down, opencl.Input{X: t.hidden, From: t.inner}, stream)
+	y.one.down, err = n.newGEMV(y.down, opencl.Input{X: t.hidden, From: t.inner}, stream)
 	return err
+}
+
+// normedStream returns the residual stream, normalized with a gain, as the input of a GEMV.
+func (n *Network) normedStream(gain int) opencl.Input {
+	return opencl.Input{X: n.one.memory, From: n.one.x, Op: opencl.Normed, Side: gain, Eps: n.spec.Norm.Eps}
+}
+
+// newGEMV creates the GEMV of a matrix.
+func (n *Network) newGEMV(p *opencl.WeightMatrix, in opencl.Input, out opencl.Output) (*opencl.GEMV, error) {
+	v, err := p.NewGEMV(in, out)
+	if err == nil {
+		n.own(v)
+	}
+	return v, err
+}
+
+// newGEMVs creates the GEMVs of column blocks. out is the output of the first column.
+func (n *Network) newGEMVs(blocks []columnBlock, in opencl.Input, out opencl.Output) (list []*opencl.GEMV, err error) {
+	for _, b := range blocks {
+		to := out
+		to.To += b.column
+		v, err := n.newGEMV(b.weights, in, to)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
 }
 
 // fused reports whether gate and up are one matmul that applies the activation.
