@@ -90,40 +90,12 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 		return nil, err
 	}
 	defer m.Close()
-	sizes, order := inputSizesOf(m)
-	reads := int64(1)
-	if !calib.CollectCandidates(order, len(ids), opts.Fraction) {
-		reads = 2
-	}
-	read := func(before int, observe func(*calib.InputMagnitudes, []float32)) error {
-		m.Observe(func(w *weights.Linear, rows int, row func(int) []float32) {
-			if s := sizes[w]; s != nil {
-				for i := range rows {
-					observe(s, row(i))
-				}
-			}
-		})
-		return prefillWindows(ctx, m, ids, func(done int) {
-			if opts.Progress != nil {
-				opts.Progress(int64(before+done), reads*int64(len(ids)))
-			}
-		})
-	}
-	if err := read(0, (*calib.InputMagnitudes).Observe); err != nil {
+	measurement := newOutlierMeasurement(m, ids, opts)
+	if err := measurement.run(ctx); err != nil {
 		return nil, err
 	}
-	for _, s := range order {
-		if s.ChooseScale(opts.Fraction); !s.CountCandidates(s.Limit, s.OutlierCounts) {
-			reads = 2
-		}
-	}
-	if reads == 2 {
-		if err := read(len(ids), (*calib.InputMagnitudes).CountOutliers); err != nil {
-			return nil, err
-		}
-	}
 	index := &w8a8.Index{Model: identity, CreatedBy: opts.Made, Tokens: len(ids), OutlierFraction: opts.Fraction}
-	for _, s := range order {
+	for _, s := range measurement.inputs {
 		in, err := s.Input()
 		if err != nil {
 			return nil, err
@@ -133,20 +105,67 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 	return index, nil
 }
 
-// inputSizesOf returns one measurement for each input of the model: as a map from the first matrix
-// that reads the input, and as a list in the order of use.
-func inputSizesOf(m *Model) (by map[*weights.Linear]*calib.InputMagnitudes, order []*calib.InputMagnitudes) {
+// outlierMeasurement measures the magnitudes of all inputs of a model.
+type outlierMeasurement struct {
+	m    *Model
+	ids  []int32
+	opts OutlierOptions
+
+	inputs   []*calib.InputMagnitudes                   // in order of use
+	byMatrix map[*weights.Linear]*calib.InputMagnitudes // by the first matrix that reads the input
+	passes   int64                                      // expected passes over the text
+}
+
+// newOutlierMeasurement prepares the measurement of each input of the model.
+func newOutlierMeasurement(m *Model, ids []int32, opts OutlierOptions) *outlierMeasurement {
+	o := &outlierMeasurement{m: m, ids: ids, opts: opts, byMatrix: map[*weights.Linear]*calib.InputMagnitudes{}}
 	named := m.Matrices()
-	by = map[*weights.Linear]*calib.InputMagnitudes{}
 	for _, group := range calib.InputGroups(len(m.Spec.Layers), func(name string) bool { return named[name] != nil }) {
 		first := named[group[0]]
 		s := &calib.InputMagnitudes{Name: group[0], OutlierCounts: make([]int64, first.Cols)}
 		for _, name := range group {
 			s.Matrices = append(s.Matrices, w8a8.Matrix{Name: name, Rows: named[name].Rows, Type: calib.ColumnType(named[name].Type).String()})
 		}
-		by[first], order = s, append(order, s)
+		o.inputs, o.byMatrix[first] = append(o.inputs, s), s
 	}
-	return by, order
+	return o
+}
+
+// run chooses the scales of all inputs and counts their outliers, in one pass over the text or two.
+func (o *outlierMeasurement) run(ctx context.Context) error {
+	o.passes = 1
+	if !calib.CollectCandidates(o.inputs, len(o.ids), o.opts.Fraction) {
+		o.passes = 2
+	}
+	if err := o.pass(ctx, 0, (*calib.InputMagnitudes).Observe); err != nil {
+		return err
+	}
+	for _, s := range o.inputs {
+		if s.ChooseScale(o.opts.Fraction); !s.CountCandidates(s.Limit, s.OutlierCounts) {
+			o.passes = 2
+		}
+	}
+	if o.passes == 1 {
+		return nil
+	}
+	return o.pass(ctx, len(o.ids), (*calib.InputMagnitudes).CountOutliers)
+}
+
+// pass passes the text through the model and calls observe with each row of each input. before is
+// the number of tokens of earlier passes.
+func (o *outlierMeasurement) pass(ctx context.Context, before int, observe func(*calib.InputMagnitudes, []float32)) error {
+	o.m.Observe(func(w *weights.Linear, rows int, row func(int) []float32) {
+		if s := o.byMatrix[w]; s != nil {
+			for i := range rows {
+				observe(s, row(i))
+			}
+		}
+	})
+	return prefillWindows(ctx, o.m, o.ids, func(done int) {
+		if o.opts.Progress != nil {
+			o.opts.Progress(int64(before+done), o.passes*int64(len(o.ids)))
+		}
+	})
 }
 
 // OutlierOptions are the options of MeasureOutliers.

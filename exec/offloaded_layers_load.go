@@ -36,27 +36,16 @@ func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o O
 	if err != nil {
 		return nil, fmt.Errorf("%s: host memory for %d layers and the embedding: %w", f.Path, place.First, err)
 	}
-	room.Release()                          // the loader reserves it part by part
-	shape, threads := spec.KVShape(o.KV), 1 // for the host's copies
-	if place.First > 0 {
-		clear(shape.KVHeads[place.First:]) // the accelerator holds the KV of those
-		threads = o.Threads
-	}
-	if m.cache, err = kv.NewCache(shape, o.Budget, kv.Options{PageTokens: o.KVPage}); err != nil {
+	room.Release() // the loader reserves it part by part
+	if err := openHostCache(m, &o); err != nil {
 		return nil, err
 	}
-	m.kvReader = newReader(m, 0)
-	m.workers = threadpool.New(threads)
 	if err := loadFirstLayers(ctx, m, f, h, &o); err != nil {
 		return nil, err
 	}
-	err = h.read(ctx, network)
-	m.frames = append(m.frames, h.Frames...)
-	if err != nil {
+	if err := uploadLayers(ctx, m, h); err != nil {
 		return nil, err
 	}
-	m.weights.Embed, m.weights.Tied = h.weights.Embed, h.weights.Tied
-	m.offloadedLayers.raw = make([]byte, m.weights.Embed.RowBytes())
 	if m.embedding, err = weights.NewEmbeddingLookup(&m.weights.Embed, o.Budget, weights.LookupMemory{}); err != nil {
 		return nil, err
 	}
@@ -64,6 +53,34 @@ func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o O
 		m.pass, err = newPass(m, o.Chunk)
 	}
 	return m, err
+}
+
+// openHostCache creates the KV cache and the threads of the layers that the CPU computes. Without
+// such layers, one thread copies the host's data.
+func openHostCache(m *Model, o *Options) (err error) {
+	shape, threads := m.Spec.KVShape(o.KV), 1
+	if first := m.offloadedLayers.placement.First; first > 0 {
+		clear(shape.KVHeads[first:]) // the accelerator holds the KV of its layers
+		threads = o.Threads
+	}
+	if m.cache, err = kv.NewCache(shape, o.Budget, kv.Options{PageTokens: o.KVPage}); err != nil {
+		return err
+	}
+	m.kvReader = newReader(m, 0)
+	m.workers = threadpool.New(threads)
+	return nil
+}
+
+// uploadLayers uploads the accelerator's layers and keeps the embedding in the host's memory.
+func uploadLayers(ctx context.Context, m *Model, h *uploader) error {
+	err := h.read(ctx, m.offloadedLayers.network)
+	m.frames = append(m.frames, h.Frames...)
+	if err != nil {
+		return err
+	}
+	m.weights.Embed, m.weights.Tied = h.weights.Embed, h.weights.Tied
+	m.offloadedLayers.raw = make([]byte, m.weights.Embed.RowBytes())
+	return nil
 }
 
 // PlaceLayers returns the part of the model that Options.Accelerator would take. It reads no

@@ -61,7 +61,7 @@ type workspace struct {
 
 	// For quantized KV formats: a tile's quantized queries and their softmax weights of a block.
 	queries     tiled.Activations
-	paddedQuery []float32 // [keyCols] a query, padded with zeros
+	paddedQuery []float32 // [kv.KeyCols(HeadDim)] a query, padded with zeros
 	queryMemory []float32 // memory of queries
 	weights     []quant.BlockWeights
 

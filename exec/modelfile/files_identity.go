@@ -8,8 +8,8 @@ import (
 )
 
 // Identity identifies a model in persisted KV: models with different tokens, keys or values
-// have different identities. For a pack it covers every byte, for other files what
-// pack.FingerprintOf reads.
+// have different identities. For a pack it covers every byte, for other files the parts
+// that pack.FingerprintOf reads.
 func (f *Files) Identity() (id [sha256.Size]byte, err error) {
 	if f.packed != nil {
 		return f.packed.Identity(), nil

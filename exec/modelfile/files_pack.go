@@ -55,7 +55,7 @@ func IsPack(fsys vfs.FS, path string) bool {
 func (f *Files) Packed() *pack.File { return f.packed }
 
 // CanStream reports whether weights can be streamed while the model is in use: the model is
-// a pack and no overlay changes its tensors. exact is that of Options.
+// a pack and no overlay changes its tensors. exact is exec.Options.Exact.
 func (f *Files) CanStream(exact bool) (bool, error) {
 	ts, err := f.TensorsFor(exact)
 	if err != nil {

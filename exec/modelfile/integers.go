@@ -32,8 +32,8 @@ type intMatrix struct {
 	rows, cols, groups   int
 	groupOf              []int32 // [cols] the group of each input
 	order                []int32 // [cols] the input of each column; nil = input order
-	// typ is Q4_0 or Q8_0 if all zeros are centered, I4Z if each block of columns lies in
-	// one group, otherwise F32. Each of them represents the weight exactly.
+	// typ is Q4_0 or Q8_0 if all zeros are centered, I4Z if each block of columns belongs
+	// to one group, otherwise F32. Each of them represents the weight exactly.
 	typ quant.Type
 }
 
@@ -259,7 +259,7 @@ func (m *intMatrix) chooseType(src store.Source) (quant.Type, error) {
 	return quant.F32, nil
 }
 
-// blocksInGroups reports whether the inputs of each block lie in one group.
+// blocksInGroups reports whether the inputs of each block belong to one group.
 func (m *intMatrix) blocksInGroups() bool {
 	if m.cols%intBlock != 0 {
 		return false
@@ -280,9 +280,9 @@ func (m *intMatrix) input(column int) int {
 	return int(m.order[column])
 }
 
-// sortByGroup sorts the columns by group, and reports whether each block then lies in one
-// group. Matrices of experts stay unsorted: an expert's slot has no place for the order
-// tensor.
+// sortByGroup sorts the columns by group, and reports whether each block then belongs to
+// one group. Matrices of experts stay unsorted: an expert's slot has no place for the
+// order tensor.
 func (m *intMatrix) sortByGroup() bool {
 	if strings.Contains(m.codes.Name, ".experts.") {
 		return false
@@ -295,7 +295,7 @@ func (m *intMatrix) sortByGroup() bool {
 	return m.blocksInGroups()
 }
 
-// scalesAreF16 reports whether binary16 represents all scales exactly, whatever type they
+// scalesAreF16 reports whether float16 represents all scales exactly, whatever type they
 // are stored in.
 func (m *intMatrix) scalesAreF16(src store.Source) (bool, error) {
 	if m.scales.Type == quant.F16 {

@@ -23,16 +23,16 @@ type Mix struct {
 // mixes are the choices, the most accurate first.
 var mixes = []Mix{
 	{"q8", "8 bits, a scale for 32 weights", quant.Q8_0, quant.Q8_0, quant.Q8_0},
-	{"q4", "4 bits, a scale and an offset for 32 weights; 8 bits for the output head and the way out of each MLP", quant.Q8_0, quant.Q8_0, quant.Q4_1},
-	{"nf4", "like q4, in 16 levels that suit normally distributed weights, and no offset", quant.Q8_0, quant.Q8_0, quant.NF4},
-	{"q4s", "like q4, in even steps on both sides of zero, and no offset", quant.Q8_0, quant.Q8_0, quant.Q4_0},
-	{"q4all", "like q4, with 4 bits for the way out of each MLP too", quant.Q8_0, quant.Q4_1, quant.Q4_1},
+	{"q4", "4 bits, a scale and an offset for 32 weights; 8 bits for the output head and the MLPs' down projections", quant.Q8_0, quant.Q8_0, quant.Q4_1},
+	{"nf4", "like q4, with 16 levels for normally distributed weights instead of even steps, and no offset", quant.Q8_0, quant.Q8_0, quant.NF4},
+	{"q4s", "like q4, with even steps on both sides of zero, and no offset", quant.Q8_0, quant.Q8_0, quant.Q4_0},
+	{"q4all", "like q4, with 4 bits for the MLPs' down projections too", quant.Q8_0, quant.Q4_1, quant.Q4_1},
 }
 
 // Mixes returns the choices, the most accurate first.
 func Mixes() []Mix { return mixes }
 
-// FourBits reports whether the mix has 4-bit weights, whose scales a calibration improves.
+// FourBits reports whether the mix has 4-bit weights. A calibration improves their scales.
 func (m *Mix) FourBits() bool { return m.other != quant.Q8_0 }
 
 // MixNamed returns the mix with a name.

@@ -10,8 +10,8 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// TensorSet finds a model's tensors by role, whatever the file calls them, and checks their
-// shapes.
+// TensorSet finds a model's tensors by role, independent of their names in the file, and
+// checks their shapes.
 type TensorSet struct {
 	Source store.Source
 	family *arch.Family

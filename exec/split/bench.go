@@ -12,14 +12,15 @@ import (
 	"github.com/llmrun/llmrun/hetero/solve"
 )
 
-// The devices of a split, in the solver's order: the CPU is the host of the other.
+// The devices of a split, in the solver's order. The CPU is the host: it submits work to
+// the other device.
 const (
 	hostDevice  = 0
 	otherDevice = 1
 )
 
 // repeats is how often each matmul is measured when a model is opened; the shortest
-// time counts. llmrun profile takes more time.
+// time counts. The command llmrun profile measures more often.
 const repeats = 3
 
 // deviceBench holds the two devices during measurements, and their results.
@@ -32,6 +33,8 @@ type deviceBench struct {
 	dirty    bool // there are new measurements
 }
 
+// openBench opens both devices, allocates the operands of the measurements and restores
+// stored measurements.
 func openBench(matmuls []weights.Matmul, model *exec.Options, o *Options) (l *deviceBench, err error) {
 	l = &deviceBench{}
 	defer func() {

@@ -38,19 +38,19 @@ type Options struct {
 	Report   func(text string)
 }
 
-// maxStaticChunk bounds the tokens of a static device's graphs: few prompts are a
-// multiple of more, and padding is computed for nothing.
+// maxStaticChunk bounds the tokens of a static device's graphs. The device computes
+// whole graphs, so the padding of a prompt's last chunk is wasted work.
 const maxStaticChunk = 256
 
-// Load loads a model whose matmuls are split between this package's kernels and a
-// device, or the whole model on the device if that is predicted to be faster and
-// the device supports it. A new plan is tried first: timed passes show whether
-// prompts and single tokens get faster, and what does not stays on the CPU. For
-// that Load loads the model two or three times, one after the other. It returns
-// arch.ErrUnsupported if the device supports none of the weight types. Load sets
-// Accelerator and Split in the model's options. It sets Threads if that is 0: if the
-// device is half of the cores, the CPU keeps the other half, unless the trial shows
-// that all cores together are faster.
+// Load loads a model whose matmuls are split between the CPU and a device, or the
+// whole model on the device if that is predicted to be faster and the device
+// supports it. Load tries a new plan first: it times prompts and single tokens as
+// planned and on the CPU alone, and leaves those that do not get faster on the CPU.
+// For a trial it loads the model two or three times, one after the other. It
+// returns arch.ErrUnsupported if the device supports none of the weight types. Load
+// sets Accelerator and Split in the model's options. It sets Threads if that is 0:
+// if the device is half of the cores, the CPU keeps the other half, unless the
+// trial shows that all cores together are faster.
 func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options) (*exec.Model, error) {
 	var err error
 	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
@@ -88,8 +88,8 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 	return t.load(ctx, matmuls)
 }
 
-// makePlan measures what is unknown and plans the splits. It saves the measurements
-// even if it is interrupted.
+// makePlan plans the splits and makes the measurements that the profile lacks. It
+// saves them even if it is interrupted.
 func makePlan(ctx context.Context, f *modelfile.Files, matmuls []weights.Matmul, model *exec.Options, o *Options) (_ *planner, err error) {
 	matmuls = slices.DeleteFunc(slices.Clone(matmuls), func(p weights.Matmul) bool { return !p.Splittable() })
 	l, err := openBench(matmuls, model, o)

@@ -26,10 +26,10 @@ type candidate struct {
 // suffices for that, the exact sizes are not needed.
 const layoutGrowth = 4
 
-// fitMemory finds out which matrices fit into the device's memory beside the
-// buffers of a pass. Those that save most time per byte go first: for prompts the
-// MLP's, which have the most arithmetic per graph (mllm-NPU §4), and the output
-// matrix last.
+// fitMemory decides which matrices get rows in the device's memory, besides the
+// buffers of a pass. It places those first that save the most time per byte: for
+// prompts the MLP's, which have the most arithmetic per graph (mllm-NPU §4), and
+// the output matrix last.
 func (p *planner) fitMemory(matmuls []weights.Matmul, buffers int64) error {
 	limit := p.bench.devices[otherDevice].Capabilities().Memory
 	if limit == 0 || layoutGrowth*p.fileBytes(matmuls)+buffers <= limit {
@@ -115,8 +115,8 @@ func (p *planner) deviceBytes(matmul weights.Matmul, split weights.RowSplit) (su
 	return sum, nil
 }
 
-// assign returns a function that returns the split of each matrix in loading order:
-// of a kind that does not fit completely, the first matrices get the device.
+// assign returns a function that returns the split of each matrix, in loading order.
+// If a kind does not fit completely, its first matrices have rows on the device.
 func (p *planner) assign() func(weights.Matmul) weights.RowSplit {
 	given := map[weights.Matmul]int{}
 	return func(matmul weights.Matmul) weights.RowSplit {

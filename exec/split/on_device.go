@@ -93,8 +93,8 @@ func (t *trial) checkPlacement() error {
 	return err
 }
 
-// ignoreUnsupported returns nil if err says that the device does not support the
-// model or has no memory for it: then matmuls are split. It returns other errors.
+// ignoreUnsupported returns nil if the device does not support the model or has no
+// memory for it, because Load then splits the matmuls. It returns other errors.
 func ignoreUnsupported(err error) error {
 	if errors.Is(err, arch.ErrUnsupported) || hetero.IsOutOfMemory(err) {
 		return nil

@@ -17,10 +17,10 @@ const (
 	// over each of the two alone: predictions favour devices that share memory,
 	// power and cores. Trials need the same gain, because less can be noise.
 	minGain = 1.05
-	// minSaving is the smallest saving of time: how late the other side of a wait
-	// may be on a busy machine.
+	// minSaving is the smallest saving of time. On a busy machine, a wait for the
+	// other device may take this much longer.
 	minSaving = 20 * time.Microsecond
-	// minPrompt is the fewest tokens with the split for prompts.
+	// minPrompt is the fewest tokens for which a split for prompts may apply.
 	minPrompt = 32
 	// splitSteps is about how many row splits are tried per matmul, at multiples of
 	// rowStep.
@@ -43,7 +43,7 @@ type planner struct {
 	hostOnly map[weights.Matmul]weights.RowSplit // splits with all rows on the CPU
 	losses   losses
 	capacity capacity // nil: the device has memory for everything
-	// measured is the number of measurements if none is known.
+	// measured is the number of measurements if the profile is empty.
 	measured int
 }
 
@@ -65,7 +65,7 @@ func matmulKey(p weights.Matmul) weights.Matmul {
 	return p
 }
 
-// static reports whether the device runs prepared lengths only.
+// static reports whether the device computes only graphs of a fixed number of tokens.
 func (p *planner) static() bool { return p.bench.devices[otherDevice].Capabilities().Static }
 
 // probeTypes finds the weight types that the device supports. Others are not split.
@@ -205,8 +205,8 @@ func (p *planner) bestSplit(op hetero.Op) (rows int, took time.Duration, err err
 	return rows, took, p.bench.profiler.Err
 }
 
-// paysOff reports whether a predicted time is enough shorter than another to be
-// shorter in practice.
+// paysOff reports whether a time is shorter than another by more than the errors of
+// predictions and measurements.
 func paysOff(t, than time.Duration) bool {
 	return minGain*t.Seconds() <= than.Seconds() && t+minSaving <= than
 }

@@ -220,8 +220,8 @@ func (t *trial) applyResult(result *profiles.Trial) {
 }
 
 // applyToAllCores gives the CPU all of its cores if a trial shows that they compute
-// whole passes faster. A device that computed only prompts, or only tokens, would
-// keep its cores from the rest.
+// whole passes faster. It decides for prompts and tokens together: a device for one
+// of them would withhold its cores from the other.
 func (t *trial) applyToAllCores(result *profiles.Trial) {
 	planned, alone := answerTime(result.Planned), answerTime(result.Alone)
 	if paysOff(planned, alone) {
