@@ -191,7 +191,7 @@ func (m *Model) newPassForTest() (err error) {
 	return err
 }
 
-// TestMarkTakesTheBest compares mark with a sort.
+// TestMarkTakesTheBest compares markBest with a sort.
 func TestMarkTakesTheBest(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	for range 300 {

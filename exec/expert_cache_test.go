@@ -209,7 +209,7 @@ func TestFewerSlotsKeepTheBestExperts(t *testing.T) {
 	kept := len(spec.Layers) * spec.Experts / 3
 	require.NoError(t, m.Replan(context.Background(), expertPlan(spec, kept)))
 	c := m.experts
-	least, most := 1e300, 0.0 // worth of the experts that stay, and of the others
+	least, most := 1e300, 0.0 // least value of the experts that stay, greatest of the others
 	count := 0
 	for id, at := range c.SlotOf {
 		if at >= 0 {

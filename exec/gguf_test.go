@@ -39,8 +39,7 @@ func worstAt(t *testing.T, got [][]float32, want map[string][]float32) (worst fl
 	return worst
 }
 
-// eachGGUF runs a test with every file of the gguf set and its reference, which lies beside the
-// file.
+// eachGGUF runs a test with every file of the gguf set and its reference, a file beside it.
 func eachGGUF(t *testing.T, test func(t *testing.T, path string, ids []int32, want ggufCase)) {
 	references := map[string]ggufReference{}
 	for _, path := range testutil.Glob(t, "gguf", "*.gguf") {

@@ -24,7 +24,7 @@ func coldModel(t *testing.T, fsys vfs.FS) *Model {
 	})
 }
 
-// TestEveryColdReadErrorSurfacesOnce makes read k fail, for every k. One step returns the error,
+// TestEveryColdReadErrorSurfacesOnce makes KV read k fail, for every k. One step returns the error,
 // which names the file and offset. The repeated step and all others give the right logits.
 func TestEveryColdReadErrorSurfacesOnce(t *testing.T) {
 	broken := errors.New("broken")

@@ -130,8 +130,8 @@ func TestThinTailsKeepTheirScale(t *testing.T) {
 	}
 }
 
-// TestMoreOutliersThanRememberedAreCounted has twelve large channels of 384 where the
-// calibration remembers four: their counts come from the second pass over the text.
+// TestMoreOutliersThanRememberedAreCounted has twelve large channels of 384. The calibration has
+// room for the candidates of four, so the counts come from the second pass over the text.
 func TestMoreOutliersThanRememberedAreCounted(t *testing.T) {
 	const cols, tokens, large = 384, 200, 12
 	for _, channels := range []int{0, 3, large} {

@@ -127,8 +127,8 @@ func (r *examiner) answer(question []int32, most int) string {
 
 // report prints a row of the table for each selection and checks the gate: with a tenth of the
 // blocks, at least as many answers are right as with exact attention minus 2 %, and at most most
-// per cent of the blocks are taken. misses raises the allowance where there are few questions,
-// which tell only whether selection is broken.
+// per cent of the blocks are selected. misses raises the number of allowed wrong answers, for
+// tests with too few questions to measure more than whether selection works.
 func (r *examiner) report(what string, most int64, misses int) {
 	share := func(s *score) float64 { return 100 * float64(s.right) / float64(s.asked) }
 	for _, name := range r.selections {

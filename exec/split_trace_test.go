@@ -12,7 +12,7 @@ import (
 )
 
 // TestSplitStepsAreTraced: the host's submission, own rows and wait follow each other, and the
-// device's work lies within them, for devices that measure their work and for others.
+// device's work is inside of them, for devices that measure their work and for others.
 func TestSplitStepsAreTraced(t *testing.T) {
 	for _, p := range partners(t) {
 		o := p.splitWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 1, Chunk: 8})

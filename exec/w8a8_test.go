@@ -109,9 +109,8 @@ func TestCalibrationCounts(t *testing.T) {
 	}
 }
 
-// TestOutliersOfLongTextsAreTheSame calibrates with a text once, with few and with many
-// outliers, and again as if the text were too long to remember its outliers, which takes two
-// passes.
+// TestOutliersOfLongTextsAreTheSame calibrates with a text, with few and with many outliers, in
+// one pass, and again in two passes, as if the text were too long to collect candidates.
 func TestOutliersOfLongTextsAreTheSame(t *testing.T) {
 	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
 	require.NoError(t, err)
