@@ -17,7 +17,9 @@ import (
 // retiredName is an identifier that a package declared before the project adopted the
 // words of docs/glossary.md. The same identifier may be a good name elsewhere.
 type retiredName struct {
-	pkg, name   string // name is "identifier" or "Type.member"
+	// name is "identifier" or "Type.member". An identifier also retires methods and fields
+	// of that name, whatever their type.
+	pkg, name   string
 	replacement string
 }
 
@@ -70,7 +72,7 @@ func TestRetiredNamesStayRetired(t *testing.T) {
 		}
 		for name, at := range declarations(file.syntax) {
 			position := file.set.Position(at)
-			declared[file.pkg][name] = fmt.Sprintf("%s:%d", file.path, position.Line)
+			addDeclared(declared[file.pkg], name, fmt.Sprintf("%s:%d", file.path, position.Line))
 		}
 	}
 	list := retiredNames(t)
@@ -81,6 +83,14 @@ func TestRetiredNamesStayRetired(t *testing.T) {
 		if declared[r.pkg] == nil {
 			t.Errorf("testdata/retired.txt names the package %s, which does not exist", r.pkg)
 		}
+	}
+}
+
+// addDeclared records a declaration by its name and, for a member, also without its type.
+func addDeclared(names map[string]string, name, at string) {
+	names[name] = at
+	if _, member, ok := strings.Cut(name, "."); ok {
+		names[member] = at
 	}
 }
 
@@ -103,6 +113,8 @@ func settle() {}
 func (s *shadow) foresee() {}
 var lots, joint = 1, 2
 const narrow = 3
+func (s *better) Feed(hint int) {}
+type Network interface { TakeLayer() }
 func shares() { picker := 1; _ = picker }`
 	file, err := parser.ParseFile(token.NewFileSet(), "old.go", source, 0)
 	if err != nil {
@@ -110,11 +122,11 @@ func shares() { picker := 1; _ = picker }`
 	}
 	declared := map[string]map[string]string{"old": {}, "new": {}}
 	for name := range declarations(file) {
-		declared["old"][name] = name
+		addDeclared(declared["old"], name, name)
 	}
 	var list []retiredName
-	found := []string{"shadow", "shadow.away", "shadow.kept", "settle", "shadow.foresee", "lots", "joint", "narrow"}
-	for _, name := range append(found, "picker", "kept") {
+	found := []string{"shadow", "shadow.away", "shadow.kept", "settle", "shadow.foresee", "lots", "joint", "narrow", "kept", "Feed", "Network.TakeLayer"}
+	for _, name := range append(found, "picker", "hint") {
 		list = append(list, retiredName{"old", name, "better"}, retiredName{"new", name, "better"})
 	}
 	if faults := findRetired(list, declared); len(faults) != len(found) {

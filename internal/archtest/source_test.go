@@ -118,7 +118,7 @@ func below(pkg, dir string) bool {
 }
 
 // declarations returns the package-level identifiers of a file, and the methods and fields of
-// its types as "Type.member".
+// its types, interfaces included, as "Type.member".
 func declarations(file *ast.File) map[string]token.Pos {
 	names := map[string]token.Pos{}
 	for _, decl := range file.Decls {
@@ -142,11 +142,18 @@ func declareSpec(names map[string]token.Pos, spec ast.Spec) {
 		}
 	case *ast.TypeSpec:
 		names[s.Name.Name] = s.Pos()
-		if fields, ok := s.Type.(*ast.StructType); ok {
-			for _, field := range fields.Fields.List {
-				for _, name := range field.Names {
-					names[s.Name.Name+"."+name.Name] = name.Pos()
-				}
+		var members *ast.FieldList
+		switch typ := s.Type.(type) {
+		case *ast.StructType:
+			members = typ.Fields
+		case *ast.InterfaceType:
+			members = typ.Methods
+		default:
+			return
+		}
+		for _, member := range members.List {
+			for _, name := range member.Names {
+				names[s.Name.Name+"."+name.Name] = name.Pos()
 			}
 		}
 	}
