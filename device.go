@@ -130,6 +130,9 @@ func (o *Options) loadModel(ctx context.Context, f *modelfile.Files, model exec.
 	if errors.Is(err, devices.ErrNotBuilt) {
 		err = notBuilt{err}
 	}
+	if errors.Is(err, devices.ErrUnknown) {
+		err = fmt.Errorf("%w: Device.Name: %w", ErrOptions, err)
+	}
 	return m, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/cli/clitest"
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
@@ -36,4 +37,11 @@ func TestEveryCommandTeaches(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Every flag of every command refuses bad values, or takes any text. --shape, --ram, --with,
+// --device and --shares are checked after parsing.
+func TestUsageErrorsCoverEveryFlag(t *testing.T) {
+	texts := []string{"cache-dir", "device", "f", "file", "m", "model", "ram", "ratios", "shape", "shares", "svg", "with"}
+	clitest.CheckFlags(t, program(), texts, func(string, string) bool { return false })
 }

@@ -68,7 +68,10 @@ func (c *calibrateFlags) run(ctx context.Context, s *cli.Streams, args []string)
 	reading, writing := cli.NewMeter(s, "reading", cli.FormatTokens), cli.NewMeter(s, "writing", cli.FormatBytes)
 	defer reading.Finish()
 	defer writing.Finish()
-	path, options := c.model.source()
+	path, options, err := c.model.source()
+	if err != nil {
+		return err
+	}
 	done, err := llmrun.Calibrate(ctx, path, text, llmrun.CalibrateOptions{
 		FS: options.FS, To: c.to, Threads: options.Threads, Adapters: options.Adapters,
 		OutlierFraction: c.outliers, StoredFraction: c.shadows,

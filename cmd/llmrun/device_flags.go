@@ -73,7 +73,10 @@ func (d *deviceFlags) plan(ctx context.Context, s *cli.Streams, model *modelFlag
 	if o.Tokens == nil {
 		o.Tokens = defaultTokens
 	}
-	path, options := model.source()
+	path, options, err := model.source()
+	if err != nil {
+		return err
+	}
 	o.Model.Path, o.Model.FS = path, options.FS
 	if dir, err := cache.directory(); err == nil {
 		o.Dir = dir
@@ -82,6 +85,9 @@ func (d *deviceFlags) plan(ctx context.Context, s *cli.Streams, model *modelFlag
 	bar.Finish()
 	if errors.Is(err, bench.ErrShape) {
 		return modelflag.UnknownShape(d.shape)
+	}
+	if errors.Is(err, deviceplan.ErrDevices) || errors.Is(err, deviceplan.ErrUnknown) {
+		return cli.Usagef("--devices: %v", err)
 	}
 	if err != nil {
 		return cli.Interruption(ctx, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -76,12 +77,23 @@ func (g *generationFlags) addBias(s string) error {
 
 // setSeed parses the value of --seed.
 func (g *generationFlags) setSeed(s string) error {
-	seed, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return fmt.Errorf("must be a whole number of at least 0, not %q", s)
+	seed, err := parseSeed(s)
+	if err == nil {
+		g.seed = &seed
 	}
-	g.seed = &seed
-	return nil
+	return err
+}
+
+// parseSeed parses a seed of random numbers.
+func parseSeed(s string) (uint64, error) {
+	seed, err := strconv.ParseUint(s, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("must be a whole number from 0 to %d, not %q", uint64(math.MaxUint64), s)
+	case err != nil:
+		return 0, fmt.Errorf("must be a whole number of at least 0, not %q", s)
+	}
+	return seed, nil
 }
 
 // options returns the library's options: the flags override the model's defaults.

@@ -115,7 +115,7 @@ func (i *importFlags) check(model string) error {
 // refuseExisting refuses to replace an existing file without --force.
 func refuseExisting(path string, force bool) error {
 	if _, err := os.Lstat(path); err == nil && !force {
-		return cli.Usagef("%s exists; --force replaces it", path)
+		return cli.Usagef("-o: %s exists; --force replaces it", path)
 	}
 	return nil
 }

@@ -56,7 +56,10 @@ func (i *inspectFlags) run(_ context.Context, s *cli.Streams, args []string) err
 	if err != nil {
 		return err
 	}
-	path, options := i.model.source()
+	path, options, err := i.model.source()
+	if err != nil {
+		return err
+	}
 	inspection, err := llmrun.Inspect(path, options)
 	if err != nil {
 		return err

@@ -178,14 +178,20 @@ func (m *modelFlags) addContext(f *cli.FlagSet) {
 	f.Count(&m.context, "ctx", "N", "tokens of context, prompt and answer together (8K is 8192); without it, the model's maximum", 1, math.MaxInt32)
 }
 
-// source returns the path and the library's options for the flags.
-func (m *modelFlags) source() (path string, options llmrun.Options) {
+// source returns the path and the library's options for the flags. It returns an error that names
+// the flag of a file that does not exist.
+func (m *modelFlags) source() (path string, options llmrun.Options, err error) {
 	options = llmrun.Options{Threads: m.threads, Context: m.context, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
+	for _, dir := range m.lora {
+		if err := cli.CheckExists("--lora", dir); err != nil {
+			return "", options, err
+		}
+	}
 	if m.path != "" {
-		return m.path, options
+		return m.path, options, cli.CheckExists("-m", m.path)
 	}
 	options.FS = bundled.FS
-	return bundled.Name, options
+	return bundled.Name, options, nil
 }
 
 // savesKV reports whether keys and values may go to the cache directory. Those of the bundled
@@ -199,7 +205,10 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 	if err := m.checkDevice(); err != nil {
 		return nil, err
 	}
-	path, options := m.source()
+	path, options, err := m.source()
+	if err != nil {
+		return nil, err
+	}
 	if err := m.w8a8.apply(&options, m.exact); err != nil {
 		return nil, err
 	}
@@ -259,6 +268,9 @@ func needTokenizer(engine *llmrun.Engine) error {
 
 // tokenizer opens the model's tokenizer without loading weights.
 func (m *modelFlags) tokenizer() (*llmrun.Tokenizer, error) {
-	path, options := m.source()
+	path, options, err := m.source()
+	if err != nil {
+		return nil, err
+	}
 	return llmrun.OpenTokenizer(path, options)
 }

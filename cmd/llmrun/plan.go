@@ -76,7 +76,10 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	if p.devices.names != nil {
 		return p.devices.plan(ctx, s, &p.model, &p.cache, p.measure, p.json)
 	}
-	path, options := p.model.source()
+	path, options, err := p.model.source()
+	if err != nil {
+		return err
+	}
 	if options.Device.Name != "" {
 		return p.placement(s, path, options)
 	}

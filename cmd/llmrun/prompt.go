@@ -111,7 +111,7 @@ func formatIDs(ids []int32) string {
 func checkIDs(flag string, ids []int32, vocabulary int) error {
 	for i, id := range ids {
 		if int(id) >= vocabulary {
-			return fmt.Errorf("%s: must be token ids from 0 to %d, which the model has, but number %d is %d", flag, vocabulary-1, i+1, id)
+			return cli.Usagef("%s: must be token ids from 0 to %d, which the model has, but number %d is %d", flag, vocabulary-1, i+1, id)
 		}
 	}
 	return nil

@@ -130,7 +130,10 @@ func (r *renderFlags) render(messages []byte) (string, error) {
 		Extra:              r.variables,
 	}
 	if r.template == "" {
-		path, modelOptions := r.model.source()
+		path, modelOptions, err := r.model.source()
+		if err != nil {
+			return "", err
+		}
 		return llmrun.RenderModel(path, modelOptions, options)
 	}
 	source, err := os.ReadFile(r.template)

@@ -55,7 +55,7 @@ func (c *storeFlags) dispatch(what string, verbs ...verb) cli.Action {
 			}
 			known = append(known, v.name)
 		}
-		return cli.Usagef("there is no %q: give %s", args[0], cli.Either(known))
+		return cli.Usagef("there is no action %q: give %s", args[0], cli.Either(known))
 	}
 }
 

@@ -63,13 +63,9 @@ func (y *synthFlags) setSkew(s string) error {
 	return nil
 }
 
-func (y *synthFlags) setSeed(s string) error {
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return fmt.Errorf("must be a whole number of at least 0, not %q", s)
-	}
-	y.o.Seed = n
-	return nil
+func (y *synthFlags) setSeed(s string) (err error) {
+	y.o.Seed, err = parseSeed(s)
+	return err
 }
 
 func (y *synthFlags) run(ctx context.Context, s *cli.Streams, args []string) error {

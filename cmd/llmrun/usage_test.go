@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/cli/clitest"
 )
 
 // A usageCase is a command line in usage.txtar and the error that it must give.
@@ -42,25 +42,22 @@ func usageCases(t *testing.T) (cases []usageCase) {
 	return cases
 }
 
-// anyText lists flags that accept every value: paths and texts.
-var anyText = []string{"cache-dir", "f", "file", "m", "model", "prompt", "svg", "system"}
+// anyText lists the flags that take any text but the empty one: paths and texts.
+var anyText = []string{
+	"bos", "cache-dir", "calibrate", "eos", "f", "file", "ids-file", "lora", "m", "messages", "model",
+	"o", "output", "p", "prompt", "stop", "system", "template", "calibration", "tensor",
+}
 
-// Every flag of the everyday commands has a bad value in usage.txtar, or accepts all values.
+// Every flag of every command refuses bad values while it is parsed, or has a bad value in
+// usage.txtar, or takes any text.
 func TestUsageErrorsCoverEveryFlag(t *testing.T) {
 	cases := usageCases(t)
-	for _, command := range []string{"run", "chat", "plan", "bench"} {
-		known := cli.NewFlagSet()
-		llmrunProgram().Find(command).Prepare(known)
-		known.Registry.VisitAll(func(f *flag.Flag) {
-			if strings.HasPrefix(f.Name, "h") || slices.Contains(anyText, f.Name) {
-				return // help, help-all
-			}
-			spelled := regexp.MustCompile(`(^| )--?` + regexp.QuoteMeta(f.Name) + `($|[ =])`)
-			require.True(t, slices.ContainsFunc(cases, func(c usageCase) bool {
-				return c.command == command && spelled.MatchString(c.args)
-			}), "no case for %s --%s", command, f.Name)
+	clitest.CheckFlags(t, llmrunProgram(), anyText, func(command, flag string) bool {
+		spelled := regexp.MustCompile(`(^| )--?` + regexp.QuoteMeta(flag) + `($|[ =])`)
+		return slices.ContainsFunc(cases, func(c usageCase) bool {
+			return c.command == command && spelled.MatchString(c.args)
 		})
-	}
+	})
 }
 
 // An error of the command line names flags and not the library's fields, and repeats no prefix.

@@ -148,7 +148,7 @@ func withSlow(name string, o Options) (string, Options, error) {
 	}
 	n, err := strconv.Atoi(times)
 	if err != nil || n < 1 || n > maxSlow {
-		return "", o, fmt.Errorf("device %q: the factor after / must be 1 to %d", name, maxSlow)
+		return "", o, fmt.Errorf("%w %q: the factor after / must be 1 to %d", ErrUnknown, name, maxSlow)
 	}
 	o.Slow = n
 	return base, o, nil

@@ -21,6 +21,7 @@ var rules = []rule{
 	{dir: "internal/bound"},
 	{dir: "internal/build"},
 	{dir: "internal/cli", external: []string{"golang.org/x/term"}},
+	{dir: "internal/cli/clitest", imports: []string{"internal/cli"}, external: []string{"github.com/stretchr/testify"}},
 	{dir: "internal/plot"},
 	{dir: "internal/testreport"},
 	{dir: "internal/testutil", external: []string{"github.com/rogpeppe/go-internal"}},

@@ -81,7 +81,7 @@ func (p *Program) Dispatch(ctx context.Context, s *Streams, args []string) error
 	switch args[0] {
 	case "-h", "-help", "--help", "help":
 		return p.help(s, args[1:])
-	case "-version", "--version":
+	case "-v", "-V", "-version", "--version":
 		fmt.Fprintln(s.Out, p.Version)
 		return nil
 	}
@@ -106,6 +106,7 @@ func (p *Program) run(ctx context.Context, s *Streams, c *Command, args []string
 	flags := NewFlagSet()
 	act := c.Prepare(flags)
 	positional, err := flags.Parse(args)
+	p.addCommandsWithFlag(err)
 	if err == nil && (flags.help || flags.helpAll) {
 		p.writeHelp(s.Out, c, flags)
 		return nil
@@ -127,12 +128,40 @@ func (p *Program) run(ctx context.Context, s *Streams, c *Command, args []string
 	return err
 }
 
+// addCommandsWithFlag adds the commands that have an unknown flag to its error.
+func (p *Program) addCommandsWithFlag(err error) {
+	var usage *UsageError
+	if !errors.As(err, &usage) || usage.unknown == "" {
+		return
+	}
+	var having []string
+	for _, group := range p.Groups {
+		for _, c := range group.Commands {
+			flags := NewFlagSet()
+			c.Prepare(flags)
+			if flags.Registry.Lookup(usage.unknown) != nil {
+				having = append(having, c.Name)
+			}
+		}
+	}
+	switch {
+	case len(having) == 1:
+		usage.Message += fmt.Sprintf("; %s %s has it", p.Name, having[0])
+	case len(having) > 1 && len(having) <= maxNamedCommands:
+		usage.Message += fmt.Sprintf("; %s have it", All(having))
+	}
+}
+
+// maxNamedCommands is the most commands that an error names.
+const maxNamedCommands = 4
+
 // A UsageError reports a wrong command line, as opposed to a command that failed.
 type UsageError struct {
 	program  string // set by Dispatch
 	command  string // the command whose help the hint names; "": the overview
 	Message  string // names the flag or argument
 	argument string // the unexpected argument, if stray
+	unknown  string // the unknown flag that resembles no flag of the command
 	stray    bool   // the command takes no arguments
 }
 
@@ -157,10 +186,11 @@ func (p *Program) unknownCommand(args []string) error {
 		return p.misplacedFlag(name)
 	}
 	message := fmt.Sprintf("there is no command %q", name)
-	if hint := p.Hints[name]; hint != "" {
+	lower := strings.ToLower(name)
+	if hint := p.Hints[lower]; hint != "" {
 		return &UsageError{Message: message + ": " + hint}
 	}
-	if near := Nearest(name, p.Names()); near != "" {
+	if near := Nearest(lower, p.Names()); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return &UsageError{Message: message}
@@ -173,6 +203,7 @@ func (p *Program) misplacedFlag(arg string) error {
 	name := strings.TrimLeft(spelled, "-")
 	message := fmt.Sprintf("%s stands before the command: the command comes first, as in %s %s %s", spelled, p.Name, p.Groups[0].Commands[0].Name, spelled)
 	known := NewFlagSet()
+	known.Registry.BoolFunc("version", "", nil)
 	for _, group := range p.Groups {
 		for _, c := range group.Commands {
 			flags := NewFlagSet()

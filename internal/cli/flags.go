@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -104,10 +105,19 @@ func (f *FlagSet) describe(names, placeholder, usage string) {
 	last.flags = append(last.flags, flagHelp{names: strings.Join(spelled, ", ") + placeholder, usage: usage, list: strings.Fields(names)})
 }
 
-// Text declares a flag whose value is any text.
+// Text declares a flag whose value is any text but the empty one. An empty value is probably an
+// unset variable of a script.
 func (f *FlagSet) Text(target *string, names, placeholder, usage string) {
-	f.Value(names, placeholder, usage, func(s string) error { *target = s; return nil })
+	f.Value(names, placeholder, usage, func(s string) error {
+		if s == "" {
+			return errEmpty
+		}
+		*target = s
+		return nil
+	})
 }
+
+var errEmpty = errors.New("must not be empty")
 
 // Choice declares a flag whose value is one of a list. An empty value stands for the default.
 func (f *FlagSet) Choice(target *string, names, placeholder, usage string, choices ...string) {
@@ -121,12 +131,18 @@ func (f *FlagSet) Choice(target *string, names, placeholder, usage string, choic
 }
 
 // Either joins the names of alternatives: "a, b or c".
-func Either(names []string) string {
+func Either(names []string) string { return join(names, " or ") }
+
+// All joins names: "a, b and c".
+func All(names []string) string { return join(names, " and ") }
+
+// join joins names with commas, and the last one with a word.
+func join(names []string, word string) string {
 	last := len(names) - 1
 	if last < 1 {
 		return strings.Join(names, "")
 	}
-	return strings.Join(names[:last], ", ") + " or " + names[last]
+	return strings.Join(names[:last], ", ") + word + names[last]
 }
 
 // OptionalText is Text for a flag whose empty value differs from no value.
@@ -138,7 +154,7 @@ func (f *FlagSet) OptionalText(target **string, names, placeholder, usage string
 func (f *FlagSet) List(target *[]string, names, placeholder, usage string) {
 	f.Value(names, placeholder, usage, func(s string) error {
 		if s == "" {
-			return fmt.Errorf("must not be empty")
+			return errEmpty
 		}
 		*target = append(*target, s)
 		return nil
@@ -206,13 +222,14 @@ func parseCount(s string, low, high int) (int, error) {
 		digits, unit = s[:len(s)-1], 1024
 	}
 	n, err := strconv.Atoi(digits)
-	if err != nil || n < 0 || n > high/unit || n*unit < low {
-		if high == math.MaxInt32 {
-			return 0, fmt.Errorf("must be a whole number of at least %d, not %q", low, s)
-		}
-		return 0, fmt.Errorf("must be a whole number from %d to %d, not %q", low, high, s)
+	tooLarge := n > high/unit // also for ErrRange, with which n is the largest integer
+	switch {
+	case err == nil && n >= 0 && !tooLarge && n*unit >= low:
+		return n * unit, nil
+	case high == math.MaxInt32 && !tooLarge:
+		return 0, fmt.Errorf("must be a whole number of at least %d, not %q", low, s)
 	}
-	return n * unit, nil
+	return 0, fmt.Errorf("must be a whole number from %d to %d, not %q", low, high, s)
 }
 
 // Fraction declares a flag for a fraction above 0 and at most 1.
@@ -309,7 +326,7 @@ func (f *FlagSet) unknownFlag(arg, name string) error {
 		}
 		return Usagef("there is no flag %s; did you mean %s?", spelled, dashed(near))
 	}
-	return Usagef("there is no flag %s", spelled)
+	return &UsageError{Message: "there is no flag " + spelled, unknown: name}
 }
 
 // dashed adds dashes to the name of a flag: one for a letter, two for a word.

@@ -20,8 +20,8 @@ var ForeignFlags = map[string]string{
 	"ctk": "kv", "ctv": "kv", "cache-type-k": "kv", "cache-type-v": "kv",
 	"mlock": "pin", "mmap": "pin", "no-mmap": "pin",
 	"context-shift": "overflow", "prompt-cache": "session",
-	"format": "json",
-	"sp":     "parse-special", "special": "parse-special",
+	"format": "json", "memory": "ram",
+	"sp": "parse-special", "special": "parse-special",
 }
 
 // foreignFlagHint names our flag for a flag name of another program, or returns "" if known has

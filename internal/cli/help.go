@@ -17,7 +17,7 @@ func (p *Program) help(s *Streams, args []string) error {
 	if all {
 		args = args[:len(args)-1]
 	}
-	if len(args) == 0 {
+	if len(args) == 0 || args[0] == "help" {
 		p.writeOverview(s.Out)
 		return nil
 	}

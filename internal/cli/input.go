@@ -23,6 +23,14 @@ func ReadAll(s *Streams, flag, name string) (string, error) {
 	return string(text), nil
 }
 
+// CheckExists returns an error that names flag if no file or directory has that name.
+func CheckExists(flag, name string) error {
+	if _, err := os.Stat(name); err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	return nil
+}
+
 // ReadText is ReadAll, but refuses an empty text.
 func ReadText(s *Streams, flag, name string) (string, error) {
 	text, err := ReadAll(s, flag, name)

@@ -22,8 +22,12 @@ const (
 	Chain = 8
 )
 
-// ErrDevices reports devices that cannot be measured in this combination.
-var ErrDevices = errors.New("devices")
+var (
+	// ErrDevices reports devices that cannot be measured in this combination.
+	ErrDevices = errors.New("no plan for these devices")
+	// ErrUnknown reports a name that no device has.
+	ErrUnknown = devices.ErrUnknown
+)
 
 // deviceLab holds one or two open devices and their measurements.
 type deviceLab struct {

@@ -63,7 +63,7 @@ func (m *Source) find(ctx context.Context, s *cli.Streams) (path string, fsys fs
 		path, remove, err = m.synthesize(ctx, s)
 		return path, nil, remove, err
 	case m.Path != "":
-		return m.Path, nil, func() {}, nil
+		return m.Path, nil, func() {}, cli.CheckExists("-m", m.Path)
 	}
 	return m.Bundled, m.BundledFS, func() {}, nil
 }
