@@ -43,7 +43,7 @@
 //	attention          tiles, spans and pages                            attention.go
 //	pageSelector       query-aware page selection                        attention_select.go
 //	experts            routing and the experts' MLPs                     experts.go
-//	outlierPass        W8A8: the float product beside the integers       matmul_outliers.go
+//	outlierPass        W8A8: the outlier path beside the integer matmuls matmul_outliers.go
 //	offloadPass        rows of matmuls on another device (Split)         matmul_offload.go
 //	offloadedLayers    whole layers on another device (Accelerator)      offloaded_layers.go
 //

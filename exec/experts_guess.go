@@ -30,8 +30,8 @@ func (e *experts) guessExperts() {
 	cache.Guess(e.index, ready[:min(len(ready), cache.Slots()/weights.SlotsPerGuess)])
 }
 
-// rankGuesses lists the experts that rows are likely to choose, in descending order of how many
-// rows choose them.
+// rankGuesses lists the experts that rows are likely to choose, in descending order of the number
+// of rows.
 func (e *experts) rankGuesses() {
 	r := &e.routing
 	clear(r.first)

@@ -187,14 +187,14 @@ func (r *reference) checkGreedy(t *testing.T, m *Model, prompt, want []int32, ma
 	defer s.Close()
 	var next int32
 	read := &ExtendOptions{Each: func(_ int, logits []float32) error { next = argmax(logits); return nil }}
-	feed := prompt
+	ids := prompt
 	for i, w := range want {
-		require.NoError(t, m.Extend(context.Background(), s, feed, read))
+		require.NoError(t, m.Extend(context.Background(), s, ids, read))
 		if margin[i] < 1e-2 {
 			return // the texts may differ from here on
 		}
 		require.Equal(t, w, next, "generated token %d", i)
-		feed = []int32{next}
+		ids = []int32{next}
 	}
 }
 

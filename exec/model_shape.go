@@ -26,15 +26,15 @@ type ShapeOptions struct {
 // MeasureShape returns the sizes from which package tiering makes a plan. It reads no weights and
 // checks only that all tensors exist.
 func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
-	m, plans, err := outlineModel(f, o)
+	m, layouts, err := outlineModel(f, o)
 	if err != nil {
 		return tiering.Shape{}, err
 	}
 	defer func() { _ = m.cache.Close() }()
 	spec, w, cache := m.Spec, m.weights, m.cache
 	s := tiering.Shape{RowBytes: int64(w.Embed.RowBytes()), Width: spec.Dim, ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
-	for i := range plans {
-		plans[i].AddTo(&s)
+	for i := range layouts {
+		layouts[i].AddTo(&s)
 	}
 	s.OpsPerToken -= 2 * prunedMulAdds(w, spec)
 	if s.Embedding == 0 {
@@ -64,12 +64,12 @@ func outlineModel(f *modelfile.Files, o ShapeOptions) (*Model, []weights.Layout,
 	}
 	ld := &weights.Loader{Tensors: f.TensorSet(), Spec: spec, Exact: o.Exact}
 	w := &weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))}
-	plans, err := ld.PlanAll(w)
+	layouts, err := ld.PlanAll(w)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range plans {
-		plans[i].Describe()
+	for i := range layouts {
+		layouts[i].Describe()
 	}
 	if !w.Head.Present() {
 		w.Head.Matrix = w.Embed.Matrix
@@ -78,7 +78,7 @@ func outlineModel(f *modelfile.Files, o ShapeOptions) (*Model, []weights.Layout,
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Model{Spec: spec, weights: w, cache: cache, selection: o.Select}, plans, nil
+	return &Model{Spec: spec, weights: w, cache: cache, selection: o.Select}, layouts, nil
 }
 
 // AttachedBytes returns the bytes of the pass's buffers that a device attaches when rows are

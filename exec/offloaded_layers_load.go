@@ -106,7 +106,7 @@ func PlaceLayers(f *modelfile.Files, o Options) (Placement, error) {
 // the uploader's layouts and adds their bytes to its progress.
 func loadFirstLayers(ctx context.Context, m *Model, f *modelfile.Files, h *uploader, o *Options) error {
 	first := m.offloadedLayers.placement.First
-	h.plans = slices.DeleteFunc(h.plans, func(l weights.Layout) bool { return l.Before(first) })
+	h.layouts = slices.DeleteFunc(h.layouts, func(l weights.Layout) bool { return l.Before(first) })
 	if first == 0 {
 		return nil
 	}
@@ -118,22 +118,22 @@ func loadFirstLayers(ctx context.Context, m *Model, f *modelfile.Files, h *uploa
 		return err
 	}
 	m.weights.Layers = make([]weights.LayerWeights, first)
-	ld := &weights.Loader{Tensors: ts, Spec: m.Spec, Budget: o.Budget, Exact: o.Exact, Progress: o.Progress, Total: weights.ReadBytes(h.plans)}
+	ld := &weights.Loader{Tensors: ts, Spec: m.Spec, Budget: o.Budget, Exact: o.Exact, Progress: o.Progress, Total: weights.ReadBytes(h.layouts)}
 	err = ld.LoadLayers(ctx, m.weights)
 	m.frames = ld.Frames
 	h.Done, h.Total = ld.Done, ld.Done
 	return err
 }
 
-// uploader reads weights part by part and passes each part to a network. Only the embedding
+// uploader reads weights layout by layout and passes each to a network. Only the embedding
 // stays in the host's memory.
 type uploader struct {
 	*weights.Loader
 	weights weights.Weights
-	plans   []weights.Layout
+	layouts []weights.Layout
 }
 
-// newUploader plans the parts and checks every tensor.
+// newUploader plans the layouts and checks every tensor.
 func newUploader(f *modelfile.Files, spec *arch.Spec, o *Options) (*uploader, error) {
 	ts, err := f.TensorsFor(true)
 	if err != nil {
@@ -143,7 +143,7 @@ func newUploader(f *modelfile.Files, spec *arch.Spec, o *Options) (*uploader, er
 		Loader:  &weights.Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: true, Progress: o.Progress},
 		weights: weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))},
 	}
-	h.plans, err = h.PlanAll(&h.weights)
+	h.layouts, err = h.PlanAll(&h.weights)
 	return h, err
 }
 
@@ -155,8 +155,8 @@ func (h *uploader) open(o *Options) (Network, Placement, error) {
 		return nil, Placement{}, err
 	}
 	p := network.Placement()
-	for i := range h.plans {
-		l := &h.plans[i]
+	for i := range h.layouts {
+		l := &h.layouts[i]
 		if l.Before(p.First) || l.Kind == weights.EmbeddingLayout || l.Kind == weights.EndsLayout && !h.weights.Head.Present() {
 			p.HostBytes += int64(l.Size)
 		}
@@ -166,10 +166,10 @@ func (h *uploader) open(o *Options) (Network, Placement, error) {
 
 // offer describes the model to an accelerator.
 func (h *uploader) offer(o *Options) *Offer {
-	for i := range h.plans {
-		h.plans[i].Describe()
-		for j := range h.plans[i].Places {
-			if p := &h.plans[i].Places[j]; p.Vector != nil {
+	for i := range h.layouts {
+		h.layouts[i].Describe()
+		for j := range h.layouts[i].Places {
+			if p := &h.layouts[i].Places[j]; p.Vector != nil {
 				*p.Vector = make([]float32, p.Slice.Rows*p.Slice.Cols)
 			}
 		}
@@ -189,9 +189,9 @@ func (h *uploader) head() Linear {
 	return Linear{Matrix: h.weights.Embed.Matrix}
 }
 
-// read reads the planned parts and passes each to a network.
+// read reads the layouts and passes each to a network.
 func (h *uploader) read(ctx context.Context, network Network) error {
-	return h.LoadSequentially(ctx, h.plans, func(l *weights.Layout) error {
+	return h.LoadSequentially(ctx, h.layouts, func(l *weights.Layout) error {
 		keep, err := h.upload(l, network)
 		if err == nil && !keep {
 			last := len(h.Frames) - 1
@@ -202,7 +202,7 @@ func (h *uploader) read(ctx context.Context, network Network) error {
 	})
 }
 
-// upload passes a part to a network and reports whether the host must keep it too.
+// upload passes a layout to a network and reports whether the host must keep it too.
 func (h *uploader) upload(l *weights.Layout, network Network) (keep bool, err error) {
 	w := &h.weights
 	switch l.Kind {

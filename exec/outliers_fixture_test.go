@@ -19,15 +19,15 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// layerProduct is one matrix in 8 bits with a calibration, and a pass that multiplies with it.
-type layerProduct struct {
+// layerMatmul is one matrix in 8 bits with a calibration, and a pass that multiplies with it.
+type layerMatmul struct {
 	w    *weights.Linear
 	path *outlierPath
 	q    *matmulQueue
 }
 
-// newLayerProduct quantizes a matrix and calibrates it with rows of inputs.
-func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, chunk int) *layerProduct {
+// newLayerMatmul quantizes a matrix and calibrates it with rows of inputs.
+func newLayerMatmul(t *testing.T, matrix, bias, inputs []float32, cols, rows, chunk int) *layerMatmul {
 	t.Helper()
 	sizes := &calib.InputMagnitudes{Name: "m", OutlierCounts: make([]int64, cols), Matrices: []w8a8.Matrix{{Name: "m", Rows: rows, Type: "F32", ColumnsAt: w8a8.WriteColumns}}}
 	each := func(do func([]float32)) {
@@ -65,7 +65,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	*w = weights.Linear{Matrix: weights.Matrix{Type: quant.Q8_0, Rows: rows, Cols: cols, Tiled: true, Data: make([]byte, bytes)}, Bias: bias}
 	tiled.Pack(w.Data, quant.Q8_0, stored, rows, cols)
 
-	l := &layerProduct{w: w, path: &outlierPath{m: m, file: file}}
+	l := &layerMatmul{w: w, path: &outlierPath{m: m, file: file}}
 	columns, err := l.path.addColumns(&file.Inputs[0], &file.Inputs[0].Matrices[0])
 	require.NoError(t, err)
 	w.PerTensor = &weights.PerTensorInput{Scale: file.Inputs[0].Scale, Limit: weights.MagnitudeBits(weights.OutlierLimit(file.Inputs[0].Scale)), Outliers: columns, Spans: weights.SpanNames{Integers: "integers", Outliers: "shadow"}}
@@ -99,7 +99,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 }
 
 // multiply returns the matmul of rows of inputs.
-func (l *layerProduct) multiply(x []float32) []float32 {
+func (l *layerMatmul) multiply(x []float32) []float32 {
 	n := len(x) / l.w.Cols
 	y := make([]float32, n*l.w.Rows)
 	l.q.n = n
@@ -122,7 +122,7 @@ func TestOutlierFixture(t *testing.T) {
 	src, err := safetensors.Open(vfs.OS(), dir+"/tensors.safetensors")
 	require.NoError(t, err)
 	defer src.Close()
-	l := newLayerProduct(t, wholeTensor(t, src, "weight"), wholeTensor(t, src, "bias"), wholeTensor(t, src, "x_calib"), meta.In, meta.Out, 16)
+	l := newLayerMatmul(t, wholeTensor(t, src, "weight"), wholeTensor(t, src, "bias"), wholeTensor(t, src, "x_calib"), meta.In, meta.Out, 16)
 	x, want := wholeTensor(t, src, "x_test"), wholeTensor(t, src, "y_test")
 
 	hot := map[int]bool{}

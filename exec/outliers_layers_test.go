@@ -96,7 +96,7 @@ func TestN3_OutlierLayers(t *testing.T) {
 				matrix[i] = float32(rng.NormFloat64() / math.Sqrt(float64(l.cols)))
 			}
 			x, sample := l.inputs(rng, 33), l.inputs(rng, 48)
-			p := newLayerProduct(t, matrix, nil, sample, l.cols, l.rows, 33)
+			p := newLayerMatmul(t, matrix, nil, sample, l.cols, l.rows, 33)
 			want, ideal := l.reference(matrix, sample, x)
 			got := distance(want, p.multiply(x))
 			in := &p.path.file.Inputs[0]

@@ -24,28 +24,28 @@ func requireSomeLogits(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want
 	for s.Len() < len(ids) {
 		at := s.Len()
 		n := min(len(ids)-at, 1+rng.IntN(60))
-		asked := make([]bool, len(ids))
+		wanted := make([]bool, len(ids))
 		if one := 1 + rng.IntN(12); rng.IntN(3) > 0 {
 			for i := at; i < at+n; i++ {
-				asked[i] = rng.IntN(one) == 0
+				wanted[i] = rng.IntN(one) == 0
 			}
 		}
 		last := 0 // wanted rows of the last pass
 		for i := at + (n-1)/m.chunk()*m.chunk(); i < at+n; i++ {
-			if asked[i] {
+			if wanted[i] {
 				last++
 			}
 		}
 		require.NoError(t, m.Extend(t.Context(), s, ids[at:at+n], &ExtendOptions{
-			Want: func(pos int) bool { return asked[pos] },
+			Want: func(pos int) bool { return wanted[pos] },
 			Each: func(pos int, logits []float32) error {
-				require.True(t, asked[pos])
+				require.True(t, wanted[pos])
 				require.Equal(t, want[pos], logits, "position %d", pos)
-				asked[pos] = false
+				wanted[pos] = false
 				return nil
 			},
 		}))
-		require.NotContains(t, asked, true)
+		require.NotContains(t, wanted, true)
 		require.Equal(t, last, m.pass.n)
 	}
 }

@@ -37,7 +37,7 @@ type Sequence struct {
 
 	chain         kv.Chain       // saved segments of the sequence's first tokens
 	chainStore    *segment.Store // store that holds the chain
-	saved         int            // saved tokens; the last ones may share a segment with other text
+	saved         int            // leading tokens on flash; after a Truncate inside of a segment, chain covers fewer
 	saveEarly     func(n int)    // saves the first n tokens during a prefill; nil: no early saves
 	lastEarlySave int            // length at the last early save, which may have failed
 	exactTokens   int            // leading tokens that were computed with exact attention

@@ -165,9 +165,9 @@ func (s *Sequence) restorePages(ctx context.Context, parts []segment.Span, held,
 
 // Save writes the KV of ids, which must be the beginning of the sequence, to flash in whole
 // pages, and returns the segments that hold it. With durable, they survive a power loss once a
-// session that names them is saved. Otherwise Save writes only if at least least tokens are not
-// yet saved.
-func (s *Sequence) Save(stores Stores, ids []int32, least int, durable bool) ([]segment.Ref, error) {
+// session that names them is saved. Otherwise Save writes only if at least minTokens tokens are
+// not yet saved.
+func (s *Sequence) Save(stores Stores, ids []int32, minTokens int, durable bool) ([]segment.Ref, error) {
 	if !s.savable() {
 		return nil, nil
 	}
@@ -185,7 +185,7 @@ func (s *Sequence) Save(stores Stores, ids []int32, least int, durable bool) ([]
 	if s.chainStore != store {
 		s.chain, s.chainStore, s.saved = nil, store, 0
 	}
-	if !durable && n-s.saved < least {
+	if !durable && n-s.saved < minTokens {
 		return s.chain, nil
 	}
 	chain, err := s.kv.Persist(store, s.ids[:n], s.chain, durable)
@@ -199,10 +199,11 @@ func (s *Sequence) Save(stores Stores, ids []int32, least int, durable bool) ([]
 // SaveEarly makes the sequence save its KV during a prefill, without durability. It saves before
 // pages spill, so that they are not written twice, and after every saveStep tokens, so that a
 // process that ends early does not lose a whole long prefill. It calls failed with errors.
-func (s *Sequence) SaveEarly(stores Stores, least int, failed func(error)) {
+// minTokens is as for Save.
+func (s *Sequence) SaveEarly(stores Stores, minTokens int, failed func(error)) {
 	s.saveEarly = func(tokens int) {
 		s.lastEarlySave = len(s.ids)
-		if _, err := s.Save(stores, s.ids[:tokens], least, false); err != nil {
+		if _, err := s.Save(stores, s.ids[:tokens], minTokens, false); err != nil {
 			failed(err)
 		}
 	}

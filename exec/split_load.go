@@ -33,12 +33,12 @@ func (a *offloadDevice) loadWeights(ctx context.Context, ts *modelfile.TensorSet
 	w := &weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))}
 	d := &splitLoader{Loader: ld, offloadDevice: a, exact: o.Exact, workers: threadpool.New(o.Threads)}
 	defer d.workers.Close()
-	plans, err := ld.PlanAll(w)
+	layouts, err := ld.PlanAll(w)
 	if err != nil {
 		return nil, nil, err
 	}
 	d.findScales(w, o.W8A8)
-	if err := ld.LoadSequentially(ctx, plans, func(l *weights.Layout) error { return d.split(l, w) }); err != nil {
+	if err := ld.LoadSequentially(ctx, layouts, func(l *weights.Layout) error { return d.split(l, w) }); err != nil {
 		ld.Free()
 		return nil, nil, err
 	}
@@ -97,8 +97,8 @@ func (d *splitLoader) split(l *weights.Layout, w *weights.Weights) error {
 // offloadRows prepares the device's rows of a matrix.
 func (d *splitLoader) offloadRows(m weights.NamedLinear, head bool) error {
 	w := m.Matrix
-	product := weights.Matmul{Name: m.Name, Type: w.Type, Rows: w.Rows, Cols: w.Cols, LastTokenOnly: head}
-	split := d.RowsOf(product).AlignTiles(w.Rows)
+	kind := weights.Matmul{Name: m.Name, Type: w.Type, Rows: w.Rows, Cols: w.Cols, LastTokenOnly: head}
+	split := d.RowsOf(kind).AlignTiles(w.Rows)
 	tokens := d.chunk
 	if head {
 		tokens = headRows
@@ -111,7 +111,7 @@ func (d *splitLoader) offloadRows(m weights.NamedLinear, head bool) error {
 	if err != nil {
 		return err
 	}
-	w.Offload = &weights.OffloadedRows{RowSplit: split, Matmul: d.statsOf(product, split), Ranges: ranges}
+	w.Offload = &weights.OffloadedRows{RowSplit: split, Matmul: d.statsOf(kind, split), Ranges: ranges}
 	d.splits[&w.Matrix] = split
 	return nil
 }

@@ -33,16 +33,16 @@ func TestSplitOutlierPathEqualsOneDevice(t *testing.T) {
 		calibrated(t, fsys, dir, 1)
 		o := Options{Threads: 2, Chunk: 8, KV: kv.F32}
 		ids := someIDs(20)
-		for _, shadows := range []OutlierChoice{OutlierFraction(1), OutlierFraction(0)} {
-			whole := loadW8A8(t, fsys, dir, o, W8A8{Outliers: shadows})
+		for _, choice := range []OutlierChoice{OutlierFraction(1), OutlierFraction(0)} {
+			whole := loadW8A8(t, fsys, dir, o, W8A8{Outliers: choice})
 			want := allLogits(t, whole, ids)
-			require.Equal(t, shadows.Fraction > 0, whole.OutlierStats().Outliers > 0)
+			require.Equal(t, choice.Fraction > 0, whole.OutlierStats().Outliers > 0)
 			for _, p := range scaledPartners(t) {
 				if family == "qwen2_moe" && p.name != "cores" {
 					continue // one code may make a router choose another expert
 				}
 				for _, s := range testSplits[1:] {
-					m := loadW8A8(t, fsys, dir, p.splitWith(t, s, o), W8A8{Outliers: shadows})
+					m := loadW8A8(t, fsys, dir, p.splitWith(t, s, o), W8A8{Outliers: choice})
 					got := allLogits(t, m, ids)
 					if p.name == "cores" {
 						require.Equal(t, want, got, "%s, %+v", family, s)

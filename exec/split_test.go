@@ -85,13 +85,13 @@ type split struct {
 func (s split) of(static bool) func(weights.Matmul) weights.RowSplit {
 	return func(p weights.Matmul) weights.RowSplit {
 		first := func(part float64) int { return int(math.Ceil(part * float64(p.Rows))) }
-		share := weights.RowSplit{Single: first(s.one), Batch: first(s.many), MinBatch: s.least, SingleTime: time.Microsecond, BatchTime: time.Microsecond}
+		rows := weights.RowSplit{Single: first(s.one), Batch: first(s.many), MinBatch: s.least, SingleTime: time.Microsecond, BatchTime: time.Microsecond}
 		if static {
-			if share.Single = p.Rows; p.LastTokenOnly {
-				share.Batch = p.Rows
+			if rows.Single = p.Rows; p.LastTokenOnly {
+				rows.Batch = p.Rows
 			}
 		}
-		return share
+		return rows
 	}
 }
 

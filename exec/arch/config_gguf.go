@@ -279,7 +279,7 @@ func (c *GGUFConfig) perLayer(name string, layers, fallback int) []int {
 	}
 	for l, v := range list {
 		if v < 0 || v > maxDim {
-			c.fail(fmt.Errorf("%w: %s: key %s: entry %d is %d", ErrModel, c.Path, c.Key(name), l, v))
+			c.fail(fmt.Errorf("%w: %s: key %s: entry %d is %d, outside 0…%d", ErrModel, c.Path, c.Key(name), l, v, maxDim))
 			return out
 		}
 		out[l] = int(v)

@@ -15,7 +15,7 @@ type Hyper struct {
 	Context int // longest sequence the model was trained for
 
 	NormEps    float32
-	Activation string // name as in config.json, "" = the family's default
+	Activation string // name as in config.json; "" = the family's default
 	Tied       *bool  // output head shares the embedding; nil = omitted
 
 	RopeDim       int // rotated elements of a head; 0 = all

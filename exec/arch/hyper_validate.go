@@ -201,7 +201,7 @@ func (h *Hyper) validateRope(baseGGUF, baseHF string, r *RopeHyper) error {
 	}{{"short factors", r.Short}, {"long factors", r.Long}, {"rope_freqs.weight", r.Divisors}} {
 		for i, v := range f.values {
 			if !(v > 0) || math.IsInf(v, 0) {
-				return fmt.Errorf("%w: %s: rope %s: entry %d is %v", ErrModel, h.Path, f.name, i, v)
+				return fmt.Errorf("%w: %s: rope %s: entry %d is %v, not a positive number", ErrModel, h.Path, f.name, i, v)
 			}
 		}
 	}

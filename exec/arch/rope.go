@@ -117,8 +117,8 @@ func llama3Freq(r *RopeHyper, base []float64, context int) []float64 {
 	return out
 }
 
-// yarnFreq interpolates dimensions with few turns over the original context and keeps those
-// with many.
+// yarnFreq divides the frequencies of dimensions that make few turns over the original context
+// by the factor, and keeps those that make many.
 func yarnFreq(r *RopeHyper, base []float64, dim, context int) []float64 {
 	factor, original := r.contextScale(context)
 	// turns returns the dimension whose pair makes n turns

@@ -9,8 +9,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Input returns the memory for the input rows of a chunk: for one token behind its
-// state and angles, for more behind theirs. See exec.Network.
+// Input returns the memory for the input rows of a chunk. They follow the RoPE angles
+// of the chunk's tokens in the buffer that is sent to the device. See exec.Network.
 func (n *Network) Input(tokens int) []float32 {
 	n.inputErr = nil
 	if tokens == 1 {

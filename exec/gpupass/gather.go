@@ -22,9 +22,9 @@ const (
 // gatheredBytes returns the size rounded up to the alignment.
 func gatheredBytes(bytes int64) int64 { return (bytes + gatherAlign - 1) / gatherAlign * gatherAlign }
 
-// gather moves all weights behind the memory of one token, if one buffer can be as
-// large and the device has room. It skips devices that share memory, where the
-// second copy would take the machine's memory.
+// gather moves the memory of one token and all weights into one buffer, if a buffer
+// can be as large and the device has room. It skips devices that share memory, where
+// the second copy would take the machine's memory.
 func (n *Network) gather() error {
 	t, c := &n.one, n.context
 	size := gatheredBytes(int64(t.memory.Size()))

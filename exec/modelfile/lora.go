@@ -102,8 +102,11 @@ func (c *LoraConfig) Check(path string) error {
 	if refuse != "" {
 		return fmt.Errorf("%w: %s: %s", arch.ErrUnsupported, path, refuse)
 	}
-	if c.Rank < 1 || c.Rank > maxRank || math.IsNaN(c.Alpha) || math.IsInf(c.Alpha, 0) {
-		return fmt.Errorf("%w: %s: r %d, lora_alpha %v", arch.ErrModel, path, c.Rank, c.Alpha)
+	if c.Rank < 1 || c.Rank > maxRank {
+		return fmt.Errorf("%w: %s: field r: %d is outside 1…%d", arch.ErrModel, path, c.Rank, maxRank)
+	}
+	if math.IsNaN(c.Alpha) || math.IsInf(c.Alpha, 0) {
+		return fmt.Errorf("%w: %s: field lora_alpha: %v is not finite", arch.ErrModel, path, c.Alpha)
 	}
 	return nil
 }
@@ -165,7 +168,7 @@ func (m *merged) add(src store.Source, c *LoraConfig, dir, prefix string) error 
 		used++
 	}
 	if used == 0 {
-		return fmt.Errorf("%w: %s: the adapter changes nothing", arch.ErrModel, dir)
+		return fmt.Errorf("%w: %s: the adapter contains no LoRA factors", arch.ErrModel, dir)
 	}
 	return nil
 }

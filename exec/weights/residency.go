@@ -76,8 +76,8 @@ func (r *Residency) Sequence() (seq prefetch.Sequence, ok bool) {
 	return seq, ok
 }
 
-// matrixEnd returns where the last matrix of the section ends, rounded up to a block of the
-// pack. The vectors behind it are always in memory.
+// matrixEnd returns the end of the last matrix in the section, rounded up to a block of the
+// pack. The vectors that follow it are always in memory.
 func (l *Layout) matrixEnd() int {
 	end := 0
 	for i := range l.Places {

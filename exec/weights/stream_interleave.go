@@ -25,7 +25,7 @@ type interleaved struct {
 type layerRuns struct {
 	before, after int   // runs
 	end           int64 // of the matrices before attention, in the streamed part of the section
-	afterFrom     int64 // where the run after attention begins there
+	afterFrom     int64 // start of the run after attention, in the streamed part of the section
 }
 
 // reset removes KV from the stream and sets another ring.
