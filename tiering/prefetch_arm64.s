@@ -2,6 +2,8 @@
 
 #include "textflag.h"
 
+// Hand-written: one loop around one instruction of this architecture.
+
 // func prefetch(address uintptr, n int)
 // n is a multiple of 64, not 0.
 TEXT ·prefetch(SB), NOSPLIT, $0-16

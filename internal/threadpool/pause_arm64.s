@@ -2,6 +2,8 @@
 
 #include "textflag.h"
 
+// Hand-written: one loop around one instruction of this architecture.
+
 // func pause(n uint32)
 TEXT ·pause(SB), NOSPLIT, $0-4
 	MOVWU n+0(FP), R0

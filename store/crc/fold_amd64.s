@@ -2,6 +2,8 @@
 
 #include "textflag.h"
 
+// Hand-written: only amd64 folds with carry-less multiplication.
+//
 // The code folds polynomials over GF(2) with carry-less multiplication. Bits are reflected:
 // the first byte of the data holds the highest powers of x. To fold a 128-bit lane across D
 // bits, it multiplies the first half of the lane by x^(D+32) and the second half by
