@@ -35,7 +35,7 @@ const tileQueries = 32
 // attention computes the attention of a layer over the pages of a batch's sequences, in memory
 // and on flash.
 type attention struct {
-	*step
+	*passState
 	tiles       []tile
 	sharesSpans bool               // threads share the spans of the only tile
 	spans       []float32          // states of shared spans, before mergeSpans
@@ -64,12 +64,12 @@ type tile struct {
 }
 
 // tileRows returns the rows of a full tile.
-func (s *step) tileRows(kvHeads int) int {
+func (s *passState) tileRows(kvHeads int) int {
 	return max(1, tileQueries*kvHeads/s.m.Spec.Heads)
 }
 
 // maxTileQueries returns the most queries of a tile of any layer.
-func (s *step) maxTileQueries() int {
+func (s *passState) maxTileQueries() int {
 	most := 1
 	for _, l := range s.m.Spec.Layers {
 		if l.KVHeads > 0 {
@@ -164,7 +164,7 @@ func (a *attention) spanRange(t tile) (first, last int) {
 }
 
 // firstBlock returns the first block that some row of a tile attends to.
-func (s *step) firstBlock(t tile) int {
+func (s *passState) firstBlock(t tile) int {
 	if w := s.layer.Window; w > 0 {
 		return max(0, t.pos-w+1) / kv.BlockTokens
 	}
@@ -247,7 +247,7 @@ func (a *attention) spanState(w *workspace, state []float32, t tile, kvHead, spa
 }
 
 // quantizeQueries quantizes a tile's queries to 8 bits if the KV format stores keys as codes.
-func (s *step) quantizeQueries(w *workspace, t tile, kvHead int) {
+func (s *passState) quantizeQueries(w *workspace, t tile, kvHead int) {
 	if !s.m.cache.Shape().Format.Codes() {
 		return
 	}
@@ -311,7 +311,7 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 
 // attendMask returns a mask of the block at start: a bit is set for each token that the token at
 // pos attends to.
-func (s *step) attendMask(pos, start int) uint64 {
+func (s *passState) attendMask(pos, start int) uint64 {
 	all := ^uint64(0) // one bit for each token of a block
 	if pos < start {
 		return 0

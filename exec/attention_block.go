@@ -40,7 +40,7 @@ func (a *attention) quantizedBlockState(w *workspace, state []float32, t tile, k
 
 // scoresF16 computes the scores of a tile's queries against float16 keys, and returns the
 // block's values as float32.
-func (s *step) scoresF16(w *workspace, scores, q []float32 /* [queries, HeadDim] */, headBlock []byte, tokens int) []float32 {
+func (s *passState) scoresF16(w *workspace, scores, q []float32 /* [queries, HeadDim] */, headBlock []byte, tokens int) []float32 {
 	d := s.m.Spec.HeadDim
 	keys, values := s.m.cache.Shape().Block16(headBlock)
 	quant.MulRows(scores, kv.BlockTokens, quant.F16, keys, d, 0, tokens, q, len(q)/d, w.scratch)

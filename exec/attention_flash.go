@@ -32,7 +32,7 @@ type pageGroup struct {
 }
 
 // tileStateFloats returns the floats of one of the two buffers of tile states.
-func (s *step) tileStateFloats() int {
+func (s *passState) tileStateFloats() int {
 	if s.m.cache.MayBeCold() {
 		return s.chunk * s.m.Spec.Heads * s.stateWidth()
 	}
@@ -40,7 +40,7 @@ func (s *step) tileStateFloats() int {
 }
 
 // coldBlocks returns how many blocks of a sequence are on flash.
-func (s *step) coldBlocks(q *Sequence) int {
+func (s *passState) coldBlocks(q *Sequence) int {
 	return q.kv.ColdPages() * s.m.cache.PageBlocks()
 }
 

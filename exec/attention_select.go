@@ -29,7 +29,7 @@ const (
 
 // pageSelector chooses the blocks that each row of a pass attends to.
 type pageSelector struct {
-	*step
+	*passState
 	on        bool      // rows of the current layer attend only to selected blocks
 	selected  []byte    // [selectRows, stride] 1 for a block that the row attends to
 	stride    int       // blocks of the longest sequence, plus two

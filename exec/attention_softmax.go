@@ -13,7 +13,7 @@ import (
 var negInf = float32(math.Inf(-1))
 
 // clearState resets the state of every query to that of having read no token.
-func (s *step) clearState(state []float32) {
+func (s *passState) clearState(state []float32) {
 	clear(state)
 	width := s.stateWidth()
 	for i := width - 2; i < len(state); i += width {
@@ -24,7 +24,7 @@ func (s *step) clearState(state []float32) {
 // weightScores turns one query's scores of a block into weights relative to its running maximum,
 // and rescales its state if the maximum rises. Tokens outside the causal range or the window get
 // weight 0.
-func (s *step) weightScores(scores, state []float32, pos, start int) {
+func (s *passState) weightScores(scores, state []float32, pos, start int) {
 	seen := min(len(scores), pos-start+1)
 	if seen <= 0 {
 		clear(scores)
@@ -67,7 +67,7 @@ func decay(from, to float32) float32 {
 }
 
 // mergeState merges the state of a span into the state of all spans before it.
-func (s *step) mergeState(acc, state []float32) {
+func (s *passState) mergeState(acc, state []float32) {
 	width := s.stateWidth()
 	d := width - 2
 	for i := 0; i < len(acc); i += width {
@@ -85,7 +85,7 @@ func (s *step) mergeState(acc, state []float32) {
 
 // finishTile divides by the sum of weights and writes a tile's output in the order that the
 // output projection reads.
-func (s *step) finishTile(t tile, kvHead int, acc []float32) {
+func (s *passState) finishTile(t tile, kvHead int, acc []float32) {
 	d, width, heads := s.m.Spec.HeadDim, s.stateWidth(), s.m.Spec.Heads
 	group := heads / s.layer.KVHeads
 	for i := range t.count * group {

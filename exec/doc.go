@@ -37,7 +37,7 @@
 //	Model              weights, KV cache, threads and the pass           model.go
 //	Sequence           the tokens of one stream and their KV             sequence.go
 //	pass               the forward pass: buffers and the parts below     pass.go
-//	step, activations  what the parts share: buffers, current layer      step.go
+//	passState          what the parts share: activations, current layer  pass_state.go
 //	rowOps             norms and additions that wait for the next step   row_ops.go
 //	matmulQueue        the matmuls of a step                             matmul.go
 //	attention          tiles, spans and pages                            attention.go

@@ -10,7 +10,7 @@ import (
 
 // experts computes the MLPs of the experts that the router chose for the rows of a batch.
 type experts struct {
-	*step
+	*passState
 	mm      *matmulQueue
 	routing routing
 

@@ -11,7 +11,7 @@ import (
 // matmulQueue collects the matmuls of a step and runs them together: it quantizes each input
 // once, and all threads share the rows of all matrices.
 type matmulQueue struct {
-	*step
+	*passState
 	matmuls      []matmul
 	inputs       []matmulInput // quantized inputs of the matmuls
 	quantized    []float32     // memory of inputs

@@ -16,7 +16,7 @@ import (
 func TestRangesCoverTheStep(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for range 300 {
-		q := &matmulQueue{step: &step{workers: make([]workspace, 1+rng.IntN(9))}}
+		q := &matmulQueue{passState: &passState{workers: make([]workspace, 1+rng.IntN(9))}}
 		tokens := []int{1, 40, 5000}[rng.IntN(3)] // with many tokens, the work exceeds the largest number of units
 		for range 1 + rng.IntN(20) {
 			lo := rng.IntN(3) * tiled.TileRows

@@ -64,11 +64,11 @@ func (q *matmulQueue) multiplyActivating(mul *matmul, lo, hi, worker int) {
 
 // queueActivation queues the combination of gate and up into gate.
 func (q *matmulQueue) queueActivation(width int) {
-	q.queueRowOp(rowOp{do: (*step).activateRow, dst: q.gate, src: q.up, width: width})
+	q.queueRowOp(rowOp{do: (*passState).activateRow, dst: q.gate, src: q.up, width: width})
 }
 
 // activateRow combines a row of gate (dst) with the same row of up (src).
-func (s *step) activateRow(op *rowOp, row int) {
+func (s *passState) activateRow(op *rowOp, row int) {
 	lo, hi := row*op.width, (row+1)*op.width
 	s.activate(op.dst[lo:hi], op.dst[lo:hi], op.src[lo:hi])
 }

@@ -69,8 +69,8 @@ func newLayerMatmul(t *testing.T, matrix, bias, inputs []float32, cols, rows, ch
 	columns, err := l.path.addColumns(&file.Inputs[0], &file.Inputs[0].Matrices[0])
 	require.NoError(t, err)
 	w.PerTensor = &weights.PerTensorInput{Scale: file.Inputs[0].Scale, Limit: weights.MagnitudeBits(weights.OutlierLimit(file.Inputs[0].Scale)), Outliers: columns, Spans: weights.SpanNames{Integers: "integers", Outliers: "shadow"}}
-	s := &step{m: m, chunk: chunk, ctx: context.Background(), workers: make([]workspace, 2)}
-	q := &matmulQueue{step: s, matmuls: make([]matmul, 0, 4), inputs: make([]matmulInput, 0, 4)}
+	s := &passState{m: m, chunk: chunk, ctx: context.Background(), workers: make([]workspace, 2)}
+	q := &matmulQueue{passState: s, matmuls: make([]matmul, 0, 4), inputs: make([]matmulInput, 0, 4)}
 	for i := range s.workers {
 		s.workers[i].tiles = tiled.NewScratch(chunk)
 	}

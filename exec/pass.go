@@ -12,11 +12,11 @@ import (
 const headRows = 8
 
 // pass is the forward pass of a model: its buffers, allocated once, and its parts. Each part has
-// a file of its own: step.go (the state that the parts share), matmul.go (the matmul queue),
+// a file of its own: pass_state.go (the state that the parts share), matmul.go (the matmul queue),
 // attention.go (attention), experts.go (the experts). forward.go has the order in which a token
 // goes through them.
 type pass struct {
-	*step
+	*passState
 	mm      matmulQueue
 	attn    attention
 	experts experts
@@ -51,7 +51,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.attn.checks = fetch.NewPageChecksum(m.cache)
 	p.ops = make([]rowOp, 0, maxRowOps)
 	p.preparePart, p.convPart = p.prepareRow, p.convolve
-	p.step.makeParts()
+	p.passState.makeParts()
 	p.mm.makeParts()
 	p.attn.makeParts()
 	p.experts.makeParts()
@@ -60,12 +60,12 @@ func newPass(m *Model, chunk int) (*pass, error) {
 
 // outlinePass returns a pass without buffers; carving it with a probe measures their size.
 func outlinePass(m *Model, chunk, threads int) *pass {
-	s := &step{m: m, chunk: chunk, workers: make([]workspace, threads)}
-	p := &pass{step: s}
+	s := &passState{m: m, chunk: chunk, workers: make([]workspace, threads)}
+	p := &pass{passState: s}
 	p.activate = activation(m.Spec)
-	p.mm.step = s
-	p.attn.step, p.attn.selector.step = s, s
-	p.experts.step, p.experts.mm = s, &p.mm
+	p.mm.passState = s
+	p.attn.passState, p.attn.selector.passState = s, s
+	p.experts.passState, p.experts.mm = s, &p.mm
 	p.mm.matmuls = make([]matmul, 0, p.mm.maxMatmuls())
 	p.mm.inputs = make([]matmulInput, 0, cap(p.mm.matmuls))
 	p.mm.addOutlierPath()

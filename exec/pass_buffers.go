@@ -105,7 +105,7 @@ type widths struct {
 }
 
 // widths returns the maxima over all layers that the CPU computes.
-func (s *step) widths() (w widths) {
+func (s *passState) widths() (w widths) {
 	for l := range s.m.weights.Layers {
 		layer, spec := &s.m.weights.Layers[l], &s.m.Spec.Layers[l]
 		w.kvHeads = max(w.kvHeads, spec.KVHeads)
@@ -120,14 +120,14 @@ func (s *step) widths() (w widths) {
 }
 
 // maxCols returns the most columns of any matrix.
-func (s *step) maxCols() int {
+func (s *passState) maxCols() int {
 	spec, w := s.m.Spec, s.widths()
 	return max(spec.Dim, spec.Heads*spec.HeadDim, w.inner, w.expertInner)
 }
 
 // hasWideTypes reports whether any layer's weights are of a type whose matmuls take more scratch
 // memory per thread. The output head does not count: it runs with few tokens at a time.
-func (s *step) hasWideTypes() (wide bool) {
+func (s *passState) hasWideTypes() (wide bool) {
 	check := func(_ string, m *weights.Linear) { wide = wide || m.Tiled && tiled.Wide(m.Type) }
 	for l := range s.m.weights.Layers {
 		s.m.weights.Layers[l].Each(check)

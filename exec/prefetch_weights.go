@@ -16,7 +16,7 @@ const (
 
 // prefetch announces the matrices that the step after the next reads. Threads that wait at the
 // end of the next step prefetch them. The announcement is only a hint.
-func (s *step) prefetch(next ...*weights.Linear) {
+func (s *passState) prefetch(next ...*weights.Linear) {
 	if s.n > prefetchTokens || len(s.workers) == 1 {
 		return
 	}
@@ -31,7 +31,7 @@ func (s *step) prefetch(next ...*weights.Linear) {
 
 // prefetchAt makes a waiting thread prefetch the weights at an offset; the matrices count as
 // concatenated.
-func (s *step) prefetchAt(worker, at int, next []*weights.Linear) {
+func (s *passState) prefetchAt(worker, at int, next []*weights.Linear) {
 	for _, w := range next {
 		if at < len(w.Data) {
 			_, unit := w.Unit()
@@ -44,7 +44,7 @@ func (s *step) prefetchAt(worker, at int, next []*weights.Linear) {
 }
 
 // prefetchLayer is prefetch for the first step of a layer, or of the output.
-func (s *step) prefetchLayer(l int) {
+func (s *passState) prefetchLayer(l int) {
 	layers := s.m.weights.Layers
 	switch {
 	case l >= len(layers):
@@ -55,7 +55,7 @@ func (s *step) prefetchLayer(l int) {
 }
 
 // prefetchMLP is prefetch for the first step of the layer's MLP.
-func (s *step) prefetchMLP() {
+func (s *passState) prefetchMLP() {
 	switch w := &s.w.MLP; {
 	case s.layer.Experts:
 	case s.m.Spec.Gated:

@@ -21,7 +21,7 @@ func TestPrefetchAnyStep(t *testing.T) {
 	gone := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64}}
 	gone.Streamed.Count = 64
 	for _, threads := range []int{1, 3} {
-		p := &step{m: &Model{workers: workers}, n: 1, workers: make([]workspace, threads)}
+		p := &passState{m: &Model{workers: workers}, n: 1, workers: make([]workspace, threads)}
 		for _, step := range [][]*weights.Linear{{full}, {full, part}, {gone}, {part, gone, full}, {}, {new(weights.Linear)}} {
 			require.NotPanics(t, func() { p.prefetch(step...) })
 		}

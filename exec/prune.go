@@ -7,13 +7,13 @@ import "slices"
 
 // prunes reports whether the current layer is the last one and only some rows of the batch
 // continue past its keys and values. An observer sees all rows, so it disables pruning.
-func (s *step) prunes() bool {
+func (s *passState) prunes() bool {
 	return s.index == len(s.m.Spec.Layers)-1 && len(s.batch.want) < len(s.batch.ids) && s.m.observe == nil
 }
 
 // anyWanted reports whether any of some neighbouring rows continues past the keys and values of
 // the current layer.
-func (s *step) anyWanted(row, count int) bool {
+func (s *passState) anyWanted(row, count int) bool {
 	if !s.prunes() {
 		return true
 	}

@@ -12,7 +12,7 @@ import (
 // first read of a row fetches it from other cores; a separate loop per operation would pay that
 // price each time.
 type rowOp struct {
-	do       func(s *step, op *rowOp, row int)
+	do       func(s *passState, op *rowOp, row int)
 	dst, src []float32     // [n, width]
 	norm     *weights.Gain // for normRow
 	width    int
@@ -28,21 +28,21 @@ type rowOps struct {
 }
 
 // makeParts creates the method values once, because creating one allocates.
-func (s *step) makeParts() { s.rowsPart, s.rowOpsPart = s.runRows, s.runRowOps }
+func (s *passState) makeParts() { s.rowsPart, s.rowOpsPart = s.runRows, s.runRowOps }
 
 // maxRowOps is more than any family queues between two matmul runs: normalize and add two
 // branches, then normalize for the next layer.
 const maxRowOps = 8
 
-func (s *step) queueRowOp(op rowOp) { s.ops = append(s.ops, op) }
+func (s *passState) queueRowOp(op rowOp) { s.ops = append(s.ops, op) }
 
 // queueResidual queues the addition of a branch's output to the residual stream.
-func (s *step) queueResidual(branch []float32 /* [n, Dim] */) {
-	s.queueRowOp(rowOp{do: (*step).addRow, dst: s.x, src: branch, width: s.m.Spec.Dim})
+func (s *passState) queueResidual(branch []float32 /* [n, Dim] */) {
+	s.queueRowOp(rowOp{do: (*passState).addRow, dst: s.x, src: branch, width: s.m.Spec.Dim})
 }
 
 // addRow adds a row of src to dst, scaled by the family's residual scale.
-func (s *step) addRow(op *rowOp, row int) {
+func (s *passState) addRow(op *rowOp, row int) {
 	lo, hi := row*op.width, (row+1)*op.width
 	if scale := s.m.Spec.ResidualScale; scale != 1 {
 		quant.AddScaled(op.dst[lo:hi], op.src[lo:hi], scale)
@@ -53,23 +53,23 @@ func (s *step) addRow(op *rowOp, row int) {
 
 // queueNorm queues a normalization of the residual stream and returns the buffer that will hold
 // the result.
-func (s *step) queueNorm(g *weights.Gain) []float32 {
+func (s *passState) queueNorm(g *weights.Gain) []float32 {
 	s.queueNormRows(s.h, s.x, g)
 	return s.h
 }
 
 // queueNormRows queues the normalization of vectors of the model's width.
-func (s *step) queueNormRows(dst, src []float32 /* [n, Dim] */, g *weights.Gain) {
-	s.queueRowOp(rowOp{do: (*step).normRow, dst: dst, src: src, norm: g, width: s.m.Spec.Dim})
+func (s *passState) queueNormRows(dst, src []float32 /* [n, Dim] */, g *weights.Gain) {
+	s.queueRowOp(rowOp{do: (*passState).normRow, dst: dst, src: src, norm: g, width: s.m.Spec.Dim})
 }
 
-func (s *step) normRow(op *rowOp, row int) {
+func (s *passState) normRow(op *rowOp, row int) {
 	lo, hi := row*op.width, (row+1)*op.width
 	applyNorm(&s.m.Spec.Norm, op.dst[lo:hi], op.src[lo:hi], op.norm)
 }
 
 // runRowOps runs the queued operations on one row.
-func (s *step) runRowOps(row, _ int) {
+func (s *passState) runRowOps(row, _ int) {
 	for i := range s.ops {
 		op := &s.ops[i]
 		op.do(s, op, row)
@@ -77,7 +77,7 @@ func (s *step) runRowOps(row, _ int) {
 }
 
 // flushRowOps runs the queued operations on all rows and empties the queue.
-func (s *step) flushRowOps() {
+func (s *passState) flushRowOps() {
 	if len(s.ops) > 0 {
 		s.forRows(s.n, s.rowOpsPart)
 		s.ops = s.ops[:0]
@@ -85,7 +85,7 @@ func (s *step) flushRowOps() {
 }
 
 // forRows calls do for each row, on all threads if there are at least four rows.
-func (s *step) forRows(n int, do func(row, worker int)) {
+func (s *passState) forRows(n int, do func(row, worker int)) {
 	if n < 4 {
 		for i := range n {
 			do(i, 0)
@@ -99,7 +99,7 @@ func (s *step) forRows(n int, do func(row, worker int)) {
 // rowsPerThread returns how many neighbouring rows a thread takes at a time. Quantized rows of a
 // tile share cache lines, which two cores should not write alternately; but each core should get
 // several parts, so that a slow core can take fewer.
-func (s *step) rowsPerThread(n int) int {
+func (s *passState) rowsPerThread(n int) int {
 	rows := 1
 	for rows < tiled.TileTokens && 4*rows*len(s.workers) <= n {
 		rows *= 2
@@ -108,7 +108,7 @@ func (s *step) rowsPerThread(n int) int {
 }
 
 // runRows calls rowFunc for the rows of one part.
-func (s *step) runRows(part, worker int) {
+func (s *passState) runRows(part, worker int) {
 	lo := part * s.rowsPerPart
 	for row := lo; row < min(lo+s.rowsPerPart, s.rows); row++ {
 		s.rowFunc(row, worker)

@@ -14,7 +14,7 @@ import (
 func TestConvolutionOfOneChannel(t *testing.T) {
 	// Rows of B, C, x: the products B·x are 2, 6 and 20.
 	inputs := []float32{1, 1, 2, 2, 10, 3, 4, 100, 5}
-	p := &pass{step: &step{
+	p := &pass{passState: &passState{
 		m:           &Model{Spec: &arch.Spec{Dim: 1, ConvTaps: 3}},
 		activations: activations{conv: inputs, h: make([]float32, 3)},
 		w:           &weights.LayerWeights{Conv: []float32{1, 10, 100}, ConvBias: []float32{0.5}},
@@ -35,7 +35,7 @@ func TestConvolutionOfOneChannel(t *testing.T) {
 
 // TestClipFollowsTheNorms: the norms' gains must not scale clipped values.
 func TestClipFollowsTheNorms(t *testing.T) {
-	p := &pass{step: &step{
+	p := &pass{passState: &passState{
 		m:     &Model{Spec: &arch.Spec{Heads: 1, HeadDim: 2, ClipQKV: 3, QKNorm: arch.QKNormAllHeads, AttnScale: 1}},
 		n:     1,
 		layer: &arch.LayerSpec{KVHeads: 1, Rope: -1},

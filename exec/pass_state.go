@@ -10,10 +10,10 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// step is the state that all parts of a pass share: the model, the activations, the current
+// passState is the state that all parts of a pass share: the model, the activations, the current
 // layer, and the row operations that wait for the next matmul run. The parts (the matmul queue,
-// attention, the experts) embed a pointer to the same step.
-type step struct {
+// attention, the experts) embed a pointer to the same passState.
+type passState struct {
 	m       *Model
 	chunk   int // most tokens of a pass
 	workers []workspace
@@ -75,7 +75,7 @@ type workspace struct {
 }
 
 // failed reports whether the pass has failed or was cancelled.
-func (s *step) failed() bool {
+func (s *passState) failed() bool {
 	if s.err == nil {
 		s.err = s.ctx.Err()
 	}
@@ -84,11 +84,11 @@ func (s *step) failed() bool {
 
 // stateWidth returns the floats of one query's softmax state: the weighted values, then the
 // maximum and the sum of the weights.
-func (s *step) stateWidth() int { return s.m.Spec.HeadDim + 2 }
+func (s *passState) stateWidth() int { return s.m.Spec.HeadDim + 2 }
 
 // queries returns the rotated queries of some rows that share a key head: [rows, group,
 // HeadDim].
-func (s *step) queries(kvHead, row, rows int) []float32 {
+func (s *passState) queries(kvHead, row, rows int) []float32 {
 	width := s.m.Spec.Heads / s.layer.KVHeads * s.m.Spec.HeadDim
 	at := (kvHead*s.n + row) * width
 	return s.heads[at : at+rows*width]
