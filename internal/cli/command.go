@@ -190,7 +190,7 @@ func (p *Program) unknownCommand(args []string) error {
 	if hint := p.Hints[lower]; hint != "" {
 		return &UsageError{Message: message + ": " + hint}
 	}
-	if near := Nearest(lower, p.Names()); near != "" {
+	if near := Nearest(lower, append(p.Names(), "help")); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return &UsageError{Message: message}
@@ -241,12 +241,12 @@ func NoArguments(args []string) error {
 	return &UsageError{Message: fmt.Sprintf("unexpected argument %q", args[0]), argument: args[0], stray: true}
 }
 
-// Nearest returns the candidate that is closest to a mistyped name, or "" if none is close. At
-// least half of the characters must match.
+// Nearest returns the candidate that is closest to a mistyped name, or "" if none is close. More
+// than half of the characters must match.
 func Nearest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/3+2
 	for _, candidate := range candidates {
-		if d := editDistance(name, candidate); d < bestDistance && 2*d <= max(len(name), len(candidate)) {
+		if d := editDistance(name, candidate); d < bestDistance && 2*d < max(len(name), len(candidate)) {
 			best, bestDistance = candidate, d
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -314,19 +315,29 @@ func (f *FlagSet) unknownFlag(arg, name string) error {
 	}
 	var names []string
 	f.Registry.VisitAll(func(known *flag.Flag) { names = append(names, known.Name) })
-	for theirs, ours := range ForeignFlags { // a mistyped flag of another program suggests ours
-		if len(theirs) > 3 && f.Registry.Lookup(ours) != nil {
-			names = append(names, theirs)
-		}
+	near := Nearest(name, names)
+	if near == "" {
+		near = f.mistypedForeignFlag(name)
 	}
-	slices.Sort(names)
-	if near := Nearest(name, names); near != "" {
-		if ours := ForeignFlags[near]; ours != "" && f.Registry.Lookup(near) == nil {
-			near = ours
-		}
+	if near != "" {
 		return Usagef("there is no flag %s; did you mean %s?", spelled, dashed(near))
 	}
 	return &UsageError{Message: "there is no flag " + spelled, unknown: name}
+}
+
+// mistypedForeignFlag returns our flag for a mistyped flag of another program, or "". Only a
+// slip counts as mistyped, because the user cannot see the candidates.
+func (f *FlagSet) mistypedForeignFlag(name string) string {
+	if _, known := ForeignFlags[name]; known {
+		return "" // spelled correctly, but the command has no such flag
+	}
+	for _, theirs := range slices.Sorted(maps.Keys(ForeignFlags)) {
+		ours := ForeignFlags[theirs]
+		if len(theirs) > 3 && f.Registry.Lookup(ours) != nil && editDistance(name, theirs) <= max(1, len(theirs)/5) {
+			return ours
+		}
+	}
+	return ""
 }
 
 // dashed adds dashes to the name of a flag: one for a letter, two for a word.
