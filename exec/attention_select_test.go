@@ -50,9 +50,9 @@ func answerAll(t *testing.T, m *Model, ids []int32, rng *rand.Rand) (out [][]flo
 	return out
 }
 
-// TestX3_SelectionOfAllIsExact selects every block: the logits equal those without selection, to
+// TestSelectionOfAllIsExact selects every block: the logits equal those without selection, to
 // the last bit.
-func TestX3_SelectionOfAllIsExact(t *testing.T) {
+func TestSelectionOfAllIsExact(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		window int
@@ -79,9 +79,9 @@ func TestX3_SelectionOfAllIsExact(t *testing.T) {
 	}
 }
 
-// TestX3_SelectionIsTheSameEverywhere is metamorphic: threads, chunks, steps, pages and how many
+// TestSelectionIsTheSameEverywhere is metamorphic: threads, chunks, steps, pages and how many
 // pages are on flash do not change the logits under selection, to the last bit.
-func TestX3_SelectionIsTheSameEverywhere(t *testing.T) {
+func TestSelectionIsTheSameEverywhere(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		window int
@@ -114,8 +114,8 @@ func TestX3_SelectionIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// TestX3_SelectionReadsWhatItTakes counts the bytes that one token reads from flash.
-func TestX3_SelectionReadsWhatItTakes(t *testing.T) {
+// TestSelectionReadsWhatItTakes counts the bytes that one token reads from flash.
+func TestSelectionReadsWhatItTakes(t *testing.T) {
 	dir := longFixture(t, "llama3", 4096, 0)
 	budget := tiering.New(0)
 	const fraction = 0.1
@@ -145,8 +145,8 @@ func TestX3_SelectionReadsWhatItTakes(t *testing.T) {
 	require.Less(t, picked*int64(after.PageBytes), cold/2)
 }
 
-// TestX3_SelectingAllocatesNothing decodes with all pages in memory.
-func TestX3_SelectingAllocatesNothing(t *testing.T) {
+// TestSelectingAllocatesNothing decodes with all pages in memory.
+func TestSelectingAllocatesNothing(t *testing.T) {
 	dir := longFixture(t, "llama3", 4096, 0)
 	m := openFixture(t, dir, "config.json", Options{Threads: 2, KV: kv.K8V8, Select: Selection{Fraction: 0.2}})
 	s, err := m.NewSequence(0)
@@ -163,9 +163,9 @@ func TestX3_SelectingAllocatesNothing(t *testing.T) {
 	require.Positive(t, m.SelectionStats().Candidates)
 }
 
-// TestX3_SelectionNeverHidesBrokenKeys makes one key of a long text non-finite: the logits of a
+// TestSelectionNeverHidesBrokenKeys makes one key of a long text non-finite: the logits of a
 // token that selects pages must not be finite, as with exact attention.
-func TestX3_SelectionNeverHidesBrokenKeys(t *testing.T) {
+func TestSelectionNeverHidesBrokenKeys(t *testing.T) {
 	m := attentionModel(t, 1, 4, 2, 32, kv.F32)
 	m.selection = Selection{Fraction: 0.1}
 	require.NoError(t, m.newPassForTest())

@@ -2,8 +2,8 @@
 //
 // Read reference_test.go first. It is the same computation in plain float32 Go, one token at
 // a time. Then read forward.go from top to bottom: its functions follow one pass in order.
-// The other files make a step of forward.go fast, keep it within the memory budget, or move part
-// of it to another device.
+// The other files make its functions fast, keep them within the memory budget, or move part of
+// their work to another device.
 //
 // # One pass, in order
 //

@@ -178,7 +178,7 @@ func (p *pass) runLayer(l int) {
 	if s.PreNorm && s.Parallel != arch.ParallelSharedNorm {
 		in = p.queueNorm(&p.w.FFNNorm)
 	}
-	p.mm.submitsReads.Store(p.batch.onFlash())
+	p.mm.submitsReads.Store(p.batch.onFlash()) // prefetches KV while the MLP computes
 	if p.layer.Experts {
 		p.runExperts(in)
 	} else {

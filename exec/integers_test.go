@@ -55,9 +55,9 @@ func distance(want, got []float32) float64 {
 	return math.Sqrt(difference / all)
 }
 
-// TestM12_PackedWeightsAreExact writes all families with packed weights and compares values and
+// TestPackedWeightsAreExact writes all families with packed weights and compares values and
 // logits with the same weights as floats, both for the checkpoint and for a pack made from it.
-func TestM12_PackedWeightsAreExact(t *testing.T) {
+func TestPackedWeightsAreExact(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		for _, p := range packVariants {
 			if p.name != "gptq" && p.name != "awq" && filepath.Base(dir) != "llama3" {

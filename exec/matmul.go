@@ -17,7 +17,7 @@ type matmulQueue struct {
 	quantized    []float32     // memory of inputs
 	shift        int           // log2 of a work unit, see measureWork
 	headReads    int           // how often this pass has run the output matrix
-	submitsReads atomic.Bool   // the thread that runs the next part first submits page reads
+	submitsReads atomic.Bool   // if set, the first thread of the next run also submits page reads
 	outliers     *outlierPass  // nil without Options.W8A8
 	offload      offloadPass
 

@@ -69,9 +69,9 @@ func (l outlierLayer) reference(matrix, sample, x []float32) (want []float32, er
 	return want, distance(want, got)
 }
 
-// TestN3_OutlierLayers calibrates layers of different sizes, with different numbers, magnitudes
+// TestOutlierLayers calibrates layers of different sizes, with different numbers, magnitudes
 // and frequencies of outliers, and compares the error with that of the ideal W8A8.
-func TestN3_OutlierLayers(t *testing.T) {
+func TestOutlierLayers(t *testing.T) {
 	for _, l := range []outlierLayer{
 		{cols: 1024, rows: 64, times: 1},
 		{cols: 1024, rows: 64, outliers: 8, times: 50},

@@ -219,9 +219,9 @@ func skipOnSlowKernels(t *testing.T) {
 	}
 }
 
-// TestX3_SelectionFindsNeedles hides facts in long texts. The prefill of the text is exact; the
+// TestSelectionFindsNeedles hides facts in long texts. The prefill of the text is exact; the
 // question and the answer use the selection.
-func TestX3_SelectionFindsNeedles(t *testing.T) {
+func TestSelectionFindsNeedles(t *testing.T) {
 	skipOnSlowKernels(t)
 	text, err := os.ReadFile(testutil.Shared(t, "demo", "long_text.txt"))
 	require.NoError(t, err)
@@ -246,8 +246,8 @@ func TestX3_SelectionFindsNeedles(t *testing.T) {
 	}
 }
 
-// TestX3_SelectionAnswersTheReference asks the questions of the reference material.
-func TestX3_SelectionAnswersTheReference(t *testing.T) {
+// TestSelectionAnswersTheReference asks the questions of the reference material.
+func TestSelectionAnswersTheReference(t *testing.T) {
 	skipOnSlowKernels(t)
 	var reference struct {
 		Cases []struct {
@@ -272,9 +272,9 @@ func TestX3_SelectionAnswersTheReference(t *testing.T) {
 	}
 }
 
-// TestX3_SelectionExtracts asks the questions about the notes and for their summaries: tasks
+// TestSelectionExtracts asks the questions about the notes and for their summaries: tasks
 // that need much of the text instead of one place.
-func TestX3_SelectionExtracts(t *testing.T) {
+func TestSelectionExtracts(t *testing.T) {
 	skipOnSlowKernels(t)
 	var notes struct {
 		Notes []struct {

@@ -27,9 +27,9 @@ func (s short) Capabilities() hetero.Capabilities {
 	return c
 }
 
-// TestN8_FitMemory plans a static device with memory for half of a model. It gets the MLP's
+// TestFitMemory plans a static device with memory for half of a model. It gets the MLP's
 // matrices first and never the output matrix.
-func TestN8_FitMemory(t *testing.T) {
+func TestFitMemory(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 0}, true)
 	matmuls := []weights.Matmul{
 		{Name: "attn_q", Type: quant.Q4_0, Rows: 512, Cols: 512, Count: 4},
@@ -78,9 +78,9 @@ func TestN8_FitMemory(t *testing.T) {
 	}
 }
 
-// TestN8_LoadWithLittleDeviceMemory loads a model with a device that has memory for half of
+// TestLoadWithLittleDeviceMemory loads a model with a device that has memory for half of
 // it, and runs a pass.
-func TestN8_LoadWithLittleDeviceMemory(t *testing.T) {
+func TestLoadWithLittleDeviceMemory(t *testing.T) {
 	_, err := devices.All.Open(group(), devices.Options{Memory: 1 << 20})
 	require.ErrorIs(t, err, devices.ErrMemory)
 	var names []string
