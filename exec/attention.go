@@ -17,7 +17,7 @@ import (
 // context, threads share the spans of a tile. Results are merged by spans in every case, so
 // sharing does not change them.
 
-// spanBlocks is the blocks of a span. It is part of the arithmetic contract.
+// spanBlocks is the number of blocks in a span. It is part of the arithmetic contract.
 const spanBlocks = 16
 
 const spanTokens = spanBlocks * kv.BlockTokens
@@ -68,7 +68,7 @@ func (s *passState) tileRows(kvHeads int) int {
 	return max(1, tileQueries*kvHeads/s.m.Spec.Heads)
 }
 
-// maxTileQueries returns the most queries of a tile of any layer.
+// maxTileQueries returns the maximum number of queries of a tile in any layer.
 func (s *passState) maxTileQueries() int {
 	most := 1
 	for _, l := range s.m.Spec.Layers {

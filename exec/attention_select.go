@@ -20,7 +20,7 @@ import (
 // summaries, not on the threads, nor on which pages are in memory. Long inputs use exact
 // attention, because their tokens together would select almost all blocks.
 const (
-	selectRows  = 64 // most new tokens of one Extend that use selection
+	selectRows  = 64 // maximum number of new tokens of one Extend that uses selection
 	alwaysFirst = 1  // first blocks that are always selected
 	alwaysLast  = 16 // last full blocks that are always selected
 	// alwaysAttended is the longest context, in tokens, whose blocks are all selected.

@@ -35,7 +35,7 @@ func prefillWindows(ctx context.Context, m *Model, ids []int32, progress func(do
 	return nil
 }
 
-// calibrationWindow is the tokens of a window.
+// calibrationWindow is the number of tokens of a window.
 const calibrationWindow = 512
 
 // Calibrate measures the importance of the inputs of all layers' matrices by passing token ids

@@ -129,8 +129,8 @@ func projectionsFused(t *testing.T, g *ggufModel) {
 	}
 }
 
-// TestDenseLayersOfExpertModels loads models of which no key lists the dense layers, so that the
-// tensors decide.
+// TestDenseLayersOfExpertModels loads models without a key that lists the dense layers: the
+// tensors decide which layers are dense.
 func TestDenseLayersOfExpertModels(t *testing.T) {
 	g := exportFixture(t, ownFixture(t, "qwen2_moe"))
 	for _, role := range []string{"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", "ffn_gate_inp", "ffn_gate_inp_shexp"} {

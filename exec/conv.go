@@ -1,6 +1,6 @@
 package exec
 
-// convChannels is the channels of a convolution that one part computes.
+// convChannels is the number of channels of a convolution that one part computes.
 const convChannels = 128
 
 // convolve computes some channels of all rows. The input projection has already read h, so the

@@ -56,7 +56,7 @@ func coldOptions(t *testing.T, rng *rand.Rand, fsys vfs.FS, format kv.Format, ro
 	return o
 }
 
-// coldTokens is the tokens that the spill tests read.
+// coldTokens is the number of tokens that the spill tests read.
 const coldTokens = 2600
 
 func hotLimit(rng *rand.Rand, pageTokens int, pageBytes int64) int64 {

@@ -33,7 +33,7 @@ func (q *matmulQueue) maxMatmuls() int { return 2*q.m.Spec.Experts + 4 }
 // matmul is one matrix product: y = x·wᵀ + bias for n rows of x.
 type matmul struct {
 	w        *weights.Linear
-	x        []float32 // [n, Cols], or more rows, of which rowIndex selects n
+	x        []float32 // [n, Cols], or more rows, from which rowIndex selects n
 	rowIndex []int32   // [n] indices of the rows in x; nil: the first n. Tiled weights only
 	n        int
 	y        []float32 // [n, Rows]
@@ -222,7 +222,8 @@ func (in *matmulInput) inOrder(x, memory []float32 /* [cols] */) []float32 {
 	return ordered
 }
 
-// ordersPerStep returns the most column orders in which a step quantizes the same vectors.
+// ordersPerStep returns the maximum number of column orders in which a step quantizes the same
+// vectors.
 func (q *matmulQueue) ordersPerStep() int {
 	most := 1
 	for l := range q.m.weights.Layers {

@@ -64,8 +64,8 @@ func (s *outlierPass) carve(a *tiering.Arena) {
 // columnOverhead bounds the checksum and the padding of a calibration's column.
 const columnOverhead = 8
 
-// partsPerThread is the parts of the integer half per thread: enough that a slow thread, or the
-// one that computes the outlier path, takes fewer.
+// partsPerThread is the number of parts of the integer half per thread: enough that a slow thread,
+// or the one that computes the outlier path, takes fewer.
 const partsPerThread = 8
 
 // needed reports whether any queued matmul has an outlier path.

@@ -8,11 +8,11 @@ import (
 // The matmuls of a step form one range of work, measured in multiply-adds. Threads cut it
 // anywhere; the owner of a range computes the row tiles that begin in it.
 
-// workFraction is the most parts into which a thread's even portion of a step is cut.
+// workFraction is the maximum number of parts into which a thread's even portion of a step is cut.
 const workFraction = 32
 
 // measureWork adds up the work of the next rows of all matmuls. It returns the total in units of
-// 1<<q.shift, and the fewest units that a thread should take at a time.
+// 1<<q.shift, and the minimum number of units that a thread should take at a time.
 func (q *matmulQueue) measureWork() (units, least int) {
 	work, tile := 0, 0
 	for i := range q.matmuls {
@@ -56,8 +56,8 @@ func (mul *matmul) tileAt(work int) int {
 	return min(mul.tiles(), (work-mul.workBefore+each-1)/each*mul.tileMultiple())
 }
 
-// tileMultiple returns the number of tiles of which a part holds a multiple. Kernels for one token
-// compute two tiles together, and would compute an odd one twice.
+// tileMultiple returns the number of tiles that a part must be divisible into. Kernels for one
+// token compute two tiles together, and would compute an odd one twice.
 func (mul *matmul) tileMultiple() int {
 	if mul.n == 1 {
 		return 2

@@ -107,7 +107,7 @@ func (q *matmulQueue) deferResident(mul *matmul) *matmul {
 	return &q.matmuls[1]
 }
 
-// sliceLimits returns the fewest and the most bytes of a slice. The last slice may have fewer.
+// sliceLimits returns the minimum and maximum bytes of a slice. The last slice may have fewer.
 func (q *matmulQueue) sliceLimits() (least, most int) {
 	ring := q.m.residency.WeightRing
 	size := ring.Slots * ring.Piece

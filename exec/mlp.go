@@ -3,19 +3,19 @@ package exec
 import "github.com/llmrun/llmrun/exec/weights"
 
 const (
-	// upTokens is the most tokens for which an MLP computes gate and up in one stage, which
-	// saves a barrier.
+	// upTokens is the maximum number of tokens for which an MLP computes gate and up in one
+	// stage, which saves a barrier.
 	upTokens = 16
-	// upColumns is the columns of up that a thread computes at a time with more tokens. The
-	// result is still in the core's cache when the thread combines it with gate.
+	// upColumns is the number of columns of up that a thread computes at a time with more tokens.
+	// The result is still in the core's cache when the thread combines it with gate.
 	upColumns = 128
 	// upColumnsWide is upColumns for weights whose kernels convert the tokens once for each
 	// slice.
 	upColumnsWide = 512
 )
 
-// upSliceColumns returns the columns of up that a thread computes at a time with more than
-// upTokens tokens.
+// upSliceColumns returns the number of columns of up that a thread computes at a time with more
+// than upTokens tokens.
 func (q *matmulQueue) upSliceColumns() int {
 	if q.hasWideTypes() {
 		return upColumnsWide
@@ -23,8 +23,8 @@ func (q *matmulQueue) upSliceColumns() int {
 	return upColumns
 }
 
-// maxUpTokens returns the most tokens for which an MLP computes gate and up in one stage. It
-// is the whole chunk if the outlier path or another device must first contribute to up.
+// maxUpTokens returns the maximum number of tokens for which an MLP computes gate and up in one
+// stage. It is the whole chunk if the outlier path or another device must first contribute to up.
 func (q *matmulQueue) maxUpTokens() int {
 	if q.outliers != nil || q.m.offload != nil {
 		return q.chunk

@@ -17,7 +17,7 @@ import (
 // DefaultChunk is the default number of tokens of a prefill chunk.
 const DefaultChunk = tiering.DefaultChunk
 
-// Options are the choices with which a model is loaded.
+// Options configure the loading of a model.
 type Options struct {
 	Threads  int             // 0: the fast cores
 	Chunk    int             // tokens of a prefill chunk; 0: DefaultChunk
@@ -25,9 +25,9 @@ type Options struct {
 	Progress func(done, total int64)
 	// KV is the format of keys and values in the cache.
 	KV kv.Format
-	// KVPage is the tokens of a KV page; 0 is the smallest possible. KVSpill receives pages when
-	// they exceed KVHot bytes (0: no limit) or the budget has no room; nil: no page spills. The
-	// model closes it. On their way back, pages pass through a ring of KVRing bytes; 0 means 8
+	// KVPage is the number of tokens of a KV page; 0 is the smallest possible. KVSpill receives
+	// pages when they exceed KVHot bytes (0: no limit) or the budget has no room; nil: no page
+	// spills. The model closes it. Reads of spilled pages use a ring of KVRing bytes; 0 means 8
 	// MiB.
 	KVPage        int
 	KVHot, KVRing int64
@@ -57,7 +57,7 @@ type Options struct {
 	// Chunk, Context, Budget and Progress apply to it; Threads, KV, KVPage and Exact apply to
 	// the layers before its own.
 	Accelerator Accelerator
-	// Context is the most tokens that a sequence will have; 0: unknown. An Accelerator plans its
+	// Context is the maximum length of a sequence in tokens; 0: unknown. An Accelerator plans its
 	// memory for a sequence of this length.
 	Context int
 	// Split, if set, offloads rows of matmuls to another device. It excludes Plan, PinFile,

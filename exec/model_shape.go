@@ -125,8 +125,8 @@ func scratchLine(m *Model, threads int, slack int64, part func(*pass, *tiering.A
 const (
 	// scratchSlack bounds the deviation from linear growth: each buffer is rounded up.
 	scratchSlack = 256 << 10
-	// lookupSlack is what the lookup of an embedding row on flash needs besides the unit that
-	// holds the row: the pack's blocks around it.
+	// lookupSlack is the memory that the lookup of an embedding row on flash needs besides the
+	// row's unit: the rest of the pack's blocks that contain it.
 	lookupSlack = 2*pack.BlockBytes + vfs.DirectAlign
 )
 

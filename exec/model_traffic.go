@@ -8,12 +8,12 @@ import (
 // Traffic is the minimum cost of one token in any engine: bytes of weights read from memory, and
 // multiply-adds.
 type Traffic struct {
-	// WeightBytes is the bytes of weights that decoding one token reads, as stored in the model
-	// file: all of them except the unused rows of an untied embedding and the experts that are
-	// not chosen.
+	// WeightBytes is the size, as stored in the model file, of the weights that decoding one
+	// token reads: all except the unused rows of an untied embedding and the experts that are not
+	// chosen.
 	WeightBytes int64
-	// LayerMulAdds is the multiply-adds of all layers for one token. HeadMulAdds is that of the
-	// output head, for a token whose logits are wanted.
+	// LayerMulAdds is the number of multiply-adds of all layers for one token. HeadMulAdds is the
+	// number of the output head, for a token whose logits are wanted.
 	LayerMulAdds, HeadMulAdds int64
 	// PrunedMulAdds is the part of LayerMulAdds that the last layer spends after its keys and
 	// values. Like the head, it applies only to tokens whose logits are wanted.

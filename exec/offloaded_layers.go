@@ -23,7 +23,7 @@ type Accelerator interface {
 type Offer struct {
 	Spec    *arch.Spec
 	Chunk   int // tokens of a prefill chunk
-	Context int // most tokens of a sequence; 0: unknown
+	Context int // maximum tokens of a sequence; 0: unknown
 	// Layers and Head have types and sizes only: matrices have no data, and the values of
 	// vectors are undefined.
 	Layers []*LayerWeights
@@ -60,10 +60,10 @@ type Placement struct {
 	// model. The CPU computes the layers before First; the accelerator always has the output
 	// matrix.
 	First, Layers int
-	Context       int // most tokens of a sequence
+	Context       int // maximum tokens of a sequence
 	// Bytes of the accelerator's memory: in use now, in use with a full sequence, and in total.
 	Held, Need, Memory int64
-	// HostBytes is the bytes of weights in the host's memory: those of the first layers and the
+	// HostBytes counts the weights in the host's memory: those of the first layers and the
 	// embedding. The network leaves it 0.
 	HostBytes int64
 }
@@ -119,7 +119,7 @@ func (m *Model) Placement() *Placement {
 	return &p
 }
 
-// Context returns the most tokens of a sequence.
+// Context returns the maximum number of tokens of a sequence.
 func (m *Model) Context() int {
 	if m.offloadedLayers == nil {
 		return m.Spec.Context

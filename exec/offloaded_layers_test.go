@@ -209,8 +209,8 @@ func TestOffloadedLayersOfABatch(t *testing.T) {
 	}
 }
 
-// TestOffloadFailureLeavesNoTrace fails the accelerator after the first layers, of which some are
-// short convolutions with state.
+// TestOffloadFailureLeavesNoTrace fails the accelerator after the first layers. Some of these are
+// short convolutions, whose state must not change.
 func TestOffloadFailureLeavesNoTrace(t *testing.T) {
 	o := Options{Threads: 1, Chunk: 16}
 	plain := loadModel(t, vfs.OS(), smallFixture(t, "lfm2"), o)

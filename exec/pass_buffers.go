@@ -119,7 +119,7 @@ func (s *passState) widths() (w widths) {
 	return w
 }
 
-// maxCols returns the most columns of any matrix.
+// maxCols returns the maximum number of columns of a matrix.
 func (s *passState) maxCols() int {
 	spec, w := s.m.Spec, s.widths()
 	return max(spec.Dim, spec.Heads*spec.HeadDim, w.inner, w.expertInner)

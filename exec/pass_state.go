@@ -15,7 +15,7 @@ import (
 // attention, the experts) embed a pointer to the same passState.
 type passState struct {
 	m       *Model
-	chunk   int // most tokens of a pass
+	chunk   int // maximum tokens of a pass
 	workers []workspace
 	activations
 	rowOps

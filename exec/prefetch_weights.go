@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// prefetchBytes is the bytes of the next step's weights that a waiting thread prefetches into
-	// its cache: few enough to load during the wait, and to fit into small caches.
+	// prefetchBytes is the number of bytes of the next step's weights that a waiting thread
+	// prefetches into its cache. It can load them during the wait, and they fit into small caches.
 	prefetchBytes = 128 << 10
-	// prefetchTokens is the most tokens with which matmuls are bound by memory.
+	// prefetchTokens is the maximum number of tokens with which matmuls are bound by memory.
 	prefetchTokens = 8
 )
 

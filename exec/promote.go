@@ -6,7 +6,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// promoteStep is the approximate bytes of weights that promote moves before one pass: several
+// promoteStep is the approximate number of bytes that promote moves before one pass: several
 // small sections or one large section.
 const promoteStep = 64 << 20
 

@@ -40,7 +40,7 @@ func (s Selection) Exact() bool { return s == Selection{} }
 
 // SelectionStats counts the work of page selection over all tokens and layers. Candidates is the
 // number of blocks that selection could leave out, and Selected the number of those that it
-// selected. ReadBytes is the bytes that were read from flash for selected pages.
+// selected. ReadBytes is the number of bytes read from flash for selected pages.
 type SelectionStats struct{ Candidates, Selected, ReadBytes int64 }
 
 // SelectionStats returns the statistics of page selection since the model was loaded.

@@ -90,8 +90,8 @@ func (w *keySummarizer) summarizeHot(layer, heads, from int) {
 	})
 }
 
-// summarizeCold reads some pages of a part, of which the first block has the index block, and
-// computes the summaries of the blocks from first on.
+// summarizeCold reads some pages of a part and computes the summaries of their blocks from first
+// on. block is the index of the first block in these pages.
 func (w *keySummarizer) summarizeCold(layer, heads, first, block, pages int, part kv.Span, at int) error {
 	size, each := w.cache.PageBytes(layer), w.cache.PageBlocks()
 	if block+pages*each <= first {

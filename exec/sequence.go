@@ -91,7 +91,7 @@ func (s *Sequence) carveConv(a *tiering.Arena) {
 // Len returns the number of tokens read.
 func (s *Sequence) Len() int { return len(s.ids) }
 
-// Limit returns the most tokens that the sequence may hold.
+// Limit returns the maximum number of tokens of the sequence.
 func (s *Sequence) Limit() int { return s.limit }
 
 // IDs returns the tokens read. The caller must not change them.
@@ -234,7 +234,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendO
 	return nil
 }
 
-// chunk returns the most tokens of a prefill chunk.
+// chunk returns the maximum number of tokens of a prefill chunk.
 func (m *Model) chunk() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -209,8 +209,8 @@ func (s *Sequence) SaveEarly(stores Stores, minTokens int, failed func(error)) {
 	}
 }
 
-// saveStep is the tokens between two early saves: four whole segments. A shorter prefill is not
-// worth a save.
+// saveStep is the number of tokens between two early saves: four whole segments. A shorter
+// prefill is not worth a save.
 const saveStep = 4096
 
 // saveBefore runs an early save, if one is due, before n more tokens are computed.

@@ -24,7 +24,7 @@ type Split struct {
 	// RowsOf returns the rows of a matrix that the device computes. It is called for splittable
 	// matrices; the CPU computes the others.
 	RowsOf func(weights.Matmul) weights.RowSplit
-	Chunk  int             // most tokens of a chunk for which RowsOf is valid; 0: any number
+	Chunk  int             // maximum tokens of a chunk for which RowsOf is valid; 0: any number
 	Grain  time.Duration   // see hetero.Await
 	Trace  *trace.Recorder // records steps; may be nil
 }

@@ -148,8 +148,8 @@ func (h *Hyper) hasExperts(l int) bool {
 	return h.ExpertInterval <= 1 || (l+1)%h.ExpertInterval == 0
 }
 
-// setWindows gives the layers for which sliding is true the model's window, unless the file
-// lists layer types.
+// setWindows sets the model's window in the layers for which sliding returns true, unless the
+// file lists layer types.
 func (s *Spec) setWindows(h *Hyper, sliding func(layer int) bool) {
 	if h.LayerTypes != nil {
 		return

@@ -151,8 +151,8 @@ func place(t *testing.T, path string, p exec.Accelerator) (exec.Placement, error
 	return got, err
 }
 
-// withSpare returns the device memory of which bytes are usable if the caller does not
-// set the number of layers.
+// withSpare returns a device memory that has the given usable bytes if the caller does
+// not set the number of layers.
 func withSpare(bytes int64) int64 {
 	memory := bytes
 	for memory-memory/spareFraction < bytes {

@@ -20,7 +20,7 @@ const (
 	// minSaving is the smallest saving of time. On a busy machine, a wait for the
 	// other device may take this much longer.
 	minSaving = 20 * time.Microsecond
-	// minPrompt is the fewest tokens for which a split for prompts may apply.
+	// minPrompt is the minimum number of tokens to which a split for prompts applies.
 	minPrompt = 32
 	// splitSteps is about how many row splits are tried per matmul, at multiples of
 	// rowStep.
@@ -237,8 +237,8 @@ func piece(op hetero.Op, device, hostRows int) solve.Piece {
 	return solve.Piece{Device: otherDevice, Tokens: op.Tokens, Padded: op.Tokens, Row: hostRows, Rows: op.Rows - hostRows}
 }
 
-// copyTime returns the time to copy half of what a matmul reads and writes; the
-// solver counts it twice.
+// copyTime returns the time to copy half of a matmul's input and output; the solver
+// counts it twice.
 func (p *planner) copyTime(op hetero.Op) time.Duration {
 	device := p.bench.devices[otherDevice]
 	if device.Capabilities().SharesMemory {

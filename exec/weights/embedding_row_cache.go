@@ -119,7 +119,7 @@ func (c *rowCache) admit(id int32, row []byte) {
 }
 
 // rowCounts estimates how often rows were used recently (a count-min sketch): the smaller
-// of two counts, each of which several rows share. All counts are halved periodically.
+// of two counts. Several rows share a count. All counts are halved periodically.
 type rowCounts struct {
 	counts []uint8 // the length is a power of two
 	added  int
