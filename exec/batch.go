@@ -34,6 +34,20 @@ func (b *Batch) reset(s *Sequence, ids []int32) {
 	b.want = b.want[:0]
 }
 
+// addWanted lists the rows of a single run whose logits the caller wants: those that r wants,
+// from position first on, or the row at position last.
+func (b *Batch) addWanted(r *ExtendOptions, first, last int) {
+	if r.Each == nil {
+		return
+	}
+	for i := range b.ids {
+		pos := b.runs[0].pos + i
+		if pos >= first && (r.Want == nil && pos == last || r.Want != nil && r.Want(pos)) {
+			b.want = append(b.want, i)
+		}
+	}
+}
+
 // grow reserves KV slots in every sequence for its new tokens.
 func (b *Batch) grow(ctx context.Context) error {
 	for _, r := range b.runs {

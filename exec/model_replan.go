@@ -23,19 +23,7 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 		return err
 	}
 	err := m.betweenPasses(plan, func() error {
-		if !plan.Resident() {
-			if err := r.File.BypassCache(); err != nil {
-				return err
-			}
-		}
-		if err := r.Shrink(plan); err != nil {
-			return err
-		}
-		if err := m.setChunk(plan.Chunk); err != nil {
-			return err
-		}
-		// The embedding lookup shrinks to the plan's number of readers.
-		if err := m.embedding.Resize(m.budget, m.weights.LookupMemory(plan).Readers); err != nil && !errors.Is(err, tiering.ErrBudget) {
+		if err := m.shrinkTo(plan); err != nil {
 			return err
 		}
 		if r.BytesToGrow(plan) < weights.GrowBytes { // too little to justify a ring while it is read
@@ -48,6 +36,28 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	}
 	if err == nil && r.Experts != nil {
 		err = m.betweenPasses(plan, func() error { return r.Experts.Resize(plan.ExpertSlots) })
+	}
+	return err
+}
+
+// shrinkTo frees the weights that a plan does not pin, and resizes the pass's buffers and the
+// embedding lookup. The caller holds m.mu.
+func (m *Model) shrinkTo(plan *tiering.Plan) error {
+	if !plan.Resident() {
+		if err := m.residency.File.BypassCache(); err != nil {
+			return err
+		}
+	}
+	if err := m.residency.Shrink(plan); err != nil {
+		return err
+	}
+	if err := m.setChunk(plan.Chunk); err != nil {
+		return err
+	}
+	// Without room in the budget, the lookup keeps one reader.
+	err := m.embedding.Resize(m.budget, m.weights.LookupMemory(plan).Readers)
+	if errors.Is(err, tiering.ErrBudget) {
+		return nil
 	}
 	return err
 }

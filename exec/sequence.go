@@ -124,6 +124,14 @@ func (s *Sequence) Truncate(n int) int {
 	return n
 }
 
+// truncateTokens is Truncate, but keeps the announced length and the rotary frequencies even if no
+// token remains.
+func (s *Sequence) truncateTokens(n int) {
+	expect, long := s.expectedLen, s.longRope
+	s.Truncate(n)
+	s.expectedLen, s.longRope = expect, long
+}
+
 // Fork returns a copy of the sequence without computing it again. Both share KV pages until one
 // of them changes a page.
 func (s *Sequence) Fork() (*Sequence, error) {
@@ -203,9 +211,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendO
 	first := len(s.ids) // first position of the caller's tokens
 	if m.mustRePrefill(s, first+len(ids)) {
 		ids = append(s.ids[:first:first], ids...)
-		expect := s.expectedLen
-		s.Truncate(0)
-		s.expectedLen, s.longRope = expect, true
+		s.truncateTokens(0)
 	}
 	last := len(s.ids) + len(ids) - 1
 	b := &s.batch
@@ -215,12 +221,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendO
 		n := min(len(ids), m.chunk())
 		s.saveBefore(n)
 		b.reset(s, ids[:n])
-		for i := range n {
-			pos := len(s.ids) + i
-			if r.Each != nil && pos >= first && (r.Want == nil && pos == last || r.Want != nil && r.Want(pos)) {
-				b.want = append(b.want, i)
-			}
-		}
+		b.addWanted(r, first, last)
 		if err := m.forward(ctx, b); errors.Is(err, errChunk) {
 			continue
 		} else if err != nil {

@@ -80,9 +80,7 @@ func (s *Sequence) RestorePrefix(ctx context.Context, stores Stores, ids []int32
 		return 0, nil
 	}
 	if s.model.mustRePrefill(s, max(len(ids), s.expectedLen)) { // its tokens have the other frequencies
-		expect := s.expectedLen
-		s.Truncate(0)
-		s.expectedLen, s.longRope = expect, true
+		s.truncateTokens(0)
 	}
 	store := stores.storeFor(s)
 	parts, lookup := store.Lookup(ids[:len(ids)-1])
@@ -106,9 +104,7 @@ func (s *Sequence) restore(ctx context.Context, store *segment.Store, parts []se
 	if n <= held {
 		return 0, nil
 	}
-	expect, long := s.expectedLen, s.longRope
-	s.Truncate(held)
-	s.expectedLen, s.longRope = expect, long
+	s.truncateTokens(held)
 	chain, err := s.restorePages(ctx, parts, held, n)
 	if err != nil {
 		var corrupt *segment.CorruptError
@@ -135,9 +131,7 @@ func (s *Sequence) DropDamaged(stores Stores) error {
 	if err == nil {
 		return nil
 	}
-	expect, long := s.expectedLen, s.longRope
-	s.Truncate(page * s.model.cache.PageTokens())
-	s.expectedLen, s.longRope = expect, long
+	s.truncateTokens(page * s.model.cache.PageTokens())
 	return errors.Join(err, stores.storeFor(s).Discard(f))
 }
 

@@ -42,17 +42,7 @@ func openBench(matmuls []weights.Matmul, model *exec.Options, o *Options) (l *de
 			err = errors.Join(err, l.close())
 		}
 	}()
-	processor, err := cpu.New(cpu.Options{Threads: model.Threads, Budget: model.Budget})
-	if err != nil {
-		return l, err
-	}
-	l.devices = append(l.devices, processor)
-	device, err := devices.All.Open(o.Device, devices.Options{Budget: model.Budget, Memory: o.Memory})
-	if err != nil {
-		return l, err
-	}
-	l.devices = append(l.devices, device)
-	if err := model.W8A8.CheckDevice(o.Device, device.Capabilities()); err != nil {
+	if err := l.openDevices(model, o); err != nil {
 		return l, err
 	}
 	var ops []hetero.Op
@@ -73,6 +63,21 @@ func openBench(matmuls []weights.Matmul, model *exec.Options, o *Options) (l *de
 		o.Report(message)
 	}
 	return l, nil
+}
+
+// openDevices opens the CPU and the other device.
+func (l *deviceBench) openDevices(model *exec.Options, o *Options) error {
+	processor, err := cpu.New(cpu.Options{Threads: model.Threads, Budget: model.Budget})
+	if err != nil {
+		return err
+	}
+	l.devices = append(l.devices, processor)
+	device, err := devices.All.Open(o.Device, devices.Options{Budget: model.Budget, Memory: o.Memory})
+	if err != nil {
+		return err
+	}
+	l.devices = append(l.devices, device)
+	return model.W8A8.CheckDevice(o.Device, device.Capabilities())
 }
 
 // save saves the measurements, if there are new ones.
