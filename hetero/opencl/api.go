@@ -22,8 +22,8 @@ var (
 // instead of those in the usual places.
 const LibraryVariable = "LLMRUN_OPENCL"
 
-// libraries returns the names to try, the usual one first. Phones have the library
-// in the vendor's directories only.
+// libraries returns the library names to try, the usual one first. Phones have the
+// library only in the directories of the vendor.
 func libraries() []string {
 	if name := os.Getenv(LibraryVariable); name != "" {
 		return []string{name}
@@ -46,7 +46,7 @@ func libraries() []string {
 // entry is one function of the driver.
 type entry int
 
-// The functions of OpenCL 1.2 in use; from laterEntries on, of 3.0.
+// The functions that the package calls: of OpenCL 1.2 and, from laterEntries on, of 3.0.
 const (
 	clGetPlatformIDs entry = iota
 	clGetPlatformInfo
@@ -117,14 +117,15 @@ var load = sync.OnceValue(func() error {
 		if err := findAll(find, entryNames[:laterEntries], functions[:laterEntries]); err != nil {
 			return fmt.Errorf("%s: not an OpenCL 1.2 driver: %w", name, err)
 		}
-		// Optional: users of a later function check its address.
+		// Later functions are optional: callers check for a zero address.
 		_ = findAll(find, entryNames[laterEntries:], functions[laterEntries:])
 		return nil
 	}
 	return fmt.Errorf("%w (%w)", ErrNoDriver, failed)
 })
 
-// firstError returns the first error, which is about the usual name.
+// firstError returns first unless it is nil. The first error concerns the usual
+// library name, so it is the most useful one.
 func firstError(first, second error) error {
 	if first != nil {
 		return first

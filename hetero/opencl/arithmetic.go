@@ -8,7 +8,7 @@ import (
 // Arithmetic is the number format of matmuls with many tokens.
 type Arithmetic int
 
-// The kinds. kernels/common.cl numbers those in half precision in the same way.
+// The values. kernels/common.cl has the same numbers for half precision.
 const (
 	Floats Arithmetic = iota
 	// Halves converts weights and inputs to half precision, multiplies and adds
@@ -18,9 +18,9 @@ const (
 	// EmulatedHalves computes Halves in float and rounds after each step, for tests
 	// on devices without half precision.
 	EmulatedHalves
-	// Tensors rounds weights and inputs to 11 bits with the range of floats (tf32).
-	// NVIDIA's tensor cores multiply them and add in float, many times as fast as
-	// float units.
+	// Tensors rounds weights and inputs to tf32: 11 significant bits with the range
+	// of floats. NVIDIA's tensor cores multiply these and add in float, many times
+	// as fast as float units.
 	Tensors
 	// EmulatedTensors computes Tensors in float, for tests on other devices.
 	EmulatedTensors
@@ -32,7 +32,7 @@ const (
 // others "float".
 const ArithmeticVariable = "LLMRUN_OPENCL_ARITHMETIC"
 
-// String returns the kind's name.
+// String returns the name for reports.
 func (a Arithmetic) String() string {
 	return [...]string{
 		Floats: "float", Halves: "half", EmulatedHalves: "emulated half", Tensors: "tensor", EmulatedTensors: "emulated tensor",
@@ -55,10 +55,9 @@ func (a Arithmetic) kernel() (file, options string) {
 	return "matmul.cl", ""
 }
 
-// tolerance bounds the error that rounding to 11 bits adds to an element, see
-// WeightMatrix.Tolerance: of a weight, of the input and, in half precision, of
-// their product (on devices that round before they add) and of each sum within a
-// block.
+// tolerance bounds the error that rounding to 11 bits adds to an element of the
+// result, see WeightMatrix.Tolerance. The kernels round weights and inputs. In half
+// precision, devices may also round each product and each sum within a block.
 func (a Arithmetic) tolerance() float64 {
 	switch a {
 	case Halves, EmulatedHalves:
@@ -83,14 +82,14 @@ func arithmeticOf(name string, info *Info) (Arithmetic, error) {
 	return a, err
 }
 
-// hasHalf reports whether a device rounds half precision to nearest, which
-// WeightMatrix.Tolerance relies on. Some devices round toward zero.
+// hasHalf reports whether a device rounds half precision to nearest, as
+// WeightMatrix.Tolerance assumes. Some devices round toward zero.
 func hasHalf(q *query, extensions []string) bool {
 	return slices.Contains(extensions, "cl_khr_fp16") && q.number(deviceHalfConfig, 8)&roundToNearest != 0
 }
 
-// minTensorGeneration is NVIDIA's first generation with tf32 tensor cores: 10 ×
-// major + minor.
+// minTensorGeneration is NVIDIA's first compute capability with tf32 tensor cores,
+// as 10 × major + minor.
 const minTensorGeneration = 80
 
 // hasTensors reports whether a device has tf32 tensor cores.

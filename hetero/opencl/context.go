@@ -16,27 +16,28 @@ import (
 type Options struct {
 	// Device is an index in List or part of a name; "" is the first device.
 	Device string
-	// Budget is charged with memory of the machine: all memory of devices that
-	// share it, staging memory of others. nil: no accounting.
+	// Budget is charged for memory of the machine: all buffers of a device that
+	// shares the machine's memory, staging buffers of other devices. nil: no
+	// accounting.
 	Budget *tiering.Budget
 	// Memory, if set, lowers the limit of the device's memory.
 	Memory int64
 }
 
-// Context is an open device with an in-order queue. Its methods are for one
-// goroutine at a time.
+// Context is an open device with an in-order queue. One goroutine at a time may call
+// its methods and those of its buffers, kernels and graphs.
 type Context struct {
 	Info Info
-	// SharesMemory: the device uses memory of the machine in place, and both sides
-	// see each other's writes without a command. The driver reports it and Open has
-	// tested it. Otherwise memory is copied to the device.
+	// SharesMemory: the device uses memory of the machine in place, and host and
+	// device see each other's writes without a command. The driver reports the
+	// property, and Open tests it. Without it, commands copy memory to the device.
 	SharesMemory bool
-	// Weights selects how weight matrices created from now on read codes, unless
-	// they are too large for an image. Open sets it from the environment, see
-	// WeightsVariable.
+	// Weights selects how kernels of weight matrices that are created from now on
+	// read codes. A matrix that is too large for an image uses a buffer. Open sets
+	// Weights from the environment, see WeightsVariable.
 	Weights Source
-	// Arithmetic applies to GEMM kernels created from now on. Open sets it from the
-	// environment, see ArithmeticVariable.
+	// Arithmetic applies to GEMM kernels that are created from now on. Open sets it
+	// from the environment, see ArithmeticVariable.
 	Arithmetic Arithmetic
 	// Graphs selects how recordings run. Open sets it from the environment and the
 	// driver, see GraphsVariable and OpenGraphs.
@@ -48,9 +49,9 @@ type Context struct {
 	memories         int
 	stats            Stats
 	tracer           *tracer
-	cuda             *cudaContext      // nil unless it runs graphs
-	recording        *Graph            // if set, commands are recorded here instead of submitted
-	busy             bool              // something was submitted since the last wait for the whole queue
+	cuda             *cudaContext      // nil unless CUDA runs graphs
+	recording        *Graph            // records commands instead of submitting them, if not nil
+	busy             bool              // commands were submitted since the last wait for the whole queue
 	maxGroupOverride func(*Kernel) int // set by tests instead of the driver's limit, see MaxGroup
 
 	// Operands of driver calls. They are fields so that calls do not allocate.
@@ -59,13 +60,12 @@ type Context struct {
 	event         uintptr
 	code          int32
 	argument      uint32
-	bytes         []byte // the caller's
+	bytes         []byte // destination or source of a copy, owned by the caller
 	args          [16]uintptr
 }
 
-// do is status for calls in the steady state. Memory that arguments point to must
-// be part of the context or lie outside Go's heap, because do does not keep it in
-// place.
+// do is status without allocations. Arguments must point into the context or to
+// memory outside Go's heap, because do does not prevent the move of a stack.
 func (c *Context) do(e entry, args ...uintptr) error {
 	n := copy(c.args[:], args)
 	if code := int32(call(functions[e], c.args[:n]...)); code != 0 {
@@ -87,10 +87,10 @@ type Stats struct {
 	Waited     time.Duration `json:"waited_ns"` // total time of the waits
 	Graphs     int64         `json:"graphs"`    // launched graphs; their contents are counted too
 	Held       int64         `json:"held_bytes"`
-	Images     int64         `json:"images"` // that products read codes from
+	Images     int64         `json:"images"` // images that matmuls read codes from
 }
 
-// Since returns the difference to an earlier state.
+// Since returns the counts since an earlier call of Context.Stats.
 func (s Stats) Since(before Stats) Stats {
 	s.Launches -= before.Launches
 	s.Arguments -= before.Arguments
@@ -105,7 +105,8 @@ func (s Stats) Since(before Stats) Stats {
 	return s
 }
 
-// Open opens a device.
+// Open opens a device. If no device matches o.Device, the error also lists the
+// drivers that failed.
 func Open(o Options) (*Context, error) {
 	list, failed := List()
 	if len(list) == 0 {
@@ -149,8 +150,8 @@ func Open(o Options) (*Context, error) {
 	return c, nil
 }
 
-// parseChoice returns the option that an environment variable names, or the default
-// if it is unset.
+// parseChoice returns the choice that an environment variable names, or usual if the
+// variable is unset.
 func parseChoice[T fmt.Stringer](variable, name string, usual T, ways ...T) (way T, err error) {
 	if name == "" {
 		return usual, nil
@@ -179,7 +180,8 @@ func (c *Context) openQueue(properties uintptr) error {
 	return c.created(clCreateCommandQueue)
 }
 
-// Close closes the device. Its memory and kernels must be closed before.
+// Close closes the device. The caller closes its memory and kernels first; otherwise
+// Close returns an error.
 func (c *Context) Close() error {
 	var err error
 	if c.memories > 0 {
@@ -212,8 +214,8 @@ func (c *Context) Launch(k *Kernel, global, local []int) error {
 	return c.launch(k, global, local, false)
 }
 
-// launch is Launch with an optional event, left in c.event for the caller to
-// release.
+// launch is Launch with an optional event. It stores the event in c.event, and the
+// caller releases it.
 func (c *Context) launch(k *Kernel, global, local []int, event bool) error {
 	if c.recording != nil {
 		return c.recording.launch(k, global, local)
@@ -237,8 +239,8 @@ func (c *Context) launch(k *Kernel, global, local []int, event bool) error {
 	return nil
 }
 
-// eventPointer returns the address for a command's event, 0 for none. c lies on the
-// heap, which does not move.
+// eventPointer returns the address that receives a command's event, 0 for none. The
+// context is on the heap, so the address does not change.
 func (c *Context) eventPointer(wanted bool) uintptr {
 	if !wanted {
 		return 0
@@ -257,13 +259,13 @@ func (c *Context) Finish() error {
 	return err
 }
 
-// drained is waited for a wait after which the queue is empty.
+// drained records a wait that emptied the queue.
 func (c *Context) drained(start time.Time) {
 	c.busy = false
 	c.waited(start)
 }
 
-// waited counts a wait and collects the times of the commands before it.
+// waited records a wait and reads the times of the commands before it.
 func (c *Context) waited(start time.Time) {
 	took := time.Since(start)
 	c.stats.Waits++
@@ -271,9 +273,9 @@ func (c *Context) waited(start time.Time) {
 	c.tracer.collect(took)
 }
 
-// SetTrace records a span for every command on a lane of its own, with the device's
-// times; nil ends tracing and returns an error if times are missing. Commands are
-// slower while traced.
+// SetTrace records a span for every command, with the device's times, on a separate
+// lane of r. If r is nil, SetTrace ends tracing and returns an error if times are
+// missing. Tracing slows commands down.
 func (c *Context) SetTrace(r *trace.Recorder) error {
 	failed := c.tracer.finish()
 	if err := c.Finish(); err != nil {

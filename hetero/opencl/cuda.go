@@ -18,7 +18,7 @@ const cudaLibrary = "libcuda.so.1"
 // cudaEntry is one function of CUDA's driver.
 type cudaEntry int
 
-// The functions in use.
+// The functions that the package calls.
 const (
 	cuInit cudaEntry = iota
 	cuDeviceGetCount
@@ -68,7 +68,7 @@ var cudaNames = [cudaEntries]string{
 // CUDA's constants.
 const (
 	cudaNonBlocking  = 1 // of streams: independent of the default one
-	cudaRelaxed      = 2 // of captures: other calls are allowed meanwhile
+	cudaRelaxed      = 2 // of captures: allows other calls during the capture
 	cudaPinned       = 1 // of allocations: device memory that stays resident
 	cudaFile         = 1 // of handles: a file descriptor
 	cudaOnDevice     = 1 // of locations
@@ -99,12 +99,13 @@ type cudaContext struct {
 }
 
 // doEscaping is do for arguments that point to Go memory. The directive moves that
-// to the heap, because a stack may move during the call.
+// memory to the heap, because the runtime may move a stack during the call.
 //
 //go:uintptrescapes
 func (c *cudaContext) doEscaping(e cudaEntry, args ...uintptr) error { return c.do(e, args...) }
 
-// do calls a function; the device must be current. It does not allocate.
+// do calls a function of the driver. The device must be current on this thread. do
+// does not allocate.
 func (c *cudaContext) do(e cudaEntry, args ...uintptr) error {
 	n := copy(c.args[:], args)
 	if code := int32(call(cudaFunctions[e], c.args[:n]...)); code != 0 {
@@ -186,7 +187,7 @@ func (c *cudaContext) findDevice(uuid [16]byte) error {
 	return errNoGraphs
 }
 
-// close releases the device. Its memory and graphs must be closed before.
+// close releases the device. The caller closes its memory and graphs first.
 func (c *cudaContext) close() error {
 	if c == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Device makes a context a hetero.Device, which computes parts of split matmuls.
+// Device implements hetero.Device on a Context. It computes parts of split matmuls.
 type Device struct {
 	context     *Context
 	kernels     int
@@ -19,14 +19,14 @@ type Device struct {
 	issued      int // tickets issued so far
 }
 
-// attached is a buffer's memory on the device, and the rows that kernels wrote
-// there and that were not fetched yet; none where memory is shared.
+// attached is the memory of a buffer on the device. unfetched lists the rows that
+// kernels have written since the last Fetch; it is empty if the device shares memory.
 type attached struct {
 	*Memory
 	unfetched []rows
 }
 
-// rows are count rows of n elements of a matrix in a buffer.
+// rows describes count rows of n elements of a matrix in a buffer.
 type rows struct {
 	hetero.View
 	count, n int
@@ -161,8 +161,8 @@ type kernel struct {
 	device  *Device
 	weights *WeightMatrix
 	tokens  int
-	// launchers are the kernels by views. There are few, because buffers come from
-	// a small pool.
+	// launchers caches a kernel for each combination of views. There are few
+	// combinations, because buffers come from a small pool.
 	launchers map[views]launcher
 }
 
@@ -178,7 +178,7 @@ type launcher interface {
 	Close() error
 }
 
-// Launchers for one token and for more.
+// The launchers for one token and for several.
 type (
 	gemvLauncher struct{ *GEMV }
 	gemmLauncher struct{ *GEMM }
@@ -211,7 +211,7 @@ func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error)
 	return t, nil
 }
 
-// launcher returns the kernel for some views and creates it at their first use.
+// launcher returns the kernel for the views and creates it on their first use.
 func (k *kernel) launcher(tokens int, v views) (launcher, error) {
 	if k.weights == nil {
 		return nil, errKernelClosed

@@ -6,8 +6,8 @@
 //	go build -tags gpu ./cmd/llmrun
 //
 // Such a program needs the system's dynamic loader; without the tag the program is
-// static. Without the tag [List] returns [ErrNotBuilt], without a driver
-// [ErrNoDriver]. Callers treat both as "no device".
+// static and [List] returns [ErrNotBuilt]. Without a driver, List returns
+// [ErrNoDriver]. Callers treat both errors as "no device".
 //
 // # Overview
 //
@@ -25,9 +25,9 @@
 // scales by quant.SplitRow without loss. GEMM converts them to numbers. GEMV
 // quantizes the token's input to 8 bits, in blocks of 32 with one scale each, as
 // the CPU does, and multiplies integers with the device's dot product instruction,
-// see [Dot]. Weights that are numbers are multiplied as such. A matrix of l columns
-// and h rows lies as [l/lp][h][lp], where lp elements fill 128 bits: each work item
-// loads 128 bits at once, and neighbours load adjacent ones. [Format] lists the
+// see [Dot]. Float weights are multiplied by the float input. A matrix of l
+// columns and h rows is stored as [l/lp][h][lp], where lp elements fill 128 bits: each
+// work item loads 128 bits at once, and neighbours load adjacent units. [Format] lists the
 // layout of each type. Kernels read the codes from a buffer, or through an image
 // over it, see [WeightsVariable].
 //
@@ -36,8 +36,8 @@
 // Launches, [Memory.Send] and [Memory.Copy] do not wait. [Context.Finish], tickets,
 // [Memory.Read] and [Memory.Write] wait, and so do the calls that create buffers
 // with contents or mappings: [Context.NewWeightMatrix] and [Context.Stage].
-// [Context.Stats] counts launches, copies and waits. With a trace recorder,
-// [Context.SetTrace], every command is recorded with the device's times.
+// [Context.Stats] counts launches, copies and waits. [Context.SetTrace]
+// records every command with the device's times.
 //
 // # Graphs
 //

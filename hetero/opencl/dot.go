@@ -10,7 +10,7 @@ type Dot int
 
 // The instructions, as kernels/common.cl numbers them.
 const (
-	DotPortable Dot = iota // none known: plain multiplications
+	DotPortable Dot = iota // no known instruction: plain multiplications
 	DotKHR                 // the extension cl_khr_integer_dot_product
 	DotPTX                 // NVIDIA's, available only in inline assembly
 )
@@ -35,10 +35,12 @@ func (d Dot) options() string {
 // nvidiaQuery is an extension that all NVIDIA drivers have and no others.
 const nvidiaQuery = "cl_nv_device_attribute_query"
 
-// minDotGeneration is NVIDIA's first generation with dp4a: 10 × major + minor.
+// minDotGeneration is NVIDIA's first compute capability with dp4a, as 10 × major +
+// minor.
 const minDotGeneration = 61
 
-// nvidiaGeneration returns 10 × major + minor of an NVIDIA device, 0 for others.
+// nvidiaGeneration returns the compute capability of an NVIDIA device as 10 × major
+// + minor, 0 for other devices.
 func nvidiaGeneration(q *query, extensions []string) int64 {
 	if !slices.Contains(extensions, nvidiaQuery) {
 		return 0

@@ -9,15 +9,16 @@ import (
 type Input struct {
 	X    *Memory
 	From int // first element in X
-	// Op is applied to the input first. Its operands begin at element Side of X, a
-	// multiple of four.
+	// Op is the operation that the kernel applies to the input first. Its operands
+	// begin at element Side of X, a multiple of four.
 	Op   InputOp
 	Side int
 	Eps  float32 // for Normed: added to the mean of squares
 	Head int     // for Merged: elements of a head
 }
 
-// InputOp is what a GEMV does to its input before the multiplication.
+// InputOp is the operation that a GEMV applies to its input before the
+// multiplication.
 type InputOp int
 
 // The operations, as kernels/common.cl numbers them.
@@ -25,16 +26,16 @@ const (
 	Unchanged InputOp = iota
 	// Normed divides by the root mean square and multiplies with the gains at Side.
 	Normed
-	// Merged merges the splits of an attention result, whose softmax states are at
-	// Side. See kernels/attend.cl.
+	// Merged merges the partial results of the attention splits. Their softmax
+	// states are at Side. See kernels/attend.cl.
 	Merged
 )
 
-// Output is the destination of a matmul and what is done with its sums.
+// Output is the destination of a matmul and the operation on its sums.
 type Output struct {
 	Y      *Memory
 	To     int // first element in Y
-	Stride int // distance of tokens, for GEMM
+	Stride int // elements from one token to the next, for GEMM
 	Op     OutputOp
 	Factor float32 // for Add
 }
@@ -113,7 +114,7 @@ func (p *WeightMatrix) buildGEMV(s gemvShape, in Input, out Output) (*GEMV, erro
 	return &GEMV{k, [1]int{p.groups(s) * threads}, [1]int{threads}}, nil
 }
 
-// SetSplits sets the number of attention splits that the input consists of.
+// SetSplits sets the number of attention splits in the input.
 func (v *GEMV) SetSplits(n int) error { return v.kernel.SetInt(gemvSplits, n) }
 
 // Launch starts the matmul.
@@ -132,15 +133,16 @@ type GEMM struct {
 	kernel        *Kernel
 	rows, tokens  int // of a tile
 	from, to      int // first elements of the input and of the result
-	stride, width int // distances between their rows
+	stride, width int // elements from one row of input and result to the next
 	global, local [2]int
 }
 
 // gemmThreads are the work items of a group.
 const gemmThreads = 256
 
-// Tiles of a GEMM, in elements per work item and side. Large tiles need more local
-// memory, and enough groups to keep the device busy.
+// The tile sizes of a GEMM: a work item computes a square of this many rows and
+// tokens. Large tiles need more local memory, and a matmul large enough to keep the
+// device busy.
 const (
 	smallTile   = 4
 	largeTile   = 8
@@ -148,8 +150,8 @@ const (
 	tileStep    = 16
 )
 
-// NewGEMM creates the kernel for about the given number of tokens. Tokens of the
-// input lie stride elements apart.
+// NewGEMM creates the kernel for about the given number of tokens. stride is the
+// number of elements from one token of the input to the next.
 func (p *WeightMatrix) NewGEMM(tokens int, x *Memory, from, stride int, out Output) (*GEMM, error) {
 	k, tile, err := p.buildGEMM(tokens)
 	if err != nil {
@@ -172,8 +174,8 @@ func (p *WeightMatrix) NewGEMM(tokens int, x *Memory, from, stride int, out Outp
 	}, nil
 }
 
-// buildGEMM builds the kernel, with large tiles where they pay off and the driver
-// can run them, and returns the tile size.
+// buildGEMM builds the kernel and returns its tile size. It selects large tiles if
+// they are faster and the driver can run them.
 func (p *WeightMatrix) buildGEMM(tokens int) (k *Kernel, tile int, err error) {
 	info := &p.context.Info
 	tiles, side := []int{smallTile}, tileStep*largeTile

@@ -7,13 +7,13 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Graphs is the way recordings run.
+// Graphs selects how recorded commands run.
 type Graphs int
 
-// The ways.
+// The values of Graphs.
 const (
-	NoGraphs Graphs = iota // nothing can be recorded
-	// CUDAGraphs runs them as CUDA graphs, which NVIDIA's driver submits in one
+	NoGraphs Graphs = iota // Record is not available
+	// CUDAGraphs runs recordings as CUDA graphs, which NVIDIA's driver submits in one
 	// step. A launch through OpenCL costs 4 to 6 µs on the host and 1 µs more on
 	// the device.
 	CUDAGraphs
@@ -34,7 +34,7 @@ func (g Graphs) String() string {
 // MarshalText returns String, for reports.
 func (g Graphs) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
-// graphsOf returns the way that the environment selects.
+// graphsOf returns the value that the environment selects.
 func graphsOf(name string) (Graphs, error) {
 	return parseChoice(GraphsVariable, name, CUDAGraphs, CUDAGraphs, NoGraphs)
 }
@@ -52,8 +52,8 @@ var (
 	errNotShared     = errors.New("opencl: a recorded command uses memory that AllocRecordable did not allocate")
 )
 
-// OpenGraphs enables recordings with kernels created from now on and memory from
-// AllocRecordable. If the driver has no graphs, or OpenCL and CUDA cannot share
+// OpenGraphs enables recordings with kernels that are created from now on and memory
+// from AllocRecordable. If the driver has no graphs, or OpenCL and CUDA cannot share
 // memory, it sets Graphs to NoGraphs and returns the reason; everything except
 // Record still works.
 func (c *Context) OpenGraphs() (err error) {
@@ -66,15 +66,15 @@ func (c *Context) OpenGraphs() (err error) {
 	return err
 }
 
-// CanRecord reports whether commands can be recorded. They cannot while they are
-// traced, because a graph reports no times of its commands.
+// CanRecord reports whether Record is available. It is not during tracing, because a
+// graph does not report the times of its commands.
 func (c *Context) CanRecord() bool {
 	return c.tracer == nil && (c.cuda != nil || c.Graphs == EmulatedGraphs)
 }
 
-// AllocRecordable is Alloc of memory that recorded commands can use, if recording
-// is possible and there is room: it rounds the size up to a multiple of
-// RecordableGranularity.
+// AllocRecordable allocates memory that recorded commands can use. It rounds the size
+// up to a multiple of RecordableGranularity. If recording is not possible, or if the
+// rounded size does not fit, it calls Alloc.
 func (c *Context) AllocRecordable(purpose tiering.Purpose, size int) (*Memory, error) {
 	if c.cuda != nil && c.checkFits(size, roundUp(size, RecordableGranularity)) == nil {
 		if m, err := c.allocShared(size); err == nil {
@@ -101,7 +101,8 @@ func (k *Kernel) recordArgument(i int, a argument) {
 	k.arguments[i] = a
 }
 
-// prepareRecording makes a new kernel recordable, or returns why it is not.
+// prepareRecording makes a new kernel recordable. The error is the reason why that is
+// not possible.
 func (k *Kernel) prepareRecording(file string, program uintptr) (err error) {
 	switch c := k.context; {
 	case !slices.Contains(recordableFiles, file):

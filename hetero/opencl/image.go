@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// Source is the way kernels read the codes of weights. The bytes are the same.
+// Source selects how kernels read the codes of weights. The bytes are the same.
 type Source int
 
-// The ways. Many GPUs read images through separate caches, and some mobile ones
+// The values of Source. Many GPUs read images through separate caches, and some mobile ones
 // read them faster than buffers.
 const (
 	Buffers Source = iota
@@ -29,7 +29,7 @@ func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // options returns the build options of kernels.
 func (s Source) options() string { return [...]string{Buffers: "", Images: " -DIMAGE"}[s] }
 
-// sourceOf returns the way that the environment selects.
+// sourceOf returns the value that the environment selects.
 func sourceOf(name string) (Source, error) {
 	return parseChoice(WeightsVariable, name, Buffers, Buffers, Images)
 }
@@ -66,9 +66,9 @@ func (m *Memory) newImage(units int) (*Image, error) {
 	return &Image{c, handle}, nil
 }
 
-// newCodesImage returns an image over a matrix's codes. It returns nil, and kernels
-// read the buffer, if images are not selected, the matrix is too large or the
-// driver rejects the image.
+// newCodesImage returns an image over a matrix's codes. It returns nil if images are
+// not selected, the matrix is too large or the driver rejects the image; kernels then
+// read the buffer.
 func (c *Context) newCodesImage(weights *Memory, m *matrixLayout) (*Image, error) {
 	units := m.codeBytes() / unitBytes
 	if c.Weights != Images || int64(units) > min(c.Info.ImageUnits, math.MaxInt32) {

@@ -26,8 +26,8 @@ const (
 	Codes8Offset
 	// Codes8Halves: 8-bit codes, a float scale per 16: Q6_K.
 	Codes8Halves
-	// Half, Brain and Float are numbers. Types without a format of their own are
-	// converted to Half, with rounding.
+	// Half, Brain and Float store float16, bfloat16 and float32. Types without a
+	// format of their own are rounded to Half.
 	Half
 	Brain
 	Float
@@ -36,11 +36,11 @@ const (
 // blockElems is the number of columns in a block.
 const blockElems = 32
 
-// unitBytes is what a work item loads at once: 128 bits.
+// unitBytes is the size of one load of a work item: 128 bits.
 const unitBytes = 16
 
-// formatOf returns the format of a type, and whether it represents all values
-// exactly.
+// formatOf returns the format for a type. exact reports whether the format represents
+// all values of the type exactly.
 func formatOf(t quant.Type) (f Format, exact bool) {
 	switch t {
 	case quant.F32:
@@ -166,7 +166,7 @@ func (m *matrixLayout) pack(w *Weights, first, step int) {
 	wg.Wait()
 }
 
-// rowsPerStep is how many rows a goroutine packs at a time. Their codes are
+// rowsPerStep is the number of rows that a goroutine packs at a time. Their codes are
 // adjacent, so that cores rarely write to the same cache lines.
 const rowsPerStep = 64
 

@@ -10,10 +10,10 @@ import (
 
 // Limits are measured properties of a device, independent of the model.
 type Limits struct {
-	// ReadGBs is the rate at which a kernel reads memory beyond caches.
+	// ReadGBs is the rate at which a kernel reads memory that is not in a cache.
 	ReadGBs float64 `json:"read_gb_s"`
-	// ImageGBs is the same through an image, if weights are read that way;
-	// otherwise 0.
+	// ImageGBs is the same rate through an image; 0 if kernels read weights from
+	// buffers.
 	ImageGBs float64 `json:"image_read_gb_s,omitempty"`
 	// LaunchWait is the time of an empty kernel and the wait for it. Launch is the
 	// time per kernel of many that share a wait.
@@ -32,8 +32,8 @@ const (
 	sweepGroups = 16
 )
 
-// Measure measures the device's limits, using the given number of bytes for memory rates. The best
-// of several rounds counts.
+// Measure measures the device's limits. It measures read rates on a buffer of the
+// given number of bytes. Each result is the best of several rounds.
 func (c *Context) Measure(bytes int) (l Limits, err error) {
 	if l.ReadGBs, err = c.sweep(bytes, Buffers); err != nil {
 		return l, err
@@ -65,7 +65,7 @@ func (c *Context) Measure(bytes int) (l Limits, err error) {
 		var err error
 		for range launchBatch {
 			if err = launch(); err != nil { // earlier launches use the buffer: wait for them
-				break // those before it use the buffer
+				break // earlier launches use the buffer: wait for them
 			}
 		}
 		return errors.Join(err, c.Finish())

@@ -9,7 +9,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// OutputOp is what a matmul does with its sums.
+// OutputOp is the operation that a matmul applies to its sums.
 type OutputOp int
 
 // The operations, as kernels/common.cl numbers them.
@@ -28,7 +28,7 @@ type WeightMatrix struct {
 	Name       string // of launches in traces; "" = the kernel's name
 	Rows, Cols int
 	Format     Format
-	// Exact states that the weights are those of the model, without rounding.
+	// Exact states that the stored weights equal those of the model.
 	Exact bool
 	// Specialized compiles GEMV kernels for the matrix's sizes and offsets, which
 	// makes them faster but costs a build each.
@@ -36,17 +36,18 @@ type WeightMatrix struct {
 
 	context     *Context
 	forcedShape *gemvShape // set by tests
-	weights     *Memory    // the layout, from unit from on
+	weights     *Memory    // holds the layout, from unit from on
 	from        int        // first unit
 	size        int        // bytes of the layout
-	borrowed    bool       // weights lie in a buffer of the caller
-	codes       *Image     // image over the codes; nil where kernels read the buffer
+	borrowed    bool       // the caller owns the buffer of the weights
+	codes       *Image     // image over the codes; nil if kernels read the buffer
 	biased      bool
 }
 
-// NewWeightMatrix uploads matrices as one, stacked or, with interleave, with their
-// rows in turns. All must have one format and number of columns; interleaved ones
-// also one number of rows.
+// NewWeightMatrix uploads several matrices as one. It stacks them or, with interleave,
+// alternates their rows. All parts must have the same format and number of columns;
+// interleaved parts must also have the same number of rows. NewWeightMatrix waits for
+// the copy, so the caller may release the data.
 func (c *Context) NewWeightMatrix(interleave bool, parts ...Weights) (_ *WeightMatrix, err error) {
 	p := describeMatrix(parts)
 	p.context = c
@@ -109,8 +110,8 @@ func (p *WeightMatrix) layout() *matrixLayout {
 	return &matrixLayout{format: p.Format, rows: p.Rows, cols: p.Cols, biased: p.biased}
 }
 
-// SizeOf returns the device memory of a combined matrix. The weights' data may be
-// missing.
+// SizeOf returns the device memory of a combined matrix. It does not read the data of
+// the weights, which may be nil.
 func SizeOf(parts ...Weights) int64 { return int64(describeMatrix(parts).layout().size()) }
 
 // CanStack reports whether two matrices can be combined.
@@ -120,8 +121,8 @@ func CanStack(a, b Weights) bool {
 	return f == g && a.Cols == b.Cols
 }
 
-// upload transfers bytes to the device: written in place where memory is shared,
-// copied otherwise.
+// upload transfers bytes to the device. If the device shares memory, the host writes
+// them in place; otherwise a command copies them.
 type upload struct {
 	to    *Memory
 	frame *tiering.Frame
@@ -174,7 +175,7 @@ func (p *WeightMatrix) MoveTo(to *Memory, off int) error {
 	return own.Free()
 }
 
-// Close frees the memory. Kernels of the matrix must not run any more.
+// Close frees the memory. No kernel of the matrix may be running or run later.
 func (p *WeightMatrix) Close() error {
 	if p.borrowed {
 		return nil

@@ -22,8 +22,8 @@ type Memory struct {
 	shared  *cudaMemory    // if CUDA allocated it, for graphs
 }
 
-// Alloc allocates a buffer. On a device that shares memory it is charged to the
-// budget under the purpose; on others it is the device's own memory.
+// Alloc allocates a buffer. On a device that shares memory, Alloc charges the budget
+// for it under the purpose. Other devices use their own memory.
 func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
 	if err := c.checkFits(size, size); err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
 	return m, nil
 }
 
-// checkFits returns an error if a buffer of size bytes that takes up taken bytes
-// exceeds a limit.
+// checkFits returns an error if a buffer of size bytes exceeds a limit. taken is the
+// size with padding.
 func (c *Context) checkFits(size, taken int) error {
 	if size <= 0 || int64(size) > c.Info.MaxAllocation { // limit of one buffer
 		return &hetero.MemoryError{Device: c.Info.Name, Need: int64(size), Limit: c.Info.MaxAllocation}
@@ -57,7 +57,7 @@ func (c *Context) checkFits(size, taken int) error {
 }
 
 // WrapHost creates a buffer over memory of the machine, which must begin at a page
-// and outlive the buffer. Unless the device shares memory, each side sees the
+// and outlive the buffer. Unless the device shares memory, host and device see each
 // other's writes only after a map or a finish.
 func (c *Context) WrapHost(b []byte) (*Memory, error) {
 	return c.create(memReadWrite|memUseHostPtr, len(b), b)
@@ -68,7 +68,7 @@ func (c *Context) create(flags uintptr, size int, host []byte) (*Memory, error) 
 	return c.newMemory(clCreateBuffer, handle, size)
 }
 
-// newMemory accounts for a buffer just created by the given call.
+// newMemory counts the buffer that the call way has just created.
 func (c *Context) newMemory(way entry, handle uintptr, size int) (*Memory, error) {
 	if err := c.created(way); err != nil {
 		return nil, fmt.Errorf("%d bytes: %w", size, err)
@@ -78,9 +78,9 @@ func (c *Context) newMemory(way entry, handle uintptr, size int) (*Memory, error
 	return &Memory{context: c, handle: handle, size: size}, nil
 }
 
-// Stage allocates a buffer of host memory for copies to and from the device; where
-// the device copies, the driver pins it. It stays mapped, so kernels and device
-// copies must not use it.
+// Stage allocates a buffer of host memory for copies to and from the device. Unless
+// the device shares memory, the driver pins the buffer. The buffer stays mapped, so
+// kernels and copies between device buffers must not use it.
 func (c *Context) Stage(purpose tiering.Purpose, size int) (*Memory, error) {
 	if c.SharesMemory {
 		return c.Alloc(purpose, size)
@@ -159,8 +159,8 @@ func (m *Memory) WriteFloats(at int, values []float32) error {
 	return m.Write(4*at, floatBytes(values))
 }
 
-// Send copies bytes of a staging buffer into this one, after earlier commands. They
-// must not change until the copy is done.
+// Send starts a copy from a staging buffer into this one, after earlier commands. The
+// host must not change the bytes until the copy is done.
 func (m *Memory) Send(off int, from *Memory, at, size int) error {
 	return m.copyIn(off, hostAddress(from.host[at:][:size]), size, false)
 }
@@ -245,8 +245,8 @@ func (m *Memory) copyRows(way entry, r rows) error {
 		uintptr(r.stride()), 0, uintptr(r.stride()), 0, c.address(), 0, 0, c.eventPointer(c.tracer != nil))
 }
 
-// address returns the address of the caller's bytes. They are on the heap, because
-// the context refers to them, or outside it.
+// address returns the address of c.bytes. These bytes are outside the stack: on the
+// heap, because the context refers to them, or outside Go's memory.
 func (c *Context) address() uintptr { return hostAddress(c.bytes) }
 
 func hostAddress(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
@@ -273,9 +273,9 @@ func flag(on bool) int {
 	return 0
 }
 
-// probeSharing tests whether a kernel sees the host's writes in shared memory and
-// the host sees the kernel's. A driver that rejects such memory, at creation or in
-// a kernel, does not share.
+// probeSharing tests whether a kernel sees the host's writes in shared memory, and the
+// host the kernel's writes. It returns false if the driver rejects such memory when
+// the buffer is created or when a kernel uses it.
 func (c *Context) probeSharing() (_ bool, err error) {
 	frame, err := tiering.Alloc(c.budget, tiering.Shared, 4096)
 	if err != nil {

@@ -30,12 +30,12 @@ type Info struct {
 
 	platform, device uintptr
 	nvidia           bool
-	uuid             [16]byte // only of devices that can import memory; zero for others
+	uuid             [16]byte // zero if the device cannot import memory
 }
 
-// List returns the devices of all drivers: GPUs first, CPUs last. The error is
-// ErrNotBuilt or ErrNoDriver if there can be none. A non-nil error beside devices
-// describes drivers that failed.
+// List returns the devices of all drivers: GPUs first, CPUs last. The error wraps
+// ErrNotBuilt or ErrNoDriver if no driver is available. If List returns both devices
+// and an error, the error describes the drivers that failed.
 func List() ([]Info, error) {
 	if err := load(); err != nil {
 		return nil, err
@@ -73,8 +73,8 @@ func List() ([]Info, error) {
 	return list, failed
 }
 
-// noDevice is the error for drivers without devices. Mesa lists only GPUs whose
-// driver was enabled.
+// noDevice returns the error for drivers without devices. Mesa lists only GPUs whose
+// driver the user has enabled.
 func noDevice(names []string) error {
 	err := fmt.Errorf("%w: a library is installed, but it lists no device", ErrNoDriver)
 	if slices.Contains(names, "rusticl") {

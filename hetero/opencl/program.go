@@ -16,16 +16,16 @@ type Kernel struct {
 	context *Context
 	name    string
 	handle  uintptr
-	// unrecordable is why the kernel cannot be recorded. Recordable kernels have
-	// their current arguments and, unless recordings are emulated, their CUDA
-	// function.
+	// unrecordable is the reason why the kernel cannot be recorded, or nil. For a
+	// recordable kernel the context keeps the current arguments and, unless graphs
+	// are emulated, its CUDA function.
 	unrecordable error
 	arguments    []argument
 	function     uintptr
 }
 
-// Kernel creates a kernel from an embedded source file, built with options such as
-// -DFORMAT=1. Programs are built once; each kernel has its own arguments.
+// Kernel creates a kernel from an embedded source file and build options such as
+// -DFORMAT=1. The context builds a program once; each kernel has its own arguments.
 func (c *Context) Kernel(file, options, name string) (*Kernel, error) {
 	program, err := c.program(file, options)
 	if err != nil {
@@ -41,7 +41,7 @@ func (c *Context) Kernel(file, options, name string) (*Kernel, error) {
 	return k, nil
 }
 
-// includes lists the files that a source file begins with.
+// includes lists the shared files that precede a source file in its program.
 var includes = map[string][]string{
 	"probe.cl":  {"codes.cl"},
 	"matvec.cl": {"common.cl", "codes.cl", "weights.cl", "input.cl"},
@@ -96,10 +96,10 @@ func (c *Context) buildLog(program uintptr) string {
 	return strings.TrimRight(string(text), "\x00\n")
 }
 
-// MaxGroup returns the largest group of this kernel. A driver may allow fewer work
-// items than the device does if each needs many registers. NVIDIA's driver reports
-// 256 for kernels that it built for groups of 840 and runs, faster than smaller
-// ones; so its limit is ignored.
+// MaxGroup returns the largest group of this kernel. A kernel whose work items need
+// many registers may have a lower limit than the device. MaxGroup ignores the limit of
+// NVIDIA's driver: the driver reports 256 even for kernels that it has built for
+// groups of 840, which it runs correctly and faster than smaller groups.
 func (k *Kernel) MaxGroup() (int, error) {
 	if k.context.maxGroupOverride != nil {
 		return k.context.maxGroupOverride(k), nil
@@ -129,7 +129,7 @@ func (k *Kernel) rename(name string) {
 	}
 }
 
-// Set sets all arguments: *Memory, *Image, int or float32 each.
+// Set sets all arguments. Each is a *Memory, *Image, int or float32.
 func (k *Kernel) Set(args ...any) error {
 	for i, a := range args {
 		var err error
@@ -159,7 +159,7 @@ func (k *Kernel) SetMemory(i int, m *Memory) error {
 	return k.setHandle(i, &m.handle)
 }
 
-// setHandle sets an argument to a driver object. The handle must lie on the heap.
+// setHandle sets an argument to a driver object. The handle must be on the heap.
 func (k *Kernel) setHandle(i int, handle *uintptr) error {
 	return k.setArgument(i, unsafe.Sizeof(*handle), uintptr(unsafe.Pointer(handle)))
 }

@@ -9,25 +9,25 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Graph is a recorded sequence of commands that is submitted as one.
+// Graph is a recorded sequence of commands that the context submits in one step.
 type Graph struct {
 	context *Context
 	cuda    cudaGraph
-	steps   []func() error // where graphs are emulated
+	steps   []func() error // the commands, if graphs are emulated
 	copies  []hostCopy
-	counts  Stats // what a launch adds
+	counts  Stats // added to the context's counts by each launch
 }
 
 // hostCopy is host memory that a graph copies from or to.
 type hostCopy struct {
-	stage  *Memory // where graphs are emulated
+	stage  *Memory // the host memory, if graphs are emulated
 	pinned uintptr
 	lease  *tiering.Lease
 }
 
-// Record records the commands of a function: launches of recordable kernels with
-// their current arguments, and the graph's own copies. None of them runs before the
-// graph is launched. The function must not issue other commands.
+// Record calls commands and records what it submits: launches of recordable kernels
+// with their current arguments, and copies by Graph.Send and Graph.Read. These run
+// only when the graph is launched. The function must not submit other commands.
 func (c *Context) Record(commands func(*Graph) error) (g *Graph, err error) {
 	if !c.CanRecord() {
 		return nil, errNoGraphs

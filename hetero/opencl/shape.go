@@ -10,26 +10,26 @@ type gemvShape struct {
 }
 
 const (
-	// fewRows is the largest number of rows per group for which each compute unit
-	// gets one group and loads all weights at once. rowStep rows of 128 bits are
-	// adjacent and fill 64 bytes.
+	// A matrix with at most fewRows rows per compute unit gets one group per compute
+	// unit, which loads all weights at once. rowStep adjacent rows have units of 64
+	// bytes together.
 	fewRows = 16
 	rowStep = 4
-	// fewThreads is the largest size of such a group. unitThreads is how many work
-	// items a compute unit holds in groups that process several tiles: they need
-	// more registers.
+	// fewThreads is the largest size of such a group. unitThreads is the number of
+	// work items that a compute unit holds if its groups process several tiles,
+	// which takes more registers.
 	fewThreads   = 896
 	groupThreads = 256
 	unitThreads  = 512
-	// Outstanding 128-bit loads of a work item: with few rows, with many, and the
-	// maximum if that saves reading the input again.
+	// The outstanding 128-bit loads of a work item: with few rows, with many rows,
+	// and the maximum if more loads avoid a second read of the input.
 	loadsFewRows, loadsManyRows, maxLoads = 3, 6, 16
 	// maxRows is the largest number of rows per group.
 	maxRows = 32
 )
 
-// shape returns the work partition of a GEMV. The work items of a group share the
-// input operation, so small groups waste time; but each compute unit should have a
+// shape returns the work partition of a GEMV. Every group computes the input operation
+// for itself, so small groups waste time. However, each compute unit should have a
 // group, and all blocks of a row should be loaded at the same time.
 //
 // On a CPU, where work items are loop iterations, all shapes are equally fast, and

@@ -7,8 +7,9 @@ import (
 	"unsafe"
 )
 
-// ticket holds a command's event. It releases the event when it, or a later one in
-// the queue, is seen done, so callers that submit several wait for the last only.
+// ticket holds a command's event. The device releases the event when it observes that
+// this command or a later one in the queue is done. A caller that submits several
+// commands can therefore wait for the last one only.
 type ticket struct {
 	device *Device
 	event  uintptr
@@ -20,8 +21,8 @@ type ticket struct {
 // maxTickets is the number of tickets: more than any caller waits for at a time.
 const maxTickets = 256
 
-// newTicket reuses the oldest ticket for the command just submitted. It waits if
-// that is not done, although its command was submitted long before.
+// newTicket reuses the oldest ticket for the command just submitted. If the oldest
+// command is not done, newTicket waits for it.
 func (d *Device) newTicket(event uintptr) (*ticket, error) {
 	t := &d.tickets[d.issued%maxTickets]
 	if d.issued++; t.event != 0 && !t.done {
@@ -68,8 +69,8 @@ func (t *ticket) Wait() error {
 	return t.err
 }
 
-// complete finishes a ticket that is done and, because commands run in order, all
-// before it.
+// complete finishes a ticket whose command is done, and all tickets before it, because
+// commands run in order.
 func (d *Device) complete(last *ticket, err error) {
 	n := slices.Index(d.openTickets, last)
 	for _, t := range d.openTickets[:n] {

@@ -21,7 +21,7 @@ type tracer struct {
 	err    error // first error of reading times; finish returns it
 }
 
-// tracedCommand is a command whose times are not read yet.
+// tracedCommand is a command whose times the tracer has not read yet.
 type tracedCommand struct {
 	name      string
 	event     uintptr
@@ -31,8 +31,9 @@ type tracedCommand struct {
 // clockRounds is how often the clocks are compared.
 const clockRounds = 8
 
-// startTrace compares the clocks. The host sees a command's completion shortly
-// after the device; the smallest difference of several rounds counts.
+// startTrace creates the tracer and compares the clocks of host and device. The host
+// observes the completion of a command with a delay, so startTrace uses the smallest
+// difference of several rounds.
 func (c *Context) startTrace(r *trace.Recorder) (err error) {
 	t := &tracer{context: c, recorder: r, lane: r.Lane(c.Info.Name, "queue"), host: r.Lane("host", "waits for "+c.Info.Name)}
 	m, err := c.Alloc(tiering.Scratch, 4096)
@@ -72,7 +73,7 @@ func (t *tracer) finish() error {
 	return errors.Join(t.context.Finish(), t.err)
 }
 
-// times returns when a command began and ended, by the device's clock.
+// times returns the begin and the end of a command on the device's clock.
 func (t *tracer) times(event uintptr) (begin, end time.Duration) {
 	for what, at := range map[uintptr]*time.Duration{eventStart: &begin, eventEnd: &end} {
 		if err := status(clGetEventProfilingInfo, event, what, 8, uintptr(unsafe.Pointer(at)), 0); err != nil && t.err == nil {

@@ -1,14 +1,15 @@
-// Attention of one token. A group has ONE work items and processes as many tokens
-// at a time. Network.attendLocal in exec/gpupass computes its local memory.
+// Attention of one token. A group has ONE work items and processes ONE tokens of the
+// context at a time. Network.attendLocal in exec/gpupass computes its local memory.
 
 #define OWN ((DIMS + ONE - 1) / ONE) // elements of a head that each work item prepares
-#define HELD (DIMS < ONE ? DIMS : ONE) // work items that prepare any
+#define HELD (DIMS < ONE ? DIMS : ONE) // work items that prepare at least one element
 #define SIXTEENS (DIMS / 16) // 128-bit units of a key or value
 #define TURNS (ONE / SIXTEENS) // tokens whose values are added at a time
 #define ROUNDS ((ONE + TURNS - 1) / TURNS) // rounds for the values of ONE tokens
 #define SLICES (ONE / DIMS) // work items that share an element of the result
 
-// How an element is rotated: by which angle, and with which other element.
+// The rotation of element i: the index of its angle, the other element of its pair,
+// and the sign of the sine.
 #if INTERLEAVE
 #define ANGLE(i) ((i) / 2)
 #define OTHER(i) ((i) ^ 1)
@@ -19,8 +20,8 @@
 #define SIGN(i) ((i) < ROPE_DIM / 2 ? -1.0f : 1.0f)
 #endif
 
-// all_max and both_sum are group_max and group_sum of several numbers at a time,
-// over the work items that prepare elements. Do not use their space afterwards.
+// all_max and both_sum are group_max and group_sum of vectors, over the work items
+// that prepare elements. The caller must not reuse their space.
 #define JOIN(name, type, join)                                                                                         \
   type name(type value, __local type *space, int id) {                                                                 \
     if (id < HELD)                                                                                                     \
@@ -43,8 +44,8 @@ JOIN(all_max, float4, fmax)
 JOIN(both_sum, float2, PLUS)
 #endif
 
-// A query is quantized to 16 bits, with QUERY_MOST for its greatest element, and
-// multiplied with keys as two codes of 8 bits.
+// The kernel quantizes a query to 16 bits and scales its greatest element to
+// QUERY_MOST. It splits each element into two codes of 8 bits to multiply them by keys.
 #define QUERY_MOST 32639 // 127 * 256 + 127
 
 // dot16 is the dot product of 16 codes of a key and of a query.
@@ -80,15 +81,15 @@ void fetch_values(uint4 *values, __global uchar *kv, int from, int here, int kv_
   }
 }
 
-// attend_one is attention of one head over one split of the context. It first
-// rotates the token's query and key; the first group of a KV head also appends the
-// key and value to the cache. Its results are sums not yet divided by their
-// weights, and in states the greatest score and the sum of weights; matvec merges
-// the splits.
+// attend_one computes the attention of one head over one split of the context. It
+// first rotates the token's query and key. For the first head of each KV head, the
+// group whose split contains the token also appends the key and value to the cache.
+// sums receives the weighted sums of values, states the greatest score and the sum of
+// weights. matvec merges the splits and divides by the weights.
 //
-// All operands except keys and values are elements of memory, with the token's
-// position first. A group issues all loads before it waits for any, and loads the
-// next tokens' keys and values as soon as the current ones were used.
+// All operands except keys and values are elements of memory; element 0 is the token's
+// position. A group issues all loads before it waits for any. It loads the next tokens'
+// keys and values as soon as it has used the current ones.
 __kernel __attribute__((reqd_work_group_size(ONE, 1, 1))) void
 attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int q_gain, int k_gain,
            float eps, float scale, int window, int sums, int states) {
@@ -174,7 +175,7 @@ attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int 
     keep_value(record(kv, position, kv_head), position, value_codes, value_scale, id, ONE);
   }
 
-  float greatest = -INFINITY, weight = 0.0f; // of all, and of this work item's tokens
+  float greatest = -INFINITY, weight = 0.0f; // greatest of all tokens, weight of this work item's tokens
   float sum[16];
 #pragma unroll
   for (int i = 0; i < 16; i++)
@@ -222,7 +223,7 @@ attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int 
     for (int i = 0; i < 16; i += 4)
       *(__local float4 *)(parts + turn * DIMS + 16 * sixteen + i) = (float4)(sum[i], sum[i + 1], sum[i + 2], sum[i + 3]);
   weight = group_sum(weight, space, id, ONE);
-#if SLICES > 1 // each slice takes its turns, and the first collects the sum
+#if SLICES > 1 // each slice adds every SLICES-th part
   const int slice = id / DIMS, column = id % DIMS;
   if (slice < SLICES) {
     float all = 0.0f;

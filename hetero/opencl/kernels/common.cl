@@ -1,4 +1,4 @@
-// Definitions shared by all kernels. FORMAT is one of these, see Format in
+// Definitions shared by all kernels. FORMAT is one of these values, see Format in
 // layout.go.
 #define Q4_SCALE 0  // 4 bits, zero at 8, one half scale for 32
 #define Q4_OFFSET 1 // 4 bits, scale and offset in float for 32
@@ -9,7 +9,7 @@
 #define BF16 6
 #define F32 7
 
-// What a matmul does with its sums, see OutputOp.
+// The operation on the sums of a matmul, see OutputOp.
 #define PLAIN 0 // y = sum
 #define ADD 1   // y += factor * sum
 // Even rows are gates, odd rows the gated values: y = act(even) * odd.
@@ -17,25 +17,25 @@
 #define GELU_TANH_PAIRS 3
 #define GELU_ERF_PAIRS 4
 
-// Input operation of a GEMV, see InputOp.
+// The operation on the input of a GEMV, see InputOp.
 #define AS_IT_IS 0
 #define NORMED 1 // divided by its root mean square, times a gain
 #define MERGED 2 // merged splits of attention, see attend_one
 
-// How dot products of codes are computed, see Info.Dot.
+// The instruction for dot products of codes, see Info.Dot.
 #define DOT_PORTABLE 0
 #define DOT_KHR 1
 #define DOT_PTX 2
 
-// Arithmetic of matmul, see Arithmetic; floats by default.
+// The arithmetic of GEMM, see Arithmetic; floats by default.
 #define HALF_NATIVE 1
 #define HALF_EMULATED 2
 
 #pragma OPENCL FP_CONTRACT ON
 
 // The index of this group and the number of groups. NVIDIA's compiler implements
-// OpenCL's functions with registers that OpenCL's driver sets but CUDA's, which
-// runs graphs, does not. The hardware registers have the same values unless a
+// OpenCL's functions with registers that the OpenCL driver sets. The CUDA driver, which
+// runs graphs, does not set them. The hardware registers have the same values unless a
 // driver divides a launch.
 #ifdef GRAPHS
 #define HARDWARE(name, place)                                                                                          \
@@ -55,7 +55,8 @@ HARDWARE(groups_y, "nctaid.y")
 #define groups_y() get_num_groups(1)
 #endif
 
-// A small integer in the low bits of 2^23: cheaper than a conversion.
+// Converts a small integer to float: it becomes the low bits of the float 2^23, which
+// is cheaper than a conversion.
 #define SMALL(bits, zero) (as_float(0x4B000000u | (bits)) - (8388608.0f + (zero)))
 #define NIBBLE(word, i, zero) SMALL(((word) >> (4 * (i))) & 15u, zero)
 #define BYTE(word, i) SMALL(((word) >> (8 * (i))) & 255u, 128.0f)

@@ -1,6 +1,6 @@
-// The input of a GEMV. Number formats use it as it is. For codes, each block of 32
-// elements is quantized to 8 bits, with a scale that makes the greatest of them
-// 127.
+// The input of a GEMV. For weights in a float format, a kernel uses the input
+// unchanged. For weights in codes, it quantizes each block of 32 elements to 8 bits,
+// with a scale that maps the greatest magnitude to 127.
 
 #define PIECE 8 // elements that a work item prepares
 #define PIECES (32 / PIECE) // per block
@@ -14,9 +14,9 @@
 
 // The location of the input.
 typedef struct {
-  __global const float *x; // memory; the others are elements of it
+  __global const float *x; // memory; from and side are indices into it
   int from, cols, source;
-  int side; // gains, or softmax states of attention splits
+  int side; // start of the gains, or of the softmax states of attention splits
   int head, splits; // elements of a head and splits of the context
 } Input;
 
@@ -44,8 +44,8 @@ float4 input4(__global const float *x, int at, int left) {
   return at % 4 == 0 ? GLOBAL4(x + at) : vload4(0, x + at);
 }
 
-// merged merges attention splits: some quads of each split's sums, whose greatest
-// score and sum of weights are in states. All quads belong to one head.
+// merged merges attention splits: count quads of the sums of each split. The states of
+// a split are its greatest score and its sum of weights. All quads belong to one head.
 void merged(float4 *quads, const int count, const Input *in, int at) {
   const int heads = in->cols / in->head, h = at / in->head;
   __global const float2 *states = (__global const float2 *)(in->x + in->side);
@@ -114,7 +114,7 @@ uint packed(int a, int b, int c, int d) {
   return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | (uint)d << 24;
 }
 
-// small rounds to integers, which are in the low bits of the result.
+// small rounds to integers, which it returns in the low bits of the result.
 int4 small(float4 v) { return as_int4(v + 12582912.0f); }
 
 // stage stores piece i of the input in local memory, in the order of the codes in a
@@ -135,9 +135,9 @@ void stage(Piece *p, __local STAGED *staged, __local float *scales, __local floa
   scales[i / PIECES] = greatest / 127.0f; // all work items of a block write the same value
 }
 
-// Even and odd nibbles of a word as signed codes. Without an offset their zero is
-// 8; flipping the highest bit removes it, with the code in the upper half of a
-// byte.
+// EVEN and ODD extract the even and odd nibbles of a word as one code per byte. In
+// formats without an offset, code 8 means zero: the macros put the code in the upper
+// half of the byte and flip its highest bit, which gives a signed code times 16.
 #if FORMAT == Q4_SCALE
 #define EVEN(word) (((word) << 4 & 0xF0F0F0F0u) ^ 0x80808080u)
 #define ODD(word) (((word) & 0xF0F0F0F0u) ^ 0x80808080u)
@@ -183,7 +183,7 @@ float block_product(const uint4 *units, RAW raw, __local const STAGED *in, float
 }
 #else
 #define STAGED float
-#define PER_BLOCK 36 // so that lanes use different banks
+#define PER_BLOCK 36 // padded, so that lanes use different banks
 
 void stage(Piece *p, __local STAGED *staged, __local float *scales, __local float *most, int i, int id) {
   __local float4 *to = (__local float4 *)(staged + i / PIECES * PER_BLOCK + i % PIECES * PIECE);

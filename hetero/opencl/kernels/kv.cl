@@ -6,7 +6,7 @@
 //	values  [64][DIMS]
 //	scales  [64] floats of keys, [64] of values
 //
-// DIMS is HEAD_DIM rounded up to 16. Zero is stored as 128.
+// DIMS is HEAD_DIM rounded up to a multiple of 16. Code 128 means zero.
 
 #define DIMS ((HEAD_DIM + 15) / 16 * 16)
 #define RECORD (128 * DIMS + 512)

@@ -1,4 +1,4 @@
-// The steps of a layer for many tokens between matmuls, and attention.
+// The steps of a layer between its matmuls, for many tokens, including attention.
 
 // y = x / rms(x) * gain, for each row.
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void
@@ -15,8 +15,8 @@ norm(__global const float *x, int from, __global float *y, int cols, __global co
     out[i] = in[i] * inverse * gains[gain + i];
 }
 
-// gated replaces gates by act(gate) * value. Gates begin at element gates of x, the
-// values are up elements behind them; at most up elements are computed.
+// gated replaces each gate by act(gate) * value. The gates begin at element gates of x.
+// The value of a gate is up elements after it. There are up gates.
 __kernel void gated(__global float *x, int gates, int up, int kind) {
   const size_t i = get_global_id(0);
   __global float *gate = x + gates + i;
@@ -24,8 +24,8 @@ __kernel void gated(__global float *x, int gates, int up, int kind) {
     *gate = activation(*gate, kind) * gate[up];
 }
 
-// turned rotates a head in local memory by angles, stored as cosines and then
-// sines, and normalizes it before where the model does.
+// turned normalizes a head in local memory if QK_NORM is set, and rotates it. angles
+// holds all cosines, then all sines.
 void turned(__local float *head, __global const float *angles, __global const float *gain, float eps,
             __local float *space, int id, int size) {
 #if QK_NORM
@@ -50,7 +50,7 @@ void turned(__local float *head, __global const float *angles, __global const fl
   barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-// coded quantizes a head to codes and returns their scale.
+// coded quantizes a head to 8-bit codes and returns their scale.
 float coded(__local uchar *codes, __local const float *head, __local float *space, int id, int size) {
   float most = 0.0f;
   for (int i = id; i < HEAD_DIM; i += size)
@@ -63,9 +63,9 @@ float coded(__local uchar *codes, __local const float *head, __local float *spac
   return most > 0x1p-100f ? most / 127.0f : 0.0f;
 }
 
-// prepare rotates the queries of many tokens in place, and rotates and appends
-// their keys and values. A group does one head of one token: queries, then keys,
-// then values.
+// prepare rotates the queries of many tokens in place. It also rotates their keys and
+// appends keys and values to the cache. A group processes one head of one token; group
+// indices count query heads, then key heads, then value heads.
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
 prepare(__global float *qkv, __global const float *angles, __global uchar *kv, int position,
         __global const float *gains, int q_gain, int k_gain, float eps, int first_angle) {
@@ -78,8 +78,8 @@ prepare(__global float *qkv, __global const float *angles, __global uchar *kv, i
   barrier(CLK_LOCAL_MEM_FENCE);
   if (slot < HEADS + KV_HEADS)
     turned(head, angles + first_angle + (size_t)row * ROPE_DIM, gains + (slot < HEADS ? q_gain : k_gain), eps, space, id, 64);
-  // Queries are quantized too, without use: PoCL 3.1 fails if some groups skip a
-  // barrier.
+  // Every group calls coded, although only keys and values need codes: PoCL 3.1 fails
+  // if some groups skip a barrier.
   const float scale = coded(codes, head, space, id, 64);
   if (slot >= HEADS + KV_HEADS)
     keep_value(record(kv, token, slot - HEADS - KV_HEADS), token, codes, scale, id, 64);
@@ -91,11 +91,11 @@ prepare(__global float *qkv, __global const float *angles, __global uchar *kv, i
 }
 
 #define MANY (8 * TILE_QUERIES) // work items of attend_many: eight per query
-#define KEYS (TILE_KEYS / 8) // that each work item multiplies
-#define WIDTH (DIMS + 4) // of a row in local memory
+#define KEYS (TILE_KEYS / 8) // keys of a tile that each work item multiplies
+#define WIDTH (DIMS + 4) // width of a row in local memory
 #define COLUMNS ((DIMS + 31) / 32) // quads of the result that each work item adds
 
-// load_tile stores keys or values of a tile in local memory as numbers.
+// load_tile dequantizes the keys or values of a tile into local memory.
 void load_tile(__local float *tile, __global uchar *kv, int kv_head, int from, int end, int values, int id) {
   for (int i = id; i < TILE_KEYS * DIMS / 16; i += MANY) {
     const int key = i % TILE_KEYS, g = i / TILE_KEYS, token = from + key;
@@ -114,9 +114,9 @@ void load_tile(__local float *tile, __global uchar *kv, int kv_head, int from, i
   }
 }
 
-// attend_many is attention of one head for rows begin to tokens-1 of a chunk, whose
-// queries are rotated and whose keys and values are in the cache. A group computes
-// TILE_QUERIES rows and walks the context in tiles of TILE_KEYS.
+// attend_many computes the attention of one head for rows begin to tokens-1 of a
+// chunk. prepare has rotated the queries and stored keys and values in the cache. A
+// group computes TILE_QUERIES rows and reads the context in tiles of TILE_KEYS tokens.
 __kernel __attribute__((reqd_work_group_size(MANY, 1, 1))) void
 attend_many(__global const float *qkv, __global uchar *kv, int position, int begin, int tokens, float scale,
             int window, __global float *y) {
@@ -134,7 +134,7 @@ attend_many(__global const float *qkv, __global uchar *kv, int position, int beg
   for (int c = 0; c < COLUMNS; c++)
     sums[c] = (float4)(0.0f);
   float greatest = -INFINITY, weight = 0.0f;
-  const int at = position + first + mine; // of the query
+  const int at = position + first + mine; // position of the query
   const int end = position + last + 1;
   const int oldest = window > 0 ? max(0, position + first - window + 1) : 0;
 
@@ -179,7 +179,7 @@ attend_many(__global const float *qkv, __global uchar *kv, int position, int beg
       weight += p;
 #pragma unroll
       for (int c = 0; c < COLUMNS; c++)
-        // Work items beyond the last quad compute that one too.
+        // Work items beyond the last quad compute the last quad again.
         sums[c] += p * LOCAL4(tile + j * WIDTH + min(32 * c + 4 * part, DIMS - 4));
     }
   }

@@ -1,11 +1,11 @@
-// y = x·Wᵀ for many tokens. Each of a group's 16×16 work items sums MR×MT elements
-// of its tile in registers, from blocks of 32 columns in local memory.
+// y = x·Wᵀ for many tokens. Each of the 16×16 work items of a group sums MR×MT elements
+// of the result in registers, from blocks of 32 columns in local memory.
 
-#define ROW_STRIDE (TILE_ROWS + 4) // of a column of the tile, in other banks than the next
+#define ROW_STRIDE (TILE_ROWS + 4) // stride of a column of the tile; adjacent columns use different banks
 #define TOKEN_STRIDE (TILE_TOKENS + 4)
 
-// Number is the type of operands in local memory. With HALF the sums of each block
-// are separate, otherwise there is one running sum.
+// Number is the type of operands in local memory. With HALF, each block has separate
+// sums, which the kernel adds in float; otherwise one sum runs over all blocks.
 #if HALF == HALF_NATIVE
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 typedef half Number;
@@ -15,9 +15,9 @@ typedef half4 Number4;
 #elif HALF == HALF_EMULATED
 typedef float Number;
 typedef float4 Number4;
-float rounded(float x) { // as vstore_half does, in less code
+float rounded(float x) { // rounds like vstore_half, in less code
   if (fabs(x) < 0x1p-14f)
-    return (x + 0.75f) - 0.75f; // multiples of 2^-24
+    return (x + 0.75f) - 0.75f; // rounds to a multiple of 2^-24
   const uint bits = as_uint(x);
   const float y = as_float((bits + 0xFFFu + (bits >> 13 & 1u)) & ~0x1FFFu);
   return fabs(y) < 65520.0f ? y : copysign(INFINITY, x);
@@ -38,7 +38,7 @@ matmul(MATRIX_ARGUMENTS) {
   __local Number ALIGNED tile[32 * ROW_STRIDE];
   __local Number ALIGNED inputs[32 * TOKEN_STRIDE];
   const int id = get_local_id(0);
-  const int mine_r = id % 16 * 4, mine_t = id / 16 * 4; // and as many 64 further on
+  const int mine_r = id % 16 * 4, mine_t = id / 16 * 4; // the work item also computes the four that are 64 further
 
   float sums[MT][MR];
 #pragma unroll
@@ -79,7 +79,7 @@ matmul(MATRIX_ARGUMENTS) {
 #else
 #define of_block sums
 #endif
-#if HALF != HALF_EMULATED // unrolling that takes long to build
+#if HALF != HALF_EMULATED // unrolling would make the build slow
 #pragma unroll 8
 #endif
     for (int k = 0; k < 32; k++) {

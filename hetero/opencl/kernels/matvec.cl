@@ -1,12 +1,13 @@
 // y = x·Wᵀ for one token. A group computes tiles of ROWS rows one after the other,
-// so that it applies the input operation once for several tiles. A row has LANES
-// work items that take its blocks in turns; neighbours along the rows load adjacent
-// units. Each work item loads DEEP blocks at a time: all of them before it
-// computes, and the next as soon as one was used.
+// so that it applies the input operation once for several tiles. Each row has LANES
+// work items, which process its blocks in turn. Work items of adjacent rows load
+// adjacent units. A work item has DEEP blocks in flight: it issues the loads of DEEP
+// blocks before it computes, and loads another block whenever it has used one.
 
 #define THREADS (LANES * ROWS)
 #define STEP_BLOCKS (LANES * DEEP) // blocks of the input in local memory at a time
-// Space for them, rounded up so that all work items stage equally often.
+// The size of the input in local memory, rounded up so that all work items call stage
+// equally often.
 #define STAGED_BLOCKS ((STEP_BLOCKS * PIECES + THREADS - 1) / THREADS * THREADS / PIECES)
 
 // The location of the weights, except their codes.
@@ -15,8 +16,8 @@ typedef struct {
   int rows, blocks;
 } Matrix;
 
-// fetch starts to load a block of a row. Blocks beyond the end repeat the last and
-// do not count. Mesa's rusticl 25.0 crashes if images are passed to functions that
+// fetch starts to load a block of a row. Beyond the end it loads the last block, whose
+// product the caller ignores. Mesa's rusticl 25.0 crashes if images are passed to functions that
 // are not inlined.
 __attribute__((always_inline)) void fetch(uint4 *units, RAW *raw, CODES codes, const Matrix *m, int block, int row) {
   const size_t b = min(block, m->blocks - 1), r = min(row, m->rows - 1);
@@ -43,9 +44,9 @@ float total(__local const float *numbers, int count) {
   return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
-// Weights begin at element unit of their buffer, in 128-bit units. The last arguments exist only if the
-// weights are in another buffer than the input, the codes are in an image, or the
-// result is in another buffer than the input.
+// Weights begin at the given 128-bit unit of their buffer. TOGETHER: the weights are in
+// the same buffer as the input. IMAGE: kernels read the codes through an image. APART:
+// the result is in another buffer than the input.
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
 matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int source_, int side,
        float eps, int head_, int splits, int to, int result_, int biased_, float factor
@@ -94,10 +95,10 @@ matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int s
     take(&piece, &in, PIECE * id, 32 * STEP_BLOCKS);
 
   float square = 0.0f, inverse = 1.0f;
-  int turn = 0; // which half of the sums is used
+  int turn = 0; // index of the current half of sums
   for (int tile = first; tile < tiles; tile += step) {
     const int row = tile * ROWS + id;
-    float before = 0.0f; // what the sum is added to
+    float before = 0.0f; // summand besides the row's sum
     if (id < ROWS && row < rows) {
       before = biased ? bias[row] : 0.0f;
       if (result == ADD)
@@ -135,8 +136,8 @@ matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int s
       }
     }
 
-    // One barrier is enough: all work items write the other half of the sums before any
-    // writes this one again.
+    // One barrier per tile is enough: before any work item writes this half of sums
+    // again, all work items have written the other half.
     __local float *mine = sums + turn * THREADS;
     turn = 1 - turn;
     mine[id] = acc;

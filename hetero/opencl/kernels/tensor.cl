@@ -1,8 +1,8 @@
-// y = x·Wᵀ for many tokens on NVIDIA's tensor cores, which multiply numbers of 11
-// bits with the range of floats (tf32) and add in float. Each of eight warps
-// computes half of a tile's tokens and a quarter of its rows, in pieces of 16
-// tokens, 8 rows and 8 columns. With EMULATED it computes the same in floats, for
-// tests on other devices.
+// y = x·Wᵀ for many tokens on NVIDIA's tensor cores, which multiply tf32 numbers (11
+// significant bits with the range of floats) and add in float. Each of eight warps
+// computes half of a tile's tokens and a quarter of its rows, in pieces of 16 tokens, 8
+// rows and 8 columns. With EMULATED the kernel computes the same in floats, for tests
+// on other devices.
 
 #define WARP 32
 #define PIECE_TOKENS 16
@@ -10,11 +10,11 @@
 #define PIECE_COLS 8
 #define PIECES_T (TILE_TOKENS / 2 / PIECE_TOKENS)
 #define PIECES_R (TILE_ROWS / 4 / PIECE_ROWS)
-#define CODES_EACH ((TILE_ROWS * UNITS + THREADS - 1) / THREADS) // that a work item unpacks per block
-#define INPUTS_EACH (TILE_TOKENS * 8 / THREADS) // and reads, four numbers each
-#define STRIDE 36 // of a row of 32 columns: the reads of a warp cover all banks
+#define CODES_EACH ((TILE_ROWS * UNITS + THREADS - 1) / THREADS) // units of codes that a work item unpacks per block
+#define INPUTS_EACH (TILE_TOKENS * 8 / THREADS) // quads of the input that a work item reads per block
+#define STRIDE 36 // stride of a row of 32 columns; the reads of a warp cover all banks
 
-// rounded rounds to 11 bits, halves away from zero.
+// rounded rounds to 11 bits, ties away from zero.
 float rounded(float x) {
 #ifdef EMULATED
   return as_float((as_uint(x) + 0x1000u) & ~0x1FFFu);
@@ -29,7 +29,7 @@ void store4(__local float *to, float4 v) {
   *(__local float4 *)to = (float4)(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));
 }
 
-// Of a piece, a work item has the tokens lane/4 and lane/4 + 8, and for each two
+// The sums of a work item in a piece: for each of the tokens lane/4 and lane/4 + 8, two
 // rows from lane%4·2 on.
 typedef struct {
   float of[4];
@@ -60,7 +60,7 @@ matmul(MATRIX_ARGUMENTS) {
       for (int i = 0; i < 4; i++)
         sums[t][r].of[i] = 0.0f;
 
-  // The next block is loaded while this one is multiplied.
+  // The kernel loads the next block while it multiplies this one.
   uint4 code[CODES_EACH];
   RAW raw[CODES_EACH];
   float4 input[INPUTS_EACH];

@@ -5,8 +5,8 @@
 #define TILE_TOKENS (16 * MT)
 #define THREADS 256
 
-// Weights begin at unit from of their buffer. The last argument exists only if
-// codes are in an image.
+// Weights begin at unit from of their buffer. With IMAGE, the last argument is the image
+// of the codes.
 #ifdef IMAGE
 #define IMAGE_ARGUMENT , CODES codes
 #define CODES_PLACE ((void)0)
@@ -29,7 +29,8 @@
   __global const float *bias = bias_of(weights, rows, blocks);                                                         \
   const int aligned = from % 4 == 0 && x_stride % 4 == 0
 
-// input4 loads four numbers of a row of which left numbers remain.
+// input4 loads four elements of a row. left is the number of remaining elements;
+// missing elements are 0.
 float4 input4(__global const float *x, int left, int aligned) {
   if (left >= 4)
     return aligned ? GLOBAL4(x) : vload4(0, x);

@@ -1,9 +1,9 @@
-// The weights of a matrix are in one buffer, because each buffer of a launch costs
-// driver time: codes [blocks][part][rows] of 128 bits, with FORMAT-dependent parts
-// per block of 32 columns; scales [blocks][rows]; and, from the next multiple of 16
-// bytes on, a bias [rows].
+// The weights of a matrix are in one buffer, because each buffer of a launch costs time
+// in the driver: codes [blocks][units][rows] of 128 bits, where FORMAT determines the
+// units per block of 32 columns; scales [blocks][rows]; and, from the next multiple of
+// 16 bytes on, a bias [rows].
 
-// CODED: weights are codes, not numbers.
+// CODED: weights are codes, not floats.
 #define CODED (FORMAT <= Q8_HALVES)
 
 // RAW is the stored scale of a block, SCALE its decoded form.
@@ -16,7 +16,7 @@ float scale_of(RAW raw) { return vload_half(0, (const half *)&raw); }
 #define SCALE float2
 #define scale_of(raw) (raw)
 #else
-#define RAW uchar // there is none
+#define RAW uchar // not used: the format has no scale
 #define SCALE float
 #define scale_of(raw) 1.0f
 #endif
@@ -94,8 +94,8 @@ void unpack(uint4 u, float *w) {
 #endif
 }
 
-// scaled applies a block's scale and offset to a unit, except for a factor that it
-// returns.
+// scaled applies the block's scale and offset to a unit if the format has offsets. It
+// returns the factor by which the caller multiplies the unit.
 float scaled(float *w, SCALE s, int unit) {
 #if FORMAT == Q8_HALVES
   return unit == 0 ? s.x : s.y;
