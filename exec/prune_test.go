@@ -50,6 +50,7 @@ func requireSomeLogits(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want
 	}
 }
 
+// TestLogitsDoNotDependOnWhichAreWanted wants random logits of resident and of streamed models.
 func TestLogitsDoNotDependOnWhichAreWanted(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -73,7 +74,7 @@ func TestLogitsDoNotDependOnWhichAreWanted(t *testing.T) {
 	}
 }
 
-// TestColdLogitsDoNotDependOnWhichAreWanted does the same with most KV pages on flash.
+// TestColdLogitsDoNotDependOnWhichAreWanted wants random logits with most KV pages on flash.
 func TestColdLogitsDoNotDependOnWhichAreWanted(t *testing.T) {
 	for _, c := range []struct {
 		name   string

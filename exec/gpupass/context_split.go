@@ -98,8 +98,8 @@ func (n *Network) splitFor(tokens int) contextSplit {
 		d.size++
 	}
 	size := n.one.sizes[d.size]
-	// A group takes as many tokens at a time as it is large: all rounds but the
-	// last are full.
+	// In each round, a group computes as many tokens as it has work items. All
+	// rounds but the last are full.
 	rounds := (tokens + size - 1) / size
 	groups := n.context.Info.ComputeUnits * max(1, unitThreads/size) // that run at the same time
 	useful := min(max(1, groups/n.spec.Heads), maxSplits)

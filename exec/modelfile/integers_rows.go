@@ -125,8 +125,8 @@ func (p *intPanel) unpackByInput(first int) error {
 // awqOrder is the position of each of eight outputs in an AWQ word.
 var awqOrder = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
-// inputsPerBatch is how many words of an output are unpacked at a time. The words of a
-// panel's rows then stay in the cache, and results are written consecutively.
+// inputsPerBatch is the number of inputs, or groups, whose words are unpacked at a time. The
+// words then stay in the cache while all rows of the panel are unpacked from them.
 const inputsPerBatch = 64
 
 // unpackByOutput unpacks words that contain consecutive outputs of one input or group, and

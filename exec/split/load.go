@@ -21,9 +21,9 @@ import (
 type Options struct {
 	// Device is the name of a device; "gpu" or "npu" is the first of its kind.
 	Device string
-	// Quota is the fraction of a matmul's time that the device may be busy, which
-	// leaves it to other programs for the rest; 0 means all. With a quota, the
-	// device never computes a matmul alone.
+	// Quota is the fraction of a matmul's time that the device may be busy; 0 means
+	// no limit. Other programs can use the device for the rest of the time. With a
+	// quota, the device never computes a matmul alone.
 	Quota float64
 	// Alone gives the device every matmul that it supports, for comparisons.
 	Alone bool

@@ -171,7 +171,7 @@ var timePasses = timing.run
 func (t *trial) timeAlone(ctx context.Context, timed timing) (took profiles.PassTimes, err error) {
 	room, err := t.model.Budget.Reserve(tiering.Pinned, t.files.TensorBytes())
 	if err != nil {
-		return took, err // now, and not after most of it is loaded
+		return took, err // before most of the model is loaded in vain
 	}
 	room.Release() // the weights reserve it piece by piece
 	model := t.model
