@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/enginemodel"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -38,6 +39,11 @@ type Engine struct {
 	mu             sync.Mutex
 	sessions       map[*Session]struct{}
 	closed         bool
+}
+
+// enginemodel.Of gives benchmarks the model of an engine.
+func init() {
+	enginemodel.Of = func(engine any) *exec.Model { return engine.(*Engine).model }
 }
 
 // Open opens a model: a pack, a GGUF file (any part of a split one), a safetensors file

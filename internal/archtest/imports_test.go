@@ -68,9 +68,10 @@ var rules = []rule{
 	{dir: "internal/bench", imports: []string{"exec", "exec/modelfile", "internal/threadpool", "kv", "quant", "quant/limits", "store/synth", "store/vfs", "tiering"}},
 	{dir: "exec/split", imports: []string{"exec", "exec/arch", "exec/gpupass", "exec/modelfile", "exec/weights", "hetero", "hetero/cpu", "hetero/devices", "hetero/profiles", "hetero/solve", "internal/threadpool", "internal/trace", "kv", "quant", "tiering"}},
 	{dir: "internal/deviceplan", imports: []string{"exec/modelfile", "exec/weights", "hetero", "hetero/devices", "hetero/profiles", "hetero/solve", "internal/bench", "store/synth", "tiering"}},
+	{dir: "internal/enginemodel", imports: []string{"exec"}},
 	{dir: "internal/modelflag", imports: []string{"internal/bench", "internal/cli"}},
-	{dir: ".", imports: []string{"exec", "exec/arch", "exec/calib", "exec/gpupass", "exec/modelfile", "exec/split", "exec/weights", "hetero/devices", "hetero/opencl", "hetero/rates", "internal/build", "internal/threadpool", "internal/trace", "kv", "kv/segment", "quant", "store", "store/pack", "store/vfs", "store/w8a8", "text/jinja", "text/sample", "text/token", "tiering"}},
-	{dir: "cmd/llmrun", imports: []string{".", "cmd/llmrun/bundled", "internal/bench", "internal/cli", "internal/deviceplan", "internal/modelflag"}, external: []string{"golang.org/x/term"}},
+	{dir: ".", imports: []string{"exec", "exec/arch", "exec/calib", "exec/gpupass", "exec/modelfile", "exec/split", "exec/weights", "hetero/devices", "hetero/opencl", "hetero/rates", "internal/build", "internal/enginemodel", "internal/threadpool", "internal/trace", "kv", "kv/segment", "quant", "store", "store/pack", "store/vfs", "store/w8a8", "text/jinja", "text/sample", "text/token", "tiering"}},
+	{dir: "cmd/llmrun", imports: []string{".", "cmd/llmrun/bundled", "internal/bench", "internal/cli", "internal/deviceplan", "internal/enginemodel", "internal/modelflag"}, external: []string{"golang.org/x/term"}},
 	{dir: "lab/measure", imports: []string{".", "exec", "exec/arch", "exec/gpupass", "exec/modelfile", "exec/split", "exec/weights", "hetero", "hetero/devices", "hetero/opencl", "hetero/rates", "hetero/solve", "internal/bench", "internal/deviceplan", "internal/plot", "internal/threadpool", "internal/trace", "kv", "lab/papers", "lab/schedule", "lab/sim", "quant", "store", "store/pack", "store/safetensors", "store/vfs", "tiering"}},
 	{dir: "cmd/llmlab", imports: []string{".", "cmd/llmrun/bundled", "internal/build", "internal/cli", "internal/modelflag", "lab/measure"}},
 }

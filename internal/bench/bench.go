@@ -31,8 +31,19 @@ type Options struct {
 	// SweepBytes is the memory that the bandwidth measurement reads; 0 = 1 GiB, or less if
 	// memory is short.
 	SweepBytes int
+	// Open opens the model, in place of the library's defaults; KV and Chunk are unused then.
+	// It passes the progress of loading to Loading.
+	Open func(ctx context.Context, threads, context int) (*Opened, error)
 	// Loading and Running, which may be nil, receive the progress in bytes and in runs.
 	Loading, Running func(done, total int64)
+}
+
+// Opened is a model that Options.Open has opened.
+type Opened struct {
+	Model *exec.Model
+	KV    string // precision of keys and values
+	RAM   int64  // memory budget in bytes
+	Close func() error
 }
 
 // Report is the result of a benchmark.
@@ -40,6 +51,7 @@ type Report struct {
 	Model       string  `json:"model"`
 	Machine     Machine `json:"machine"`
 	KV          string  `json:"kv"`
+	RAM         int64   `json:"ram_bytes,omitempty"` // memory budget; 0 = none
 	Limits      Limits  `json:"limits"`
 	Tests       []Test  `json:"tests"`
 	WeightBytes int64   `json:"weight_bytes_per_token"` // read to decode one token, without keys and values
@@ -73,10 +85,13 @@ type Test struct {
 	// operations (two per weight) that a token of pp takes. The other field is 0.
 	BytesPerToken int64 `json:"bytes_per_token,omitempty"`
 	OpsPerToken   int64 `json:"ops_per_token,omitempty"`
+	// FlashPerToken is the bytes of weights that the test read from flash for each token.
+	FlashPerToken int64 `json:"flash_bytes_per_token,omitempty"`
 
 	Length  int
 	Decode  bool
 	samples []float64 // tokens per second, one per run
+	flash   int64     // bytes of weights that all runs read from flash
 }
 
 // Spread summarizes the runs of a test.
@@ -169,11 +184,16 @@ func (o *Options) tests() (tests []Test) {
 
 // run loads the model and times all tests.
 func (r *Report) run(ctx context.Context, o *Options) error {
-	model, err := r.load(ctx, o)
+	opened, err := r.load(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer model.Close()
+	err = r.runOn(ctx, o, opened.Model)
+	return errors.Join(err, opened.Close())
+}
+
+// runOn times all tests with a model.
+func (r *Report) runOn(ctx context.Context, o *Options, model *exec.Model) error {
 	b := NewRunner(model)
 	defer b.Close()
 	traffic := model.Traffic()
@@ -199,9 +219,26 @@ func (r *Report) run(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// load opens the model with the library's defaults.
-func (r *Report) load(ctx context.Context, o *Options) (*exec.Model, error) {
-	start := time.Now()
+// load opens the model.
+func (r *Report) load(ctx context.Context, o *Options) (*Opened, error) {
+	start, open := time.Now(), o.Open
+	if open == nil {
+		open = o.openWithDefaults
+	}
+	longest := 0
+	for i := range r.Tests {
+		longest = max(longest, r.Tests[i].Depth+r.Tests[i].Length)
+	}
+	opened, err := open(ctx, o.Threads[len(o.Threads)-1], longest)
+	if err != nil {
+		return nil, err
+	}
+	r.LoadSeconds, r.KV, r.RAM = time.Since(start).Seconds(), opened.KV, opened.RAM
+	return opened, nil
+}
+
+// openWithDefaults opens the model with the library's defaults and no memory budget.
+func (o *Options) openWithDefaults(ctx context.Context, threads, _ int) (*Opened, error) {
 	files, err := modelfile.Open(FSOf(o.FS), o.Path)
 	if err != nil {
 		return nil, err
@@ -215,9 +252,7 @@ func (r *Report) load(ctx context.Context, o *Options) (*exec.Model, error) {
 	}
 	var model *exec.Model
 	if err == nil {
-		model, err = exec.Load(ctx, files, exec.Options{
-			Threads: o.Threads[len(o.Threads)-1], Chunk: o.Chunk, KV: format, Progress: o.Loading,
-		})
+		model, err = exec.Load(ctx, files, exec.Options{Threads: threads, Chunk: o.Chunk, KV: format, Progress: o.Loading})
 	}
 	if err := errors.Join(err, files.Close()); err != nil {
 		if model != nil {
@@ -225,8 +260,8 @@ func (r *Report) load(ctx context.Context, o *Options) (*exec.Model, error) {
 		}
 		return nil, err
 	}
-	r.LoadSeconds, r.KV = time.Since(start).Seconds(), format.String()
-	return model, nil
+	closeModel := func() error { model.Close(); return nil }
+	return &Opened{Model: model, KV: format.String(), Close: closeModel}, nil
 }
 
 // count sets the bytes or operations per token of the test.
@@ -243,6 +278,7 @@ func (t *Test) count(model *exec.Model, traffic exec.Traffic) {
 
 // summarize computes the result from the runs.
 func (t *Test) summarize(l *Limits) {
+	t.FlashPerToken = t.flash / int64(max(1, len(t.samples)*t.Length))
 	t.TokPerSec = SpreadOf(t.samples)
 	at := l.at(t.Threads)
 	if t.Decode {

@@ -51,12 +51,20 @@ func (b *Runner) time(ctx context.Context, t *Test, warmUp bool) error {
 			return err
 		}
 	}
+	if _, err := b.Sequence(ctx, t.Depth); err != nil { // its reads do not belong to the test
+		return err
+	}
+	before := b.flashBytes()
 	took, err := b.Run(ctx, t, warmUp)
 	if err == nil && !warmUp {
 		t.samples = append(t.samples, float64(t.Length)/took.Seconds())
+		t.flash += b.flashBytes() - before
 	}
 	return err
 }
+
+// flashBytes returns how many bytes of weights the model has read from flash.
+func (b *Runner) flashBytes() int64 { return b.Model.StreamStats().Bytes + b.Model.ExpertStats().Bytes }
 
 // Run prefills a prompt or generates tokens after the depth of the test, and returns the time. A
 // warm-up run is shorter.
