@@ -7,8 +7,8 @@ import (
 )
 
 // Buffer is a block of page-aligned memory that all attached devices access: the
-// input or output of an operation. It belongs to a BufferPool or wraps a frame, and
-// lives as long as that.
+// input or output of an operation. A BufferPool or the owner of the wrapped frame owns
+// its memory.
 type Buffer struct {
 	frame *tiering.Frame
 	taken bool
@@ -18,7 +18,7 @@ type Buffer struct {
 // frame themselves. The caller keeps ownership of the frame.
 func WrapFrame(frame *tiering.Frame) *Buffer { return &Buffer{frame: frame, taken: true} }
 
-// View returns the view of a dense matrix that lies in the buffer.
+// View returns the view of a dense matrix in the buffer.
 func (b *Buffer) View(matrix []float32, cols int) View {
 	return View{Buffer: b, Offset: b.frame.Index(matrix), Stride: cols}
 }
@@ -39,13 +39,14 @@ type View struct {
 // Row returns the first n elements of row r.
 func (v View) Row(r, n int) []float32 { return v.Buffer.Floats()[v.Offset+r*v.Stride:][:n] }
 
-// Fits reports whether rows of n elements lie inside the buffer without overlap.
+// Fits reports whether the buffer contains the given number of rows of n elements
+// without overlap.
 func (v View) Fits(rows, n int) bool {
 	return v.Offset >= 0 && v.Stride >= n && v.Offset+(rows-1)*v.Stride+n <= len(v.Buffer.Floats())
 }
 
-// Contains reports whether all elements of another matrix lie inside this one. Both
-// have the given rows and row lengths.
+// Contains reports whether this matrix, of rows rows of n elements, contains all
+// elements of another matrix.
 func (v View) Contains(rows, n int, other View, otherRows, otherN int) bool {
 	ahead := other.Offset - v.Offset
 	if v.Buffer != other.Buffer || v.Stride != other.Stride || ahead < 0 || v.Stride < 1 {
@@ -64,7 +65,7 @@ func (v View) At(row, col int) View {
 // They are attached to every device once and stay until the pool is closed, so that
 // drivers never map or unmap memory between operations.
 //
-// A pool is used by one goroutine at a time.
+// One goroutine at a time may use a pool.
 type BufferPool struct {
 	slots []Buffer
 }
@@ -89,8 +90,8 @@ func NewBufferPool(budget *tiering.Budget, slots, bytes int, devices ...Device) 
 	return p, nil
 }
 
-// Take returns an unused buffer with undefined content, or nil if all are in use:
-// then the plan reserved fewer slots than it needs.
+// Take returns an unused buffer with undefined content. It returns nil if all buffers
+// are in use, which is a bug in the plan that reserved the slots.
 func (p *BufferPool) Take() *Buffer {
 	for i := range p.slots {
 		if b := &p.slots[i]; !b.taken {

@@ -20,9 +20,9 @@ const (
 	grainSleep  = 200 * time.Microsecond
 )
 
-// Grain measures the shortest sleep that Await may use: the largest delay with
-// which the system ends a short sleep. On a busy machine that is milliseconds, and
-// then polling is better than sleeping.
+// Grain measures the shortest sleep that Await may use: the largest delay by which the
+// system overruns a short sleep. On a busy machine the delay is milliseconds, and Await
+// then polls instead.
 func Grain(c Clock) time.Duration {
 	late := time.Duration(1)
 	for range grainSleeps {

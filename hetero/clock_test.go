@@ -40,10 +40,10 @@ func TestAwait(t *testing.T) {
 	}{
 		{1000, 100, 1000},
 		{1000, 600, 1000},                // too coarse to sleep at all
-		{500, 100, 1000},                 // early: looks
+		{500, 100, 1000},                 // early: polls
 		{2000, 100, 2000 - 100 + 10 + 1}, // late: sleeps too long
 		{0, 100, 1000},                   // nothing was predicted
-		{1000, 5, 1000 - 5 + 10 + 1},     // overslept, as the grain was a lie
+		{1000, 5, 1000 - 5 + 10 + 1},     // overslept: the real grain is larger
 	} {
 		clock := &lateClock{}
 		require.NoError(t, Await(clock, endAt{clock, 1000 * time.Microsecond}, c.predicted*time.Microsecond, c.grain*time.Microsecond))

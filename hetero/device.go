@@ -7,8 +7,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Kind is the class of a device. Plans do not depend on it: Capabilities say what a
-// device can do.
+// Kind is the class of a device, for display. Plans depend on Capabilities only.
 type Kind uint8
 
 // The kinds of devices.
@@ -28,17 +27,17 @@ type Capabilities struct {
 	Kind      Kind
 	Simulated bool // time is virtual: measurements do not describe this machine
 	// Static: a kernel runs for exactly the number of tokens that it was prepared
-	// for, and preparing takes long, so it must be done ahead.
+	// for. Preparing takes long, so the caller prepares kernels before it needs them.
 	Static bool
 	// SharesMemory: the device reads and writes the pages of a Buffer in place and
-	// sees other devices' writes, so that Flush and Fetch cost nothing. Otherwise a
-	// plan includes their cost.
+	// sees the writes of other devices, so Flush and Fetch take no time. For other
+	// devices, plans include the time of these copies.
 	SharesMemory bool
-	// FixedScale: matmuls of Q8_0 weights quantize activations with Op.Scale and
-	// clip them, so that the outlier path can add what was clipped.
+	// FixedScale: matmuls of Q8_0 weights quantize activations with Op.Scale and clip
+	// them. The outlier path then adds the clipped parts.
 	FixedScale bool
-	// Memory is how many bytes of kernels and attached buffers the device can
-	// address at once; 0 means no limit below the machine's memory.
+	// Memory limits the bytes of kernels and attached buffers at a time; 0 means no
+	// limit besides the machine's memory.
 	Memory int64
 }
 
@@ -48,9 +47,9 @@ type Op struct {
 	Tokens, Rows, Cols int
 	Type               quant.Type
 	Weights            []byte // [Rows, Cols] in Type; the device may convert the layout
-	// Streamed asks a device that holds one operand stationary and streams the
-	// other to stream the weights: [[rows, cols]·[cols, tokens]]ᵀ. The result is
-	// the same.
+	// Streamed applies to devices that hold one operand stationary and stream the
+	// other. It selects the weights as the streamed operand: [[rows, cols]·[cols,
+	// tokens]]ᵀ. The result is the same.
 	Streamed bool
 	// Scale is the calibrated step of 8-bit activations, or 0. A device with
 	// per-tensor int8 activations quantizes with it and clips values beyond ±127
@@ -59,28 +58,30 @@ type Op struct {
 	Scale float32
 }
 
-// Device computes matmuls. Prepare, Attach, Flush and Fetch may take long and are
-// called from one goroutine at a time; Kernel.Submit does not wait for its work.
+// Device computes matmuls. One goroutine at a time may call the methods of a device, its
+// kernels and its tickets. Prepare, Attach, Flush and Fetch may take long; Kernel.Submit
+// does not wait for the work that it starts.
 type Device interface {
 	Capabilities() Capabilities
 	// Prepare makes a matmul ready: it builds the graph or compiles the program and
-	// converts the weights to the device's layout. op.Weights must stay unchanged
-	// until the kernel is closed if the device still reads them.
+	// converts the weights to the device's layout. The caller
+	// must not change op.Weights before it closes the kernel, because the device may
+	// read them in place.
 	Prepare(op Op) (Kernel, error)
 	// Attach makes a buffer usable in Submit until the device is closed.
 	Attach(b *Buffer) error
-	// Flush makes the host's writes to a buffer visible to the device, FlushRows
-	// those to rows of n elements. Fetch makes the device's writes visible to the
-	// host. There are no other copies. Fetch changes only elements that the device
-	// wrote since the last Flush or Fetch: the host may have written beside them,
-	// as in a row split. Flush discards device writes that were not fetched;
-	// FlushRows discards only those inside its rows.
+	// Flush makes the host's writes to a buffer visible to the device, FlushRows the
+	// host's writes to rows of n elements. Fetch makes the device's writes visible to
+	// the host. A device makes no other copies. Fetch changes only elements that the
+	// device wrote since the last Flush or Fetch, so that it preserves elements that
+	// the host wrote, as in a row split. Flush discards device writes that were not
+	// fetched; FlushRows discards only those in its rows.
 	Flush(b *Buffer) error
 	FlushRows(v View, rows, n int) error
 	Fetch(b *Buffer) error
 	// Clock is the clock of the device's work.
 	Clock() Clock
-	// Close releases the device. Its kernels must be closed before.
+	// Close releases the device. The caller closes its kernels first.
 	Close() error
 }
 
@@ -102,18 +103,18 @@ type Kernel interface {
 	Close() error
 }
 
-// Elastic is implemented by kernels of devices that are not Static: they accept
-// fewer tokens than they were prepared for.
+// Elastic is implemented by the kernels of devices that are not Static. SubmitSome
+// starts the matmul with at most as many tokens as the kernel was prepared for.
 type Elastic interface {
 	Kernel
 	SubmitSome(tokens int, x, y View) (Ticket, error)
 }
 
-// Ticket is submitted work. It stays valid for the next dozens of submissions to
-// the same device; after that it may stand for one of those.
+// Ticket is submitted work. Devices reuse tickets: a ticket is valid for at least the
+// next few dozen submissions to the same device, and then may stand for later work.
 type Ticket interface {
-	// Done reports whether the work is complete. It costs one load: devices set a
-	// flag beside the output after all of it is written.
+	// Done reports whether the work is complete. It takes about one load: devices set
+	// a flag after they have written the output.
 	Done() bool
 	// Wait blocks in the driver until the work is complete, which costs more than
 	// polling at the right moment: see Await.
@@ -123,37 +124,36 @@ type Ticket interface {
 // Timed is implemented by tickets of devices that record execution times.
 type Timed interface {
 	Ticket
-	// Ran returns when completed work began and ended, by the device's clock.
+	// Ran returns the begin and the end of completed work on the device's clock.
 	Ran() (begin, end time.Duration)
 }
 
-// Clock reads time and lets it pass. A simulated device has its own clock.
+// Clock returns the time and sleeps. A simulated device has its own clock.
 type Clock interface {
 	Now() time.Duration // since a fixed moment
 	Sleep(d time.Duration)
 }
 
-// Await waits for work that was predicted to end at a moment of the clock: it
-// sleeps until just before, then polls. It does not sleep less than grain, the
-// shortest sleep that the system delivers. A prediction that is too early costs
-// polling, one that is too late costs time.
+// Await waits for work whose predicted end is at: it sleeps until just before that
+// time, then polls. It does not sleep for less than grain, the shortest sleep that the
+// system delivers. If the prediction is too early, Await polls longer; if it is too
+// late, Await returns late.
 //
-// Between polls Await yields to other goroutines, since they may do the work.
+// Between polls Await yields to other goroutines, because they may do the work.
 //
-// Failed work is done too. Await returns the error of Wait, which no longer blocks
-// then.
+// Await returns the error of the work.
 func Await(c Clock, t Ticket, at, grain time.Duration) error {
 	if ahead := at - c.Now() - grain; ahead > grain {
 		c.Sleep(ahead)
 	}
-	for looks := 1; !t.Done(); looks++ {
-		if looks%pollsPerYield == 0 {
+	for polls := 1; !t.Done(); polls++ {
+		if polls%pollsPerYield == 0 {
 			runtime.Gosched()
 		}
 	}
 	return t.Wait()
 }
 
-// pollsPerYield is how many polls of a few nanoseconds cost about as much as one
-// yield with no other goroutine to run.
+// pollsPerYield is the number of polls that take as long as one yield when no other
+// goroutine is ready.
 const pollsPerYield = 16

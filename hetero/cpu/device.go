@@ -20,14 +20,15 @@ type Options struct {
 	// Cores are the CPUs that the threads are pinned to, round-robin, where the
 	// system supports pinning. Without Cores, the system places the threads.
 	Cores []int
-	// Slow slows the device down by this factor: it repeats every matmul as often.
-	// One of two equal groups can thus simulate the small cores of a phone. 0 = 1.
+	// Slow is the number of times that the device runs every matmul, to slow it down.
+	// One of two equal groups of cores can thus simulate the small cores of a phone.
+	// 0 = 1.
 	Slow int
-	// Budget is charged with weights and working memory; nil: none.
+	// Budget is charged for weights and working memory; nil: no accounting.
 	Budget *tiering.Budget
 }
 
-// ErrClosed is returned by uses after Close.
+// ErrClosed reports the use of a closed device.
 var ErrClosed = errors.New("cpu: the device is closed")
 
 // Device is the CPU, or a group of its cores.
@@ -50,8 +51,8 @@ type Device struct {
 	weights map[weightsKey]*weights
 	buffers map[*hetero.Buffer]bool
 
-	// Used by the goroutine that runs the matmuls. Prepare enlarges them while the
-	// queue is empty.
+	// Only the goroutine that runs the matmuls uses these fields. Prepare enlarges
+	// them while the queue is empty.
 	activations *tiering.Frame // memory of quantized activations
 	acts        tiled.Activations
 	matmul      matmul

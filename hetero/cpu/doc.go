@@ -3,7 +3,7 @@
 // plan can then split a matmul between them.
 //
 // A device has a goroutine that takes matmuls from a queue and runs each on its own
-// [threadpool.Pool], with the same kernels as the forward pass: quantized weights
-// lie in tiles and are multiplied in integers, float weights are multiplied as
-// floats. Times are real.
+// [threadpool.Pool], with the same kernels as the forward pass: integer kernels for
+// quantized weights, which Prepare packs into tiles, and float kernels for float
+// weights.
 package cpu

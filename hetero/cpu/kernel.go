@@ -32,8 +32,8 @@ type weightsKey struct {
 	rows, cols int
 }
 
-// weights are those of a matmul: packed in tiles in the device's memory, or in
-// place in the caller's memory.
+// weights are the weights of a matmul: tiles in the device's memory, or rows in the
+// caller's memory.
 type weights struct {
 	key   weightsKey // nil: the type has no tiles
 	users int

@@ -7,8 +7,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// minWork is the smallest number of multiplications in a part: tens of
-// microseconds, beside which claiming a part costs nothing.
+// minWork is the smallest number of multiplications in a part. It takes tens of
+// microseconds, far longer than claiming the part.
 const minWork = 1 << 18
 
 // matmul is the running matmul and its working memory. It is a threadpool.RangeTask

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// queueLength is how many matmuls may wait; a further Submit blocks.
+	// queueLength is the number of matmuls that may wait; a further Submit blocks.
 	queueLength = 64
-	// pollFor is how long the device polls its queue before it sleeps: waking up
-	// takes longer than a short matmul.
+	// pollFor is the time for which the device polls its queue before it sleeps:
+	// waking up takes longer than a short matmul.
 	pollFor = 50 * time.Microsecond
 )
 
@@ -115,15 +115,15 @@ func (d *Device) waitIdle() {
 	}
 }
 
-// bind pins every worker's thread to one of the cores. The goroutine that starts
-// the device's runs calls it, because it is a worker too.
+// bind pins every worker's thread to one of the cores. The goroutine that runs serve
+// calls it, because that goroutine is a worker too.
 func (d *Device) bind(cores []int) error {
 	if len(cores) == 0 {
 		return nil
 	}
 	n := d.workers.Count()
 	errs := make([]error, n)
-	var all sync.WaitGroup // holds every worker until each has its part
+	var all sync.WaitGroup // blocks every worker until each has one part
 	all.Add(n)
 	d.workers.Run(n, func(part, worker int) {
 		runtime.LockOSThread()

@@ -1,6 +1,6 @@
 package devices
 
-// vendorLibraries names the conflict between GPU and NPU drivers in one process on
-// Android: the library search path that one vendor's OpenCL needs is reported to
-// break the same vendor's NPU.
+// vendorLibraries returns the name of the conflict between GPU and NPU drivers in one
+// process on Android. Reports say that the library search path that a vendor's OpenCL
+// needs breaks the NPU driver of the same vendor.
 func vendorLibraries() string { return "libraries of the phone's vendor" }

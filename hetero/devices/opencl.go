@@ -19,7 +19,7 @@ func findOpenCL() ([]Found, error) {
 	return found, errors.Join(failed, err)
 }
 
-// openable opens each device once, because only trying shows whether it shares
+// openable opens and closes each device, because Open tests whether the device shares
 // memory. The error names the devices that cannot be opened.
 func openable(list []opencl.Info, open func(opencl.Options) (hetero.Device, error)) (found []Found, failed error) {
 	for _, info := range list {

@@ -8,9 +8,9 @@ import (
 	"github.com/llmrun/llmrun/internal/threadpool"
 )
 
-// processor returns the CPU as the engine uses it, and two groups of its cores: the
-// fast and the slow ones where there are two kinds, otherwise two halves, which
-// show what a split gains.
+// processor returns the provider of the CPU, as the engine uses it, and of two groups
+// of its cores: the fast and the slow cores if there are two kinds, otherwise two
+// halves, with which a user can measure splits.
 func processor() *Provider {
 	return &Provider{Name: "cpu", Kind: hetero.CPU, Find: func() ([]Found, error) {
 		fast, slow := threadpool.CoreGroups()
@@ -30,14 +30,14 @@ func processor() *Provider {
 	}}
 }
 
-// The halves of a CPU whose cores are all alike.
+// The halves of a CPU whose cores are of one kind.
 const (
 	firstHalf  = "cpu-a"
 	secondHalf = "cpu-b"
 )
 
-// HostThreads returns how many threads the CPU has left beside a device that is
-// half of it; 0 beside other devices, which leave it all threads.
+// HostThreads returns the number of threads for the host if device is one half of the
+// CPU. It returns 0 for other devices, beside which the host uses all threads.
 func HostThreads(device string) int {
 	base, _, _ := strings.Cut(device, "/")
 	threads := threadpool.DefaultThreads()

@@ -15,9 +15,9 @@ type Provider struct {
 	// Two providers with the same conflict are never loaded together; "": no
 	// conflict.
 	Conflict string
-	// Find loads the driver and lists its devices. The error says why there are
-	// none and what would help, or why some are missing; without an error there is
-	// at least one. Find is nil if the program was built without the driver.
+	// Find loads the driver and lists its devices. The error states why devices are
+	// missing and what the user can do. Without an error there is at least one
+	// device. Find is nil if the program was built without the driver.
 	Find func() ([]Found, error)
 }
 
@@ -31,12 +31,12 @@ type Found struct {
 
 // Options are the options of opening a device.
 type Options struct {
-	Budget *tiering.Budget // charged with the device's memory; nil: none
+	Budget *tiering.Budget // charged for the device's memory; nil: no accounting
 	// Slow slows a device down by this factor, for experiments; 0 = 1.
 	Slow int
 	// Memory limits the bytes of kernels and buffers, for devices whose driver does
 	// not report a limit or that other programs use too; 0 = the driver's limit.
-	// Devices on the CPU are limited by the budget instead.
+	// The budget limits devices on the CPU instead.
 	Memory int64
 }
 

@@ -42,8 +42,8 @@ type Listing struct {
 	Missing  error // why devices are missing; nil: none are
 }
 
-// List queries all providers. Of conflicting providers the first one with devices
-// is listed, unless another one was loaded before.
+// List queries all providers. Of several providers with the same conflict it queries
+// the provider that is already loaded, or else loads the first one that has devices.
 func (r *Registry) List() []Listing {
 	r.mu.Lock()
 	defer r.mu.Unlock()

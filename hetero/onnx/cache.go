@@ -26,14 +26,14 @@ import (
 type cache struct {
 	fs     vfs.FS
 	dir    string
-	common []byte // what all names depend on
+	common []byte // part of the hash of all names
 }
 
 // graphVersion is part of every key. Increase it when package graph writes other
 // graphs.
 const graphVersion = 2
 
-// newCache creates the directory and collects what all graphs depend on: the
+// newCache creates the directory. It computes the common part of all hashes: the
 // library, the provider with its settings, and the CPU.
 func newCache(dir string, d *Device) (*cache, error) {
 	c := &cache{fs: vfs.OS(), dir: dir}
@@ -117,8 +117,9 @@ func (e *entry) read(f io.ReaderAt, all []byte) error {
 	return nil
 }
 
-// store has prepare write a graph to a temporary file and adds it to the cache. The
-// graph is usable even if it cannot be stored: the error is that of prepare.
+// store calls prepare, which writes a graph to a temporary file, and adds the graph to
+// the cache. err is the error of prepare. If the cache cannot store the graph, stored is
+// false and the graph is usable.
 func (c *cache) store(name string, rounding float64, prepare func(path string) error) (stored bool, err error) {
 	temp := fmt.Sprintf("%s%s%016x", name, vfs.TempMark, rand.Uint64())
 	defer func() {

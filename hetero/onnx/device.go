@@ -86,8 +86,8 @@ func (o *Options) capabilities(release string) hetero.Capabilities {
 	return hetero.Capabilities{Name: name, Kind: kindOf(provider), Static: true, SharesMemory: true, FixedScale: o.Precision != graph.WeightOnly, Memory: o.Memory}
 }
 
-// Capabilities returns those of the device that Open creates from the options, if
-// it loads the reported library.
+// Capabilities returns the capabilities of the device that Open creates from the
+// options with the reported library.
 func (r *Report) Capabilities(o Options) hetero.Capabilities { return o.capabilities(r.Version) }
 
 // Capabilities describes the device. SharesMemory means that the library accesses
@@ -154,7 +154,8 @@ func (d *Device) Stats() Stats {
 	return s
 }
 
-// Close stops the device and returns the first error of its work.
+// Close stops the device and returns the first error of its work. It fails while
+// kernels are open.
 func (d *Device) Close() error {
 	if d.kernels > 0 {
 		return fmt.Errorf("onnx: %s: closed while %d kernels are open", d.caps.Name, d.kernels)

@@ -1,5 +1,5 @@
 // Package onnx is a device for NPUs: it computes matmuls through ONNX Runtime,
-// whose execution providers reach the NPU drivers.
+// whose execution providers call the NPU drivers.
 //
 // It is part of the program only with the build tag npu. The library is loaded when
 // the device is first opened: from the path in [Options] or in the variable
@@ -18,17 +18,16 @@
 //     The library reads and writes the buffers in place. If the rows of a view
 //     are not dense, as in a row split, the thread copies them, because the
 //     library's tensors have no strides. Stats count these bytes.
-//   - Done is one load of a flag. Errors are returned by Wait, by the next
-//     Submit and by Close; after an error nothing more is computed.
+//   - Done is one load of a flag. Wait, the next Submit and Close return the
+//     errors of the work. After an error the device computes nothing more.
 //   - With a memory limit (an NPU may address little memory), Prepare and
-//     Attach return a [hetero.MemoryError] when it is exceeded. schedule.Place
-//     decides which matmuls a small memory should hold.
-//   - With a cache directory, a prepared graph is stored in a file named by the
-//     hash of everything it depends on, including the weights. It is loaded and
-//     verified at the next start, and rebuilt if damaged. A cached graph
-//     contains its weights, so nothing is packed, and lengths do not share
-//     weights.
+//     Attach return a [hetero.MemoryError] when the device would exceed it.
+//   - With a cache directory, the device stores each prepared graph in a file.
+//     The name is a hash of everything that the graph depends on, including the
+//     weights. The next start loads and verifies the file, and rebuilds a
+//     damaged one. A cached graph contains its weights, so the device packs
+//     nothing, and graphs of several lengths do not share weights.
 //
-// All of this is tested with the CPU provider, which stands for the others. It has
-// not been tested on an NPU; docs/guide/npu.md lists the open questions.
+// The tests use the CPU provider in place of an NPU provider. The package has not run
+// on an NPU; docs/guide/npu.md lists the open questions.
 package onnx

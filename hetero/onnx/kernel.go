@@ -91,8 +91,7 @@ func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 	return t, nil
 }
 
-// isDense reports whether the rows of a view are adjacent, as in the library's
-// tensors.
+// isDense reports whether the rows of a view are adjacent, as the library requires.
 func (k *kernel) isDense(v hetero.View, cols int) bool { return v.Stride == cols || k.op.Tokens == 1 }
 
 // operandAddress returns the address of a matrix for the graph: in place, or in a

@@ -20,13 +20,13 @@ var libraryNames = map[string][]string{
 	"windows": {"onnxruntime.dll"},
 }
 
-// library is the ONNX Runtime library of this process. It is never unloaded,
-// because drivers often fail when they are.
+// library is the ONNX Runtime library of this process. The package never unloads it,
+// because drivers often fail when they are unloaded.
 type library struct {
 	*api
 	path    string
 	env     uintptr
-	memory  uintptr // memory info for tensors over our memory
+	memory  uintptr // memory info for tensors over memory of this program
 	threads int
 	plugins map[string]bool // registered, by path
 }
@@ -102,7 +102,7 @@ func (l *library) start(threads int) (err error) {
 		return err
 	}
 	defer l.free(fnReleaseThreadingOptions, options)
-	// Spinning threads would take cores from the rest of the matmul.
+	// Spinning threads would take cores from the other part of a split matmul.
 	err = errors.Join(
 		l.call(fnSetGlobalIntraOpThreads, options, uintptr(threads)),
 		l.call(fnSetGlobalInterOpThreads, options, 1),

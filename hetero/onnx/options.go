@@ -23,8 +23,8 @@ type Options struct {
 	// lists.
 	Plugins []string
 	// Provider is the execution provider, with or without the suffix
-	// "ExecutionProvider": QNN, OpenVINO, VitisAI, CoreML, CPU. Settings are passed
-	// to it.
+	// "ExecutionProvider": QNN, OpenVINO, VitisAI, CoreML, CPU. Open passes
+	// Settings to it.
 	Provider string
 	Settings map[string]string
 	// Threads is the number of the library's own threads, 0 for one. It applies to
@@ -38,7 +38,7 @@ type Options struct {
 	// Memory limits the total bytes of kernels and buffers, for devices that
 	// address little memory; 0: no limit.
 	Memory int64
-	// Budget is charged with the packed weights; nil: none.
+	// Budget is charged for the packed weights; nil: no accounting.
 	Budget *tiering.Budget
 	// CacheDir is the directory for prepared graphs; "": no cache.
 	CacheDir string
@@ -55,8 +55,8 @@ type Provider struct {
 	// has detected the provider's hardware.
 	Hardware string `json:"hardware,omitempty"`
 	Vendor   string `json:"vendor,omitempty"`
-	// Refused is why the provider is unusable on this machine; "" if it may be
-	// usable.
+	// Refused is the reason why the provider is unusable on this machine; "" if it may
+	// be usable.
 	Refused string `json:"refused,omitempty"`
 }
 

@@ -17,7 +17,7 @@ import (
 // providerSuffix ends the library's names of providers.
 const providerSuffix = "ExecutionProvider"
 
-// cpuProvider always exists and runs what other providers cannot.
+// cpuProvider is part of every library.
 const cpuProvider = "CPU" + providerSuffix
 
 // fullName returns a provider's name in the library's spelling.
@@ -68,7 +68,7 @@ func Probe(o Options) (*Report, error) {
 		}
 		p := Provider{Name: name}
 		if kindOf(name) == hetero.GPU {
-			// Some start their own driver, which a list of NPUs must not do.
+			// Some GPU providers start their driver, which a list of NPUs must not do.
 			p.Refused = "a GPU provider; tested only when selected by name"
 		} else if err := l.tryProvider(name, o.Settings); err != nil {
 			p.Refused, _, _ = strings.Cut(err.Error(), ". ") // the rest is about other providers
@@ -78,7 +78,8 @@ func Probe(o Options) (*Report, error) {
 	return r, nil
 }
 
-// tryProvider tests whether the provider accepts sessions, not what it can compute.
+// tryProvider tests whether the provider accepts sessions. It does not test which
+// operations the provider supports.
 func (l *library) tryProvider(provider string, settings map[string]string) error {
 	options, err := l.create(fnCreateSessionOptions)
 	if err != nil {

@@ -31,8 +31,7 @@ type queue struct {
 	failed atomic.Pointer[error]
 }
 
-// ticket is queued work. It is valid for the next maxPending submissions; later it
-// stands for one of those.
+// ticket is queued work. The queue reuses it after maxPending further submissions.
 type ticket struct {
 	queue *queue
 	state atomic.Uint32

@@ -13,7 +13,7 @@ import (
 type session struct {
 	library *library
 	handle  uintptr
-	values  []uintptr // weights, as tensors over our memory
+	values  []uintptr // weights, as tensors over memory of this program
 	running []uintptr // arguments of run, reused to avoid allocations
 }
 

@@ -1,5 +1,5 @@
-// Package profiles stores measurements of a machine's devices in a file, for the plans
-// of later runs.
+// Package profiles stores measurements of a machine's devices in a file, so that later
+// runs can plan without measuring again.
 //
 // A [File] holds, by the [Key] of a device, the times of its matmuls ([solve.Record]) and,
 // by the [Keys] of two devices, the measurements of both together ([Pair]): slowdowns,

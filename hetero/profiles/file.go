@@ -75,9 +75,8 @@ func inPair(pair, key string) bool {
 	return strings.HasPrefix(pair, key+pairSeparator) || strings.HasSuffix(pair, pairSeparator+key)
 }
 
-// Load reads the stored measurements. An unreadable file, or one of another
-// version, is replaced by an empty one; report says why everything is measured
-// again.
+// Load reads the stored measurements. If the file is unreadable or has another version,
+// Load returns an empty File, and report states why the devices are measured again.
 func Load(dir string) (f *File, report string) {
 	empty := &File{Version: version, Devices: map[string]solve.Record{}, Pairs: map[string]Pair{}}
 	if dir == "" {
@@ -125,8 +124,9 @@ func (f *File) validate() error {
 	return nil
 }
 
-// Restore loads the stored measurements of the devices into a profiler. The
-// slowdown of a pair does not depend on the order of its devices.
+// Restore loads the stored measurements of the devices into a profiler. report states
+// which measurements are unusable, "" if none is. The slowdown of a pair does not
+// depend on the order of its devices.
 func (f *File) Restore(p *solve.Profiler, k Keys) (report string) {
 	for d, key := range k {
 		if err := p.Restore(d, f.Devices[key]); err != nil {
@@ -145,7 +145,7 @@ func (f *File) Restore(p *solve.Profiler, k Keys) (report string) {
 }
 
 // Update replaces stored measurements by the profiler's measurements of the same
-// matmuls. Measurements of other matmuls, of other models, stay.
+// matmuls. Measurements of other matmuls, such as those of other models, remain.
 func (f *File) Update(p *solve.Profiler, k Keys) {
 	for d, key := range k {
 		r := p.Record(d)
@@ -180,13 +180,13 @@ func (f *File) AddCheck(k Keys, c Check) *Check {
 	return &both.Checks[len(both.Checks)-1]
 }
 
-// matches reports whether a check is of a split.
+// matches reports whether the check belongs to a split.
 func (c *Check) matches(s *solve.Split) bool {
 	return len(c.Alone) == 2 && slices.Equal(c.Pieces, s.Pieces)
 }
 
-// SaveOrReport saves the file. A failure only costs a repeated measurement, so it
-// is reported through report, which may be nil.
+// SaveOrReport saves the file. It passes a failure to report, which may be nil: without
+// the file, the next run only measures again.
 func (f *File) SaveOrReport(dir string, report func(text string)) {
 	if err := f.Save(dir); err != nil && report != nil {
 		report("measurements of devices are not saved: " + err.Error())

@@ -19,14 +19,14 @@ type Passes struct {
 // Trial is the measured time of passes as planned and on the CPU alone.
 type Trial struct {
 	Passes
-	Program string    `json:"program"` // version of the program that ran them
+	Program string    `json:"program"` // version of the program that ran the passes
 	At      time.Time `json:"at"`
 	Alone   PassTimes `json:"alone"`
 	Planned PassTimes `json:"planned"`
 }
 
-// trialMaxAge is how long a trial is valid. Systems are updated, and other load
-// during the trial may have decided its outcome.
+// trialMaxAge is the time for which a trial is valid. System updates may change the
+// outcome, and other load may have distorted the trial.
 const trialMaxAge = 30 * 24 * time.Hour
 
 // valid reports whether a trial still applies to this program.
@@ -69,21 +69,21 @@ func SaveTrial(dir string, k Keys, t Trial, report func(text string)) {
 	f.SaveOrReport(dir, report)
 }
 
-// Invalidate removes everything derived from measurements that are to be repeated:
+// Invalidate removes the results that depend on measurements which the caller repeats:
 // copies and trials with any of the devices, and checks of these matmuls.
-func (f *File) Invalidate(k Keys, products []solve.Shape) {
+func (f *File) Invalidate(k Keys, matmuls []solve.Shape) {
 	for name, both := range f.Pairs {
 		if slices.ContainsFunc(k, func(key string) bool { return inPair(name, key) }) {
 			both.Trials, both.Copies = nil, nil
 		}
 		if name == k.pair() {
-			both.Checks = slices.DeleteFunc(both.Checks, func(c Check) bool { return slices.Contains(products, c.Shape) })
+			both.Checks = slices.DeleteFunc(both.Checks, func(c Check) bool { return slices.Contains(matmuls, c.Shape) })
 		}
 		f.Pairs[name] = both
 	}
 }
 
-// CopyTime is the time to copy half of what a matmul reads and writes.
+// CopyTime is the time to copy half of the input and output of a matmul.
 type CopyTime struct {
 	Tokens int           `json:"tokens"`
 	Width  int           `json:"width"` // elements per token

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// A matmul is measured with as many weight bytes as the model has, between two
-	// bounds and in steps. Server caches hold hundreds of megabytes: a model that
-	// fits in part runs faster, and so does the measurement.
+	// Compute measures with about as many weight bytes as the model has, in steps and
+	// between two bounds. Server caches hold hundreds of megabytes: a model of which a
+	// part fits into the cache runs faster, and so does the measurement.
 	minWeights, maxWeights, weightStep = 64 << 20, 1 << 30, 64 << 20
 	// cols is a row length that is common in models.
 	cols = 4096
 	// promptTokens and promptRows are the shape of the measured prompt matmul.
 	promptTokens, promptRows = 256, 1024
-	// Each matmul is timed passes times, or until maxTime is over, but at least
-	// three times. The median counts.
+	// Compute runs each matmul passes times, or until maxTime is over, but at least
+	// three times, and takes the median.
 	passes, maxTime = 31, 200 * time.Millisecond
 	// rowsPerPart is the unit of work that threads claim.
 	rowsPerPart = 8 * tiled.TileRows

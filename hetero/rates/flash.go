@@ -13,18 +13,18 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// ringPieces is about the size of the ring that weights stream through. Reading
-// into fewer pieces would be faster than in reality, because they stay in caches.
+// ringPieces is about the number of pieces in the ring for streamed weights. A smaller
+// ring would stay in caches, and the measurement would be too fast.
 const ringPieces = 32
 
-// windowPieces is how many consecutive pieces are read before a jump to another
-// window of the file, as when the rest of one layer is read and then the next
-// layer.
+// windowPieces is the number of consecutive pieces that a measurement reads before it
+// jumps to another window of the file. A weight stream jumps in the same way from the
+// streamed part of one layer to that of the next.
 const windowPieces int64 = 16
 
 // spread returns a permutation of the windows of a file in which any run of
 // consecutive windows covers the whole file. The start of a file alone is not
-// representative: recently read data may be in a cache below.
+// representative: a cache of the device may hold recently read data.
 func spread(windows int64) func(i int64) int64 {
 	step := max(1, windows*5/8) // about the golden section, which spreads best
 	for gcd(step, windows) != 1 {
@@ -40,10 +40,9 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// Flash returns the rate in GB/s at which a file of size bytes is read in pieces,
-// several at a time, measured for about the given time. The file should bypass the
-// page cache, because Flash measures whatever from delivers. Pieces are aligned to
-// their size.
+// Flash reads a file of size bytes in pieces, several at a time, for about the given
+// time, and returns the rate in GB/s. Reads of from should bypass the page cache;
+// otherwise Flash measures the cache. Pieces are aligned to their size.
 func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs float64, err error) {
 	pieces := size / int64(max(1, piece))
 	if piece < 1 || pieces < 1 {
@@ -79,7 +78,7 @@ type flashBench struct {
 	slot   func(k int64) []byte // its memory in the ring
 }
 
-// threaded reads with several goroutines.
+// threaded measures reads by several goroutines.
 func (r *flashBench) threaded() (gbs float64, err error) {
 	threadpool.ReserveForReaders(tiering.StreamReads)
 	var next, read atomic.Int64
@@ -100,8 +99,8 @@ func (r *flashBench) threaded() (gbs float64, err error) {
 	return speed(read.Load(), start), cmp.Or(errs...)
 }
 
-// queued reads through the system's read queue, as a weight stream does where
-// possible.
+// queued measures reads through the system's read queue, which a weight stream uses if
+// it is available.
 func (r *flashBench) queued(queue *vfs.ReadQueue, file vfs.File) (gbs float64, err error) {
 	var next, completed, read int64
 	start := time.Now()

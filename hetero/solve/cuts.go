@@ -12,11 +12,11 @@ type Cut uint8
 
 // The kinds of splits in HeteroLLM.
 const (
-	None          Cut = iota // one device does all
+	None          Cut = iota // one device computes the whole matmul
 	Row                      // the rows of the weights are split
-	Sequence                 // one standard length of tokens, and the rest
-	MultiSequence            // several standard lengths, and the rest
-	Hybrid                   // rows, with standard lengths, padding or a rest of tokens
+	Sequence                 // one piece of a standard length in tokens, and the rest
+	MultiSequence            // several pieces of standard lengths, and the rest
+	Hybrid                   // a row split of pieces with standard lengths, padding or a rest of tokens
 )
 
 // String returns the name that tables show.
@@ -68,12 +68,12 @@ func rowsOf(op hetero.Op) int {
 	return len(op.Weights) / bytes
 }
 
-// Steps restrict the splits: where a device's time grows in steps, splits between
-// the steps gain nothing.
+// Steps restrict the splits. The time of a device grows in steps of rows and tokens,
+// so splits between the steps are not faster.
 type Steps struct {
-	Rows    int   // rows are split at multiples of it; 256 in HeteroLLM
-	Tokens  int   // tokens of a dynamic device are multiples of it; 32 in HeteroLLM
-	Lengths []int // token counts that static devices have kernels for, ascending
+	Rows    int   // a row split has multiples of this number of rows; 256 in HeteroLLM
+	Tokens  int   // dynamic devices get multiples of this number of tokens; 32 in HeteroLLM
+	Lengths []int // numbers of tokens for which static devices have kernels, ascending
 }
 
 // DefaultSteps are those of HeteroLLM. Besides these lengths there is a kernel for
@@ -121,8 +121,8 @@ func (s *Steps) PaddedTokens(tokens int) int {
 	return max(room, s.padded(tokens))
 }
 
-// Cuts returns the splits of a matmul between device 0, which takes any number of
-// tokens, and device 1. All on one device is among them.
+// Cuts returns the splits of a matmul between device 0, which accepts any number of
+// tokens, and device 1. They include the two splits that use a single device.
 func (s *Steps) Cuts(op hetero.Op, static bool) []Split {
 	splits := []Split{{Pieces: []Piece{{0, 0, op.Tokens, op.Tokens, 0, op.Rows}}}}
 	for _, run := range s.runs(op.Tokens, static) {

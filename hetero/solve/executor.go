@@ -8,14 +8,16 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// Executor runs split matmuls on two devices of one machine.
+// Executor runs split matmuls on two devices of one machine. One goroutine at a time
+// may call its methods.
 type Executor struct {
 	Devices [2]hetero.Device
-	// Costs predict completion times. They must already know every piece, like the
-	// Profiler of the plan: Submit must not measure.
+	// Costs predicts completion times. It must already have the time of every piece,
+	// as the Profiler of the plan does, so that Submit does not measure.
 	Costs Costs
-	// Grain is the shortest sleep of the system. With Fast the executor waits by
-	// prediction and polling, otherwise in the driver.
+	// Grain is the shortest sleep of the system, see hetero.Grain. With Fast, the
+	// executor sleeps until just before the predicted completion and then polls;
+	// otherwise it waits in the driver.
 	Grain time.Duration
 	Fast  bool
 
@@ -78,8 +80,8 @@ func (e *Executor) Close() error {
 	return err
 }
 
-// drain waits for all submitted work: until then devices write to the operands, and
-// kernels cannot be closed.
+// drain waits for all submitted work. Before that, devices may write to the operands,
+// and kernels cannot be closed.
 func (e *Executor) drain() (err error) {
 	for d, t := range e.begun {
 		if t != nil {
@@ -90,12 +92,13 @@ func (e *Executor) drain() (err error) {
 	return err
 }
 
-// Submit starts a prepared matmul after the work that it depends on and returns its
-// own pending work. A device's queue orders the device's own work; the host waits
-// for the other device's work.
+// Submit starts a prepared matmul. after is the work that the matmul depends on; the
+// result is the work that Submit has started. The queue of a device orders the work of
+// that device; for work of the other device Submit waits on the host.
 //
-// For one token device 0 gets its pieces first, because its queue still holds
-// earlier work. Otherwise device 1 does, because it has the most work.
+// For one token, Submit starts the pieces of device 0 first, because its queue still
+// holds earlier work. Otherwise it starts those of device 1 first, because device 1
+// has more work.
 //
 // After an error no work is pending.
 func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.View, after []Pending) ([]Pending, error) {
@@ -126,10 +129,10 @@ func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.V
 	return begun, nil
 }
 
-// Before waits until a device may start work that depends on earlier work, if the
-// split gives the device a piece; a nil split stands for any work of the device.
-// Rows that the device itself wrote and that were not fetched stay intact. After an
-// error no work is pending.
+// Before waits until a device may start work that depends on the work after. It
+// returns at once if the split has no piece for the device; a nil split stands for any
+// work of the device. Before preserves rows that the device wrote and that the host has
+// not fetched. After an error no work is pending.
 func (e *Executor) Before(device int, split *Split, after []Pending) error {
 	if err := e.before(device, split, after); err != nil {
 		return errors.Join(err, e.drain())

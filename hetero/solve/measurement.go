@@ -7,7 +7,7 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// measurement is a matmul under measurement: its kernels on each device, with
+// measurement is the state of measuring one matmul: on each device, kernels with
 // different weights.
 type measurement struct {
 	clock   hetero.Clock
@@ -16,8 +16,8 @@ type measurement struct {
 	next    int               // index of the next kernel
 	runs    int
 	last    []hetero.Ticket // [devices], nil: nothing submitted
-	// blocks selects, per device, waiting in the driver: polling would take a core
-	// from a device that computes on the CPU.
+	// blocks selects for each device a wait in the driver instead of polling.
+	// Polling would take a core from a device that computes on the CPU.
 	blocks []bool
 }
 
@@ -48,7 +48,7 @@ func (r *measurement) prepare(p *Profiler, op hetero.Op, devices []int) error {
 	return nil
 }
 
-// drain waits for all submitted work: kernels cannot be closed before.
+// drain waits for all submitted work, so that kernels can be closed.
 func (r *measurement) drain() (err error) {
 	for _, t := range r.last {
 		if t != nil {
@@ -71,9 +71,9 @@ func closeAll(list []hetero.Kernel) (err error) {
 	return err
 }
 
-// warm runs every kernel once, because the first run includes work that the driver
-// postponed. Where matmuls take long, warm closes the kernels that it has no time
-// for, and the others share the measurement.
+// warm runs every kernel once, because drivers postpone work to the first run. If
+// matmuls take long, warm stops early and closes the kernels that it did not run; the
+// measurement then uses fewer variants.
 func (r *measurement) warm() error {
 	most := 0
 	for _, list := range r.kernels {

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// coldBytes is the memory that consecutive matmuls read their weights from:
-	// more than most caches hold, and enough for a Profiler's own measurements in
-	// any type.
+	// coldBytes is the size of the memory from which consecutive matmuls read
+	// their weights. It exceeds most caches and suffices for a Profiler's own
+	// measurements in any type.
 	coldBytes = 64 << 20
 	// weightAlign aligns the weights of different matmuls.
 	weightAlign = 64

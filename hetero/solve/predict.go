@@ -8,9 +8,9 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Predictor predicts times from few measurements: with a regression tree for
-// devices whose speed changes in steps of the shape, as of static devices and
-// possibly of real ones, and with a constant compute rate and bandwidth for others.
+// Predictor predicts times from few measurements. It uses a regression tree for
+// devices whose speed changes in steps of the shape, such as static devices, and a
+// constant compute rate and bandwidth for others. It is not safe for concurrent use.
 type Predictor struct {
 	Measured *Profiler
 	trees    map[predictorKey]*Tree
@@ -26,7 +26,7 @@ type predictorKey struct {
 // rate is multiplications and weights per second.
 type rate struct{ flops, weights float64 }
 
-// features returns the properties of a matmul that a tree may branch on.
+// features returns the properties of a matmul that the nodes of a tree compare.
 func features(op hetero.Op) []float64 {
 	order := 0.0
 	if op.Streamed {
@@ -35,14 +35,14 @@ func features(op hetero.Op) []float64 {
 	return []float64{order, float64(op.Tokens), float64(op.Rows), float64(op.Cols), float64(op.Rows) / float64(op.Cols)}
 }
 
-// work is the quantity that times are predicted in proportion to. A tree over the
-// times themselves would be too coarse.
+// work returns the amount of work of a matmul. A tree predicts the time per unit of
+// work; a tree that predicts times would be too coarse.
 func work(op hetero.Op) float64 {
 	return float64(op.Tokens) * float64(op.Rows) * float64(op.Cols)
 }
 
-// NewPredictor measures the samples on the devices that use trees. On each other
-// device, the first query of a type measures two matmuls.
+// NewPredictor measures the samples on the devices that use trees. On the other
+// devices, the first query of a weight type measures two matmuls.
 func NewPredictor(p *Profiler, samples []hetero.Op) *Predictor {
 	q := &Predictor{Measured: p, trees: map[predictorKey]*Tree{}, rates: map[predictorKey]rate{}}
 	for d := range p.devices {
@@ -92,10 +92,10 @@ func (q *Predictor) rate(key predictorKey) rate {
 	return r
 }
 
-// Start is measured.
+// Start returns the measured start latency.
 func (q *Predictor) Start(device int) time.Duration { return q.Measured.Start(device) }
 
-// Slowdown is measured with one matmul of the same number of tokens.
+// Slowdown measures one matmul per number of tokens.
 func (q *Predictor) Slowdown(op hetero.Op) float64 {
 	op.Rows, op.Cols = q.Measured.probeSize(), q.Measured.probeSize()
 	return q.Measured.Slowdown(op)

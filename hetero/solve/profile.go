@@ -16,13 +16,13 @@ type Costs interface {
 	// and until the host sees its completion.
 	Start(device int) time.Duration
 	// Slowdown is the factor by which a matmul takes longer while the other device
-	// works too, because they share memory bandwidth.
+	// also works, because both use the same memory bandwidth.
 	Slowdown(op hetero.Op) float64
 }
 
-// Inputs returns operands for measuring a matmul on a device and sets its weights.
-// It returns the number of weight variants; different i below that number give
-// different weights, so that consecutive matmuls do not find them in a cache.
+// Inputs returns operands for measuring a matmul on a device, and sets op.Weights to
+// variant i of the weights. others is the number of variants. Consecutive matmuls use
+// different variants, so that no cache holds their weights.
 type Inputs func(device int, op *hetero.Op, i int) (x, y hetero.View, others int)
 
 // Profiler measures each matmul when it is first queried. It is not safe for
@@ -35,10 +35,10 @@ type Profiler struct {
 	// Before is called before each measurement. An error ends measuring and is
 	// stored in Err. May be nil.
 	Before func() error
-	// Weights is the type of the profiler's own measurements (Start, Copy).
+	// Weights is the weight type of the measurements of Start and Copy.
 	Weights quant.Type
 	Runs    int // matmuls measured so far
-	// Err is the first error. A matmul too large for a device's memory is no error.
+	// Err is the first error. A matmul that exceeds a device's memory is not an error.
 	Err error
 
 	devices  []hetero.Device
@@ -68,8 +68,8 @@ type measured struct{ alone, steady time.Duration }
 // never is the time of a matmul that cannot be measured: the solver avoids it.
 const never = 24 * time.Hour
 
-// NewProfiler returns a profiler of these devices. inputs is nil for simulators
-// that only charge time.
+// NewProfiler returns a profiler of the devices. inputs may be nil for simulators that
+// compute nothing.
 func NewProfiler(devices []hetero.Device, inputs Inputs) *Profiler {
 	return &Profiler{
 		devices: devices, inputs: inputs,
@@ -79,15 +79,14 @@ func NewProfiler(devices []hetero.Device, inputs Inputs) *Profiler {
 }
 
 const (
-	// burst is how many matmuls are queued to hide the start latency.
+	// burst is the number of matmuls that a measurement queues to hide the start
+	// latency.
 	burst = 4
 	// maxMeasure bounds the time of measuring one matmul; one run is always made.
 	maxMeasure = 200 * time.Millisecond
-	// startRepeats is how much more often than matmuls the start latency is
-	// measured.
+	// startRepeats multiplies Repeats for measurements of the start latency.
 	startRepeats = 6
-	// maxVariants bounds the kernels that are prepared so that each run reads
-	// weights that are in no cache.
+	// maxVariants bounds the number of kernels with different weights, see Inputs.
 	maxVariants = 16
 )
 
@@ -129,7 +128,7 @@ func (p *Profiler) probeSize() int {
 	return 4096
 }
 
-// startOp keeps a device busy for longer than a submit takes.
+// startOp returns a matmul that takes longer than a call of Submit.
 func (p *Profiler) startOp() hetero.Op {
 	return hetero.Op{Tokens: 32, Rows: p.probeSize(), Cols: p.probeSize(), Type: p.Weights, Streamed: true}
 }
@@ -145,8 +144,8 @@ func (p *Profiler) Start(device int) time.Duration {
 		p.start[device] = max(0, a.alone-a.steady)
 		return p.start[device]
 	}
-	// The result is a small difference of two times: measure a shorter matmul more
-	// often.
+	// The result is the small difference of two times, so the profiler measures a
+	// shorter matmul more often.
 	op.Rows /= 4
 	t, err := p.run(op, startRepeats*p.Repeats, device)
 	if err != nil {
@@ -198,8 +197,8 @@ func (p *Profiler) measureCopy(device int) (time.Duration, error) {
 	return least, nil
 }
 
-// Slowdown runs the matmul on both devices at once and compares the time with that
-// of each alone.
+// Slowdown runs the matmul on both devices at once and compares the times with those
+// on each device alone.
 func (p *Profiler) Slowdown(op hetero.Op) float64 {
 	key := keyOf(-1, op)
 	if s, known := p.slow[key]; known {

@@ -79,8 +79,7 @@ func (s *Slowdown) op() (hetero.Op, error) {
 // Credible reports whether took is a possible time of a matmul.
 func Credible(took time.Duration) bool { return took > 0 && took < never }
 
-// plausible reports whether took is a possible time of something that may take
-// none.
+// plausible reports whether took is a possible time; unlike Credible it accepts 0.
 func plausible(took *time.Duration) bool { return took != nil && *took >= 0 && *took < never }
 
 // Record returns the measurements of a device.

@@ -6,20 +6,22 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// Solver finds the split that ends first.
+// Solver finds the split that ends first. It caches its results and is not safe for
+// concurrent use.
 type Solver struct {
 	Costs  Costs
 	Steps  Steps
 	Static bool // device 1 runs prepared lengths only
 	Single bool // there is no device 1
-	// Sync is how long before its queue runs empty device 0 must get more work.
-	// Copy is the time of one copy, 0 where memory is shared.
+	// Sync is the lead time of device 0: the host must submit more work this long
+	// before the device's queue is empty. Copy is the time of one copy, 0 if the
+	// devices share memory.
 	Sync, Copy time.Duration
 	// Allow, if set, restricts the splits, for example to whole matmuls or to one
 	// device.
 	Allow func(s *Split) bool
-	// Quota is the fraction of a matmul's time that device 0 may be busy, which
-	// leaves it to other programs for the rest; 0 means all.
+	// Quota is the maximum fraction of a split matmul's time during which device 0 is
+	// busy; the rest is for other programs. 0 means no limit.
 	Quota float64
 
 	solved map[matmulKey]Split
@@ -58,8 +60,8 @@ func (s *Solver) Solve(op hetero.Op) Split {
 	return best
 }
 
-// order reports whether device 1 is faster with streamed weights, at the length
-// that it would run most of the matmul with.
+// order reports whether device 1 is faster with streamed weights. It compares the
+// orders at the kernel length that device 1 would use for most of the tokens.
 func (s *Solver) order(op hetero.Op) bool {
 	if s.Single {
 		return op.Streamed
@@ -87,13 +89,14 @@ func (s *Solver) Total(op hetero.Op, split *Split) time.Duration {
 	return s.total(op, split, s.busy(op, split))
 }
 
-// total predicts the time of a split. The host is idle. Where device 0 does all,
-// its queue stays filled; device 1 is always started and awaited.
+// total predicts the time of a split on an idle host. If device 0 computes the whole
+// matmul, its queue never runs empty, so the time includes no start latency. A piece on
+// device 1 always adds the start latency.
 //
-// In prefill device 1 works most of the time and hides the work of device 0, whose
-// queue has run empty. In decoding device 0 works most of the time: it starts at
-// once and device 1 later, and while both work, they share memory bandwidth. Device
-// 1 has to end first, or the queue of device 0 runs empty too.
+// In prefill, device 1 has most of the work and hides the work of device 0, whose queue
+// has run empty. In decoding, device 0 has most of the work: it starts at once and
+// device 1 later, and while both work, they compete for memory bandwidth. If device 1
+// ends last, the queue of device 0 runs empty, which adds its start latency.
 func (s *Solver) total(op hetero.Op, split *Split, busy [2]time.Duration) time.Duration {
 	copies := 2 * s.Copy
 	switch {

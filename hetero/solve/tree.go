@@ -9,7 +9,7 @@ import (
 // lowers the sum of squared errors most; a leaf predicts the mean of its samples.
 type Tree struct {
 	feature     int
-	limit       float64 // features up to it go left
+	limit       float64 // samples whose feature is at most limit go left
 	mean        float64
 	left, right *Tree // nil in a leaf
 }

@@ -59,8 +59,9 @@ const (
 
 // fixedScale quantizes all activations with one scale that is known in advance. The
 // matmul is written in quantize-dequantize form, which NPU compilers and the CPU
-// provider recognize as an integer matmul. Codes reach one step further below zero
-// than above; Clip makes the ends symmetric, which the outlier path relies on.
+// provider recognize as an integer matmul. The smallest code is one step
+// further from zero than the largest; Clip makes the range symmetric, as the outlier
+// path assumes.
 func (m *model) fixedScale(op hetero.Op, w *Weights, result string) {
 	right := m.constant(Tensor{Name: "right_zero", Element: Int8, Data: []byte{0}})
 	m.number("x_scale", op.Scale)

@@ -49,7 +49,7 @@ const maxCols = math.MaxInt32 / (127 * 127)
 // Weights are packed weights of a matmul, for graphs of any number of tokens.
 type Weights struct {
 	Precision Precision // never Auto
-	Tensors   []Tensor  // data lies in frame
+	Tensors   []Tensor  // their data is in frame
 	// QuantError bounds the error from quantizing the weights, in the terms of
 	// [hetero.Kernel]: max over rows of Σ|w - quantized| / Σ|w|.
 	QuantError float64
