@@ -16,9 +16,9 @@ import (
 const BlockTokens = 64
 
 // A frame grows in steps of frameStep, the size of a huge page, up to frameCapacity.
-// Slabs lie next to each other without padding, because their size does not divide a
-// huge page. Huge pages matter: attention reads all of this memory, and with small
-// pages it spends a seventh of its time on address translation.
+// Slabs are adjacent, without padding, because the size of a huge page is not a multiple
+// of their size. Attention reads all of this memory; with small pages it spends a
+// seventh of its time on address translation.
 const (
 	frameStep     = 2 << 20
 	frameCapacity = 16 << 20
@@ -40,7 +40,7 @@ func (s Shape) blockBytes(layer int) int {
 }
 
 // HeadBlock returns one KV head block of a page. [Shape.Block] and [Shape.Block8]
-// view it as numbers. The page may lie at any address that is aligned to 64 bytes.
+// view it as numbers. The address of the page must be a multiple of 64.
 func (s Shape) HeadBlock(page []byte, layer, head, block int) []byte {
 	n := s.Format.BlockBytes(s.HeadDim)
 	at := block*s.blockBytes(layer) + head*n
@@ -67,12 +67,13 @@ type Options struct {
 	// Spill writes pages to flash when memory runs out; nil keeps all pages in
 	// memory. The cache closes it.
 	Spill Spiller
-	// MayBeCold states that pages may lie on flash although Spill is nil.
+	// MayBeCold states that pages may be on flash although Spill is nil.
 	MayBeCold bool
 }
 
 // Cache allocates the pages of sequences. Its unit is the slab: the pages of one
-// position in all layers, since a token needs all of them.
+// position in all layers, because a token needs all of them. See the package
+// documentation for concurrency.
 type Cache struct {
 	shape        Shape
 	budget       *tiering.Budget
@@ -101,7 +102,7 @@ type slab struct {
 	frame *slabFrame
 	index int // in the frame
 	data  []byte
-	refs  int // number of users
+	refs  int // number of sequences and pins that use the slab
 }
 
 // slabFrame is a frame that is cut into slabs, one after the other.
@@ -146,7 +147,7 @@ func (c *Cache) PageBlocks() int { return c.pageTokens / BlockTokens }
 // PageBytes returns the size of a page of a layer.
 func (c *Cache) PageBytes(layer int) int { return c.PageBlocks() * c.shape.blockBytes(layer) }
 
-// MayBeCold reports whether pages may lie on flash.
+// MayBeCold reports whether pages may be on flash.
 func (c *Cache) MayBeCold() bool { return c.mayBeCold }
 
 // page returns the page of a layer in a slab.

@@ -11,14 +11,14 @@
 // KV is divided into pages of a fixed number of tokens. A page belongs to one layer
 // and consists of blocks of [BlockTokens] tokens, in the order in which attention
 // reads them; FORMAT.md specifies the bytes, and [Format] is the precision. The pages
-// of one position in all layers lie next to each other in memory and form a slab, the
-// unit of allocation. Slabs are cut from off-heap frames, which the cache charges to
+// of one position in all layers are adjacent in memory and form a slab, the unit of
+// allocation. Slabs are cut from off-heap frames, which the cache charges to
 // its budget. A full page never changes again.
 //
 // # Flash
 //
 // A sequence consists of a prefix on flash, which is empty as long as memory
-// suffices, and of pages in memory behind it. When no slab is free, the cache takes
+// suffices, followed by pages in memory. When no slab is free, the cache takes
 // the least recently used sequence and writes its oldest pages of all layers to flash
 // as one [Segment]. A [Spiller] such as [Scratch] does the writing. If [Seq.Persist]
 // has already written these pages, the cache uses the persisted segment and writes
@@ -38,7 +38,7 @@
 // into it.
 //
 // One goroutine at a time may call the methods of a sequence. Exception: several
-// goroutines may call HeadBlock, Block and Block8 while none stores tokens. Different
-// sequences of a cache may be used in parallel as long as none is read while another
-// grows.
+// goroutines may call HeadBlock, Block and Block8 while none stores tokens. Goroutines
+// may use different sequences of a cache in parallel, but none may read a sequence while
+// another sequence grows, because growing may spill pages of any sequence.
 package kv

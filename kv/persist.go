@@ -11,7 +11,7 @@ import (
 
 var _ Segment = (*segment.File)(nil)
 
-// SegmentLayout returns the layout of persisted segments of this cache.
+// SegmentLayout returns the layout of the segments that this cache persists.
 func (c *Cache) SegmentLayout() segment.Layout {
 	l := segment.Layout{PageTokens: c.pageTokens, Format: uint32(c.shape.Format)}
 	for i := range c.shape.KVHeads {
@@ -32,7 +32,7 @@ func (c Chain) Pages() int {
 	return n
 }
 
-// Cut returns the segments of the chain that lie entirely within the first pages.
+// Cut returns the segments of the chain that are completely within the first pages.
 func (c Chain) Cut(pages int) Chain {
 	for len(c) > 0 && c.Pages() > pages {
 		c = c[:len(c)-1]
@@ -50,7 +50,7 @@ func (s *Seq) Persist(store *segment.Store, tokens []int32, chain Chain, durable
 	chain = slices.Clip(chain.Cut(pages)) // appending must not overwrite the caller's chain
 	held := s.pinPages(pages)
 	defer held.release()
-	var written []segment.Span // stay open: open segments are not evicted to make room for the rest
+	var written []segment.Span // open until the end, so that the eviction for later segments spares them
 	defer func() {
 		s.noteSaved(written)
 		err = errors.Join(err, segment.Close(written))
@@ -115,7 +115,7 @@ func (s *Seq) takeSaved() *sharedSegment {
 	return nil
 }
 
-// cutSaved drops the records of persisted segments with pages behind the first n. The
+// cutSaved drops the records of persisted segments with pages after the first n. The
 // caller holds c.mu.
 func (s *Seq) cutSaved(n int) {
 	for last := len(s.saved) - 1; last >= 0 && s.saved[last].first+s.saved[last].segment.Pages() > n; last-- {
@@ -126,7 +126,7 @@ func (s *Seq) cutSaved(n int) {
 
 // Damaged reads the persisted segments of the pages on flash and verifies their
 // checksums. It returns the first damaged segment, its first page in the sequence and
-// the error; nil if all are sound.
+// the error; f is nil if no page is damaged.
 func (s *Seq) Damaged() (f *segment.File, page int, err error) {
 	held := s.pinPages(0)
 	defer held.release()

@@ -12,9 +12,10 @@ import (
 // restoreReaders is the number of layers that Restore reads in parallel.
 const restoreReaders = 4
 
-// Restore makes a sequence hold the tokens of spans, which begin with its first token
-// and reach beyond its last. Tokens that the sequence already has are the same.
-// Restore returns the chain of the segments that it holds completely. If the pages
+// Restore extends a sequence to the tokens of spans. The spans begin with the first
+// token of the sequence and end after its last token; the tokens that the sequence
+// already has must be equal. Restore returns the chain of the segments that the
+// sequence then holds completely. If the pages
 // fit into the memory limit, Restore reads and verifies them; otherwise they stay on
 // flash and attention verifies them when it reads them. On an error the sequence
 // keeps its previous tokens.
@@ -44,15 +45,15 @@ func (s *Seq) Restore(ctx context.Context, spans []segment.Span) (Chain, error) 
 	return chain, nil
 }
 
-// fits reports whether the memory limit admits this number of pages in addition to
-// the pages of one spilled segment.
+// fits reports whether memory for this number of pages and for the pages of one spilled
+// segment is within the memory limit.
 func (c *Cache) fits(pages int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.mayBeCold || c.hotLimit <= 0 || int64(c.liveSlabs+pages+c.SegmentPages())*int64(c.slabBytes) <= c.hotLimit
 }
 
-// attachSpans makes the sequence consist of spans on flash.
+// attachSpans replaces the pages of the sequence by spans on flash.
 func (s *Seq) attachSpans(spans []segment.Span) {
 	s.Truncate(0)
 	c := s.cache

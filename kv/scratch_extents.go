@@ -8,16 +8,17 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Segments of a sequence are small if the memory limit is low, and the processor time of
-// a read hardly depends on its size. Therefore a segment gets a region with room for its
-// successors: the pages of a layer are adjacent, and one read fetches many segments.
+// Segments of a sequence are small if the memory limit is low, but the processor time of
+// a read hardly depends on its size. Therefore Scratch reserves a region with room for
+// the following segments of the sequence: in a region, the pages of a layer are adjacent
+// across segments, and one read fetches many segments.
 
 // regionRun is the size of the largest layer of a region: the bytes of one large
 // read.
 const regionRun = 1 << 20
 
-// scratchSpare bytes of the disk stay free. Pages that do not fit on the disk remain
-// in memory, but a session that cannot be saved is lost.
+// scratchSpare bytes of the disk stay free, for sessions: pages that do not fit on the
+// disk can remain in memory, but a session that cannot be saved is lost.
 const scratchSpare = 4 << 20
 
 // extent is a range of the file.
@@ -37,8 +38,8 @@ type place struct {
 	released bool
 }
 
-// placeSegment reserves disk space for a segment: behind segment after, if that is
-// the last one of a region with room, or in a new region.
+// placeSegment reserves disk space for a segment: directly after segment after, if that
+// is the last one of a region with room, or in a new region.
 func (s *Scratch) placeSegment(c *scratchSegment, after Segment) error {
 	if before, ok := after.(*scratchSegment); ok && before.region.last == before && c.appendTo(before) {
 		return nil
@@ -75,8 +76,8 @@ func (s *Scratch) reserveRegion(c *scratchSegment, segments int64) error {
 	return nil
 }
 
-// appendTo places the segment behind another one. It returns false if the region has
-// no room.
+// appendTo places the segment after another one. It returns false if the region has no
+// room.
 func (c *scratchSegment) appendTo(before *scratchSegment) bool {
 	for l := range c.layers {
 		off := before.layers[l].off + vfs.DirectSize(before.layers[l].size)
@@ -114,9 +115,9 @@ func (s *Scratch) allocExtent(e *extent) error {
 	return nil
 }
 
-// release frees a segment. If it and the segments behind it are the last of the
-// region, their space can be reused by the sequence; an unused region becomes free
-// for all. The caller holds s.mu.
+// release frees a segment. If no segment after it in the region is in use, the sequence
+// can reuse the space. If no segment of the region is in use, any sequence can reuse the
+// region. The caller holds s.mu.
 func (s *Scratch) release(c *scratchSegment) {
 	c.released = true
 	r := c.region
@@ -146,8 +147,8 @@ func (s *Scratch) freeExtent(e extent) {
 		at--
 	}
 	if last := s.holes[at]; last.off+last.size == s.end {
-		// Return the space to the disk. A late reader may hit the end of the file; its
-		// bytes are not needed any more.
+		// Return the space to the disk. A read in flight may reach the end of the
+		// file; its result is not needed.
 		s.end = last.off
 		s.holes = s.holes[:at]
 		_ = s.file.Truncate(s.end)

@@ -3,12 +3,12 @@ package kv
 import "context"
 
 // Seq holds the keys and values of one sequence of tokens: a prefix of pages on
-// flash, which may be empty, and pages in memory behind it. The page that receives
-// new tokens is always in memory.
+// flash, which may be empty, followed by pages in memory. The page that receives new
+// tokens is always in memory.
 type Seq struct {
 	cache *Cache
 	cold  []Span
-	hot   []*slab        // pages in memory, behind the cold ones
+	hot   []*slab        // pages in memory, after the cold ones
 	len   int            // tokens stored in every layer
 	used  uint64         // the cache's clock at the last Grow
 	saved []savedSegment // persisted segments whose pages are in memory, in order

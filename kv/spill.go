@@ -18,15 +18,15 @@ var ErrCorrupt = segment.ErrCorrupt
 // CorruptError names the page that does not match its checksum.
 type CorruptError = segment.CorruptError
 
-// Spiller writes pages to flash. One goroutine at a time calls it.
+// Spiller writes pages to flash. One goroutine at a time may call it.
 type Spiller interface {
 	// Spill writes pages of every layer as one segment. The function page returns the
 	// bytes of a page, none for a layer without KV. The pages continue those of
 	// segment after, or start a sequence if after is nil; if the layers of both
 	// segments are adjacent in the file, one read can fetch both. A failed Spill
-	// leaves nothing behind.
+	// frees the space that it reserved.
 	Spill(after Segment, layers, pages int, page func(layer, i int) []byte) (Segment, error)
-	// Close is called when no segment is in use any more.
+	// Close releases the spiller. The caller closes all segments first.
 	Close() error
 }
 
@@ -98,7 +98,7 @@ var errNothingToSpill = errors.New("kv: no full page in memory to spill")
 // recently used pages; if spilling fails, it allocates as far as the budget allows.
 // The caller holds c.mu.
 func (c *Cache) roomForSlab() (*slab, error) {
-	var failed error // why spilling is impossible
+	var failed error // the reason why spilling is impossible
 	if c.spill == nil {
 		failed = errNothingToSpill
 	}
@@ -222,7 +222,7 @@ func (s *Seq) attach(segment Segment, pages int) {
 	s.bumpVersion()
 }
 
-// cutCold removes the pages on flash behind the first n.
+// cutCold removes the pages on flash after the first n.
 func (s *Seq) cutCold(n int) {
 	if s.coldPages <= n {
 		return

@@ -187,8 +187,8 @@ func shrinkBox(low, high []float32 /* [headDim] */) {
 	}
 }
 
-// put quantizes and stores a summary. A summary with a NaN or an infinity gets such a
-// scale, so that the page selector takes its block.
+// put quantizes and stores a summary. If the box has a NaN or an infinity, so does the
+// scale, and the page selector selects the block.
 func (g *SummaryGroup) put(row int, box []float32 /* [2*headDim] */) {
 	b := Block8{Keys: g.Codes, KeyScales: g.Scales}
 	b.putKey(row, box)

@@ -57,7 +57,7 @@ type Ticket struct {
 	next     int // offset in Dst of the next piece to start
 	inFlight int // number of pieces being read
 	ended    bool
-	err      error // why no more pieces start
+	err      error // the reason why no more pieces start
 }
 
 // New starts a queue with the given number of reads in flight, at least one. Close

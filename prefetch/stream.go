@@ -48,13 +48,14 @@ type Ring struct {
 	Slots  int
 }
 
-// Stream reads the same sequence of runs over and over, ahead of its user: while a
-// layer computes, the following ones are read, across the end of a pass into the
-// beginning of the next. Reads fill the slots of a ring, several at a time. The user
-// takes the bytes in order, which frees the slots before its position. A stream
-// allocates no memory while it reads.
+// Stream reads the same sequence of runs repeatedly, ahead of its user: while a layer
+// computes, the stream reads the following layers, at the end of a pass those at the
+// start of the next. Several reads at a time fill the slots of a ring. The user takes
+// the bytes in order, which frees the slots before its position. A stream allocates no
+// memory while it reads.
 //
-// One goroutine, the user, calls Begin, Take, Finish and Reconfigure.
+// One goroutine, the user, calls Begin, Take, Finish and Reconfigure. Any goroutine may
+// call Submit, FlashBound, Stats and Close.
 type Stream struct {
 	mu        sync.Mutex
 	work      sync.Cond     // signals that a reader may find work, or that no read is in flight
@@ -64,7 +65,7 @@ type Stream struct {
 	slots     []slot
 	closed    bool
 	paused    bool // no read starts
-	held      bool // only runs of the user's pass before run allowed are read
+	held      bool // the stream reads only runs of the user's pass before run allowed
 	allowed   int
 	inFlight  int
 
@@ -221,7 +222,7 @@ func (s *Stream) Begin(tails int) {
 	s.start()
 }
 
-// Hold switches prefetching off or on, for measurements. A held stream reads only the
+// Hold disables or enables prefetching, for measurements. A held stream reads only the
 // runs that [Stream.Allow] admits.
 func (s *Stream) Hold(on bool) {
 	s.mu.Lock()

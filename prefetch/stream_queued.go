@@ -13,8 +13,9 @@ import (
 // for the free slots and polls the queue for completed ones. Take also verifies the bytes
 // that it returns, on all threads of the user, which are idle at that time.
 
-// Stored is a source whose bytes lie unchanged in a file, so that the operating
-// system can read them asynchronously. A [vfs.File] can serve as one without Check.
+// Stored is a source whose bytes are stored unchanged in a file, so that the operating
+// system can read them asynchronously. A [vfs.File] needs no adapter: its bytes have no
+// checks.
 type Stored interface {
 	io.ReaderAt
 	// Stored returns the file and the offset that hold n bytes at off. A nil file
@@ -99,8 +100,9 @@ func (r *Run) stored(off, n int64) (vfs.File, int64) {
 // piece at once to keep the device busy.
 const submitFraction = 2
 
-// minHalves is the minimum number of pieces in a ring that is read in halves. The
-// queue cannot observe the completion of a single piece.
+// minHalves is the minimum number of pieces in a ring that submit reads in halves. The
+// half of a smaller ring is a single piece, whose completion gives no evidence about
+// batching.
 const minHalves = 4
 
 // submit submits reads of the pieces for which the ring has room. The caller holds

@@ -27,9 +27,9 @@ func (s *Stream) hasFree() bool {
 	return slots > 0 && s.next-s.released < slots && !s.slots[s.next%slots].reading
 }
 
-// seekNext moves the read position to the next piece and reports whether it may be
-// read. Behind the body it must be known whether the pass reads the tail. The caller
-// holds the lock.
+// seekNext moves the read position to the next piece and reports whether the stream may
+// read it. At the end of the body the stream waits for Begin, which determines whether
+// the pass reads the tail. The caller holds the lock.
 func (s *Stream) seekNext() bool {
 	if len(s.seq.Body)+len(s.seq.Tail) == 0 {
 		return false

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Take returns bytes of run i of the pass from off on: whole units, at least one and
-// at most most bytes. It waits for least bytes and returns more if more are ready.
+// Take returns bytes of run i of the pass, beginning at off: whole units, at least one
+// unit and at most most bytes. It waits for least bytes and returns more if they are
+// ready.
 // The bytes are valid until the next call of a method other than Submit. Positions
 // only move forward within a pass.
 func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most int) ([]byte, error) {

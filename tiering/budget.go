@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// ErrBudget is wrapped by every refusal of the ledger; the error itself is a
-// [*BudgetError].
+// ErrBudget reports that a request exceeds the budget. The error that wraps it is a
+// [*BudgetError] or a [*MinimumError].
 var ErrBudget = errors.New("memory budget exceeded")
 
 // BudgetError describes a request that exceeded the budget.
@@ -106,8 +106,8 @@ func (b *Budget) Limit() int64 {
 	return b.limit
 }
 
-// Reserve reserves n bytes for p. The caller owns the lease and releases it after the
-// memory is gone. A request beyond the limit changes nothing and returns a
+// Reserve reserves n bytes for p. The caller owns the lease and releases it after it has
+// freed the memory. A request beyond the limit changes nothing and returns a
 // *BudgetError.
 func (b *Budget) Reserve(p Purpose, n int64) (*Lease, error) {
 	if p >= purposes || n < 0 {

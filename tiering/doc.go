@@ -23,8 +23,8 @@
 //
 // # Rules
 //
-// A frame has one owner, who frees it. Its slices become invalid with it; a later
-// access is a memory fault. Tests call [SetInvariants] to overwrite released memory
+// A frame has one owner, which frees it. Free invalidates all slices of the frame; a
+// later access is a memory fault. Tests call [SetInvariants] to overwrite released memory
 // with NaNs, and end with [Budget.Check], which reports leases that were not
 // released.
 //

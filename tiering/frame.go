@@ -107,7 +107,7 @@ func Alloc(b *Budget, p Purpose, n int) (*Frame, error) {
 	return allocPages(b, p, n, mapPages)
 }
 
-// AllocForReads is Alloc for a buffer that a disk writes to by direct memory access.
+// AllocForReads is Alloc for a buffer into which a disk writes by direct memory access.
 // A large buffer begins at a huge page. The disk needs a list entry for every
 // physically contiguous piece of memory: with small pages, a read of half a megabyte
 // takes 128 entries, and some disks have 256 for all reads in flight.

@@ -6,11 +6,11 @@ import (
 )
 
 // JoinPages requests huge pages across the boundaries of adjacent frames. The system
-// places mappings next to each other but not at multiples of a huge page, so up to 2
-// MiB at every boundary, which are matrices of a layer, lie in small pages.
+// places mappings next to each other but not at multiples of a huge page. Without
+// JoinPages, up to 2 MiB at every boundary, which hold weights, are in small pages.
 //
-// The frames must be filled, because the request allocates memory that was not
-// written before. JoinPages skips adopted frames and frames with room to grow.
+// The caller fills the frames first, because the request allocates all memory that was
+// not written before. JoinPages skips adopted frames and frames with room to grow.
 func JoinPages(frames []*Frame) {
 	for _, run := range adjacent(frames) {
 		inner := insideHuge(run)

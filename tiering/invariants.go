@@ -4,9 +4,9 @@ import "sync/atomic"
 
 var invariants atomic.Bool
 
-// SetInvariants switches costly self-checks on or off and returns the previous
-// setting. They are off by default and intended for tests: released memory is
-// overwritten, so that a late reader computes with NaNs instead of old values.
+// SetInvariants enables or disables costly checks for tests and returns the previous
+// setting. By default they are disabled. With them, Free and Reset overwrite released
+// memory, so that a late reader computes with NaNs instead of old values.
 func SetInvariants(on bool) (before bool) { return invariants.Swap(on) }
 
 // poisonByte repeated four times is a float32 NaN and the integer -1, an invalid

@@ -9,10 +9,10 @@ type Shape struct {
 	// Head is the final norm and the output matrix, which is also the embedding in a
 	// tied model. Decoding reads it for each token.
 	Head Section
-	// Unit is the size of the largest part of a matrix that is used as a whole. A
-	// pinned part ends with a whole unit, so it may exceed the plan by one; a ring
-	// has room for one behind its pieces. Vectors is the size of norms and biases,
-	// which always stay in memory.
+	// Unit is the size of the largest part of a matrix that a kernel uses as a whole.
+	// A pinned part ends with a whole unit, so it may exceed the plan by one unit; a
+	// ring has room for one unit after its pieces. Vectors is the size of norms and
+	// biases, which always stay in memory.
 	Unit, Vectors int64
 	// Embedding is the size of an embedding that is not also the output matrix, 0 in
 	// a tied model. It stays on flash, and its rows of RowBytes are read on demand.
@@ -39,7 +39,7 @@ type Shape struct {
 	// KVUnit is the size of the largest page of a layer.
 	KVUnit int64
 	// Scratch is the memory of activations of a prefill chunk in the layers, Logits
-	// that behind the last layer. They overlap.
+	// the memory of activations after the last layer. Both use the same memory.
 	Scratch, Logits Line
 	// OpsPerToken is the number of operations of the layers for a prompt token; a
 	// multiply-add counts as two. Width is the size of a token's hidden state.
@@ -94,7 +94,8 @@ type Need struct {
 	KVHot  int64
 }
 
-// Plan states where the weights and the KV of a model are while it runs.
+// Plan states which parts of the weights and the KV of a model are in memory and which
+// on flash while the model runs.
 type Plan struct {
 	Budget int64  // 0 = unlimited
 	By     Ledger // maximum memory by purpose

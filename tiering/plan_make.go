@@ -56,8 +56,8 @@ const (
 //
 // If everything fits, everything stays in memory. Otherwise a pass is a cyclic scan
 // over the weights, for which an LRU cache would be useless: MakePlan pins a fixed
-// part and streams the rest. It pins the head first: nothing overlaps with the read
-// of the head behind a prompt, and evaluating a text reads it repeatedly. The
+// part and streams the rest. It pins the head first: no computation overlaps with
+// the read of the head after a prompt, and evaluating a text reads the head repeatedly. The
 // remaining memory is spread evenly over the layers, so that the reads are spread
 // evenly over a pass. Experts are not scanned; they get a cache in the memory that
 // the other weights leave.

@@ -33,7 +33,7 @@ func (s *Shape) expertsUsedBy(tokens int) float64 {
 	return float64(s.Experts) * (1 - math.Pow(unused, float64(tokens)))
 }
 
-// TokenBytes returns the bytes of weights that one token is multiplied with.
+// TokenBytes returns the bytes of weights in the matmuls of one token.
 func (s *Shape) TokenBytes() int64 {
 	n := s.Head.Bytes + int64(s.ExpertLayers)*int64(s.ExpertsUsed)*s.ExpertBytes
 	for i := range s.Layers {

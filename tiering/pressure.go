@@ -15,8 +15,8 @@ const (
 	// leastMargin, indicates pressure. Growing requires twice as much.
 	lowDivisor = 32
 	// Less than one part in groupLowDivisor of the control group's limit indicates
-	// pressure: the kernel kills processes at the limit. The value is small because
-	// groups are often just large enough for one program.
+	// pressure: the kernel kills processes at the limit. The fraction is small because
+	// a group is often just large enough for its program.
 	groupLowDivisor = 32
 	// The Governor releases or adds one part in stepDivisor of the memory in use at a
 	// time.

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// PromoteStep is the number of bytes that [Promote] holds in memory twice.
+// PromoteStep is the maximum number of bytes of which [Promote] has two copies in memory.
 const PromoteStep = 2 * hugePage
 
 // PromoteNeeds returns the free budget that [Promote] requires.

@@ -3,7 +3,7 @@
 //
 // A [Reader] plans which pages each layer of a batch attends to ([Reader.Begin]) and
 // reads them in that order through a ring of memory: while one layer computes, the
-// stream reads the pages of the next layer, and behind the last layer those of the
+// stream reads the pages of the next layer; during the last layer it reads those of the
 // first layer of the next pass. Attention takes the pages with [Reader.Take]. If the
 // weights are streamed too, a single stream reads both, interleaved in the order of
 // use (see [Interleaver]); two streams would compete for bandwidth. Begin reading in

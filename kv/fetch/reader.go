@@ -16,8 +16,8 @@ type Batch interface {
 	Sequence(i int) (seq *kv.Seq, pos int)
 }
 
-// Interleaver is a stream of weights that can also read pages. All methods are safe
-// to call on a model that streams no weights.
+// Interleaver is a stream of weights that can also read pages. A model that streams no
+// weights implements it too.
 type Interleaver interface {
 	// CanInterleave reports whether the stream can read pages now.
 	CanInterleave() bool
@@ -27,7 +27,7 @@ type Interleaver interface {
 	Interleave(pages []prefetch.Run, first []int) (at []int)
 	// Separate removes the pages from the stream.
 	Separate()
-	// Generation changes whenever the stream starts or stops.
+	// Generation returns a number that changes whenever the stream starts or stops.
 	Generation() int
 	// WeightStream returns the stream, nil if no weights are streamed.
 	WeightStream() *prefetch.Stream

@@ -33,9 +33,9 @@ type selectedPage struct {
 	index  int // in the sequence
 }
 
-// Start begins another walk over pages of up to unit bytes. The first call allocates
-// the slots, fewer if memory is short, and calls starting with the number of reader
-// goroutines before it starts them.
+// Start begins another series of reads of pages of up to unit bytes. The first call
+// allocates the slots, fewer if memory is short. It calls starting with the number of
+// reader goroutines and then starts them.
 func (s *PageReader) Start(budget *tiering.Budget, unit int, starting func(readers int)) (err error) {
 	s.submitted, s.taken = 0, 0
 	if s.queue != nil {
@@ -91,7 +91,7 @@ func (s *PageReader) Next(ctx context.Context) (page Page, index int, err error)
 // Drain waits for all pending pages and drops them.
 func (s *PageReader) Drain(ctx context.Context) {
 	for s.Pending() {
-		_, _, _ = s.Next(ctx) // an earlier error already ended the walk
+		_, _, _ = s.Next(ctx) // an earlier error has already been returned
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 // PageChecksum computes the checksum of a page from the checksums of its KV head
 // blocks. If one tile attends to the whole page, as in decoding, the thread that
-// attends to a block computes its checksum just before, so that the block is loaded
+// attends to a block first computes the block's checksum, so that the block is loaded
 // from memory once.
 type PageChecksum struct {
 	combiner *crc.Combiner

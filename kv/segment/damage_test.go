@@ -254,7 +254,7 @@ func TestMalformedSessions(t *testing.T) {
 		{"more pages than tokens", "they hold 12 tokens, the session has 10", edit(func(m *Manifest) { m.Segments[0].Pages = 3 })},
 		{"another segment", "does not match tokens", edit(func(m *Manifest) { m.Segments[0].ID[3]++ })},
 		{"another key", "does not match tokens", edit(func(m *Manifest) { m.Key[3]++ })},
-		{"bytes behind the end", "follow the last", resumManifest(append(bytes.Clone(golden), 0))},
+		{"bytes after the end", "follow the last", resumManifest(append(bytes.Clone(golden), 0))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := decodeManifest("x.session", c.data)

@@ -195,7 +195,7 @@ func namePrefix(parent ID, firstPage []int32) string {
 	return parent.String() + "-" + hex.EncodeToString(first[:]) + "-"
 }
 
-// idOf returns the ID at the end of a segment's file name.
+// idOf parses the ID at the end of a segment's file name.
 func idOf(name string) (id ID, ok bool) {
 	rest, ok := strings.CutSuffix(name, Suffix)
 	at := strings.LastIndexByte(rest, '-')

@@ -94,8 +94,9 @@ func (d *Dir) room(need int64) (bool, error) {
 	return total+need <= limit && (!known || need <= free), nil
 }
 
-// bounds returns the size limit of all segments, of which total bytes exist, and the
-// bytes that the disk can take.
+// bounds returns the size limit of all segments and the bytes that the disk can still
+// take. total is the size of the existing segments. known is false if the disk does not
+// report its free space.
 func (d *Dir) bounds(total int64) (limit, free int64, known bool) {
 	free, known = vfs.FreeSpace(d.fsys, d.segmentsPath())
 	limit = d.limit

@@ -66,14 +66,15 @@ func (f *File) Size() int64 { return f.fileBytes() }
 
 // LayerRun returns the range of a layer's pages and the reader to read them from. The
 // range begins at a multiple of 4096. A read may extend to the next multiple of 4096
-// behind the range.
+// after the range.
 func (f *File) LayerRun(layer int) (r io.ReaderAt, off, size int64) {
 	off, size = f.run(layer)
 	return f.file, off, size
 }
 
-// Verify compares the checksum of a page, the CRC-32C of its bytes from [crc.Update],
-// with the stored one. Every reader calls it before it uses results of the page.
+// Verify compares the checksum of a page with the stored one. sum is the CRC-32C of the
+// page's bytes from [crc.Update]. Every reader must call Verify before it uses results of
+// the page.
 func (f *File) Verify(layer, page int, sum uint32) error {
 	if pageChecksum(f.id, layer, page, sum) == f.checksum(layer, page) {
 		return nil

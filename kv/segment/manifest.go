@@ -220,7 +220,8 @@ func (c *cursor) uint32(field string) uint32 {
 	return 0
 }
 
-// count reads the number of entries that follow, each of at least least bytes.
+// count reads a number of entries and rejects a number that the rest of the manifest
+// cannot hold. least is the minimum size of an entry in bytes.
 func (c *cursor) count(field string, least int) int {
 	n := int64(c.uint32(field))
 	if left := int64(len(c.all) - c.at); c.err == nil && n > left/int64(least) {

@@ -42,7 +42,7 @@ func (d *Dir) sessionPath(name string) string {
 	return vfs.Join(vfs.Join(d.base, sessionsDir), name+sessionSuffix)
 }
 
-// SessionLock is the exclusive right to use a session, among all processes.
+// SessionLock is the lock of a session. At most one process holds it.
 type SessionLock struct {
 	dir  *Dir
 	name string

@@ -67,7 +67,7 @@ func (s *Store) Lookup(tokens []int32) (spans []Span, err error) {
 		}
 		spans = append(spans, best)
 		if best.Pages < best.File.Pages() {
-			break // segments behind it continue other tokens
+			break // the following segments continue other tokens
 		}
 		parent, at = best.File.ID(), at+best.Pages*page
 	}
