@@ -1,4 +1,4 @@
-# Everything a contributor runs. `make` alone lists the targets.
+# The commands of a contributor. `make` alone lists the targets.
 #
 # Only Go is needed for demo, build, test and bench. testrace also needs a C
 # compiler (the race detector is C), testarm64 needs qemu's user emulation,
@@ -14,21 +14,22 @@ FUZZTIME ?= 60s
 BENCH    ?= .
 BASE     ?= HEAD
 
-# Where goroutines meet. The race detector makes arithmetic many times slower, so
-# of the forward pass it sees the tests that are about threads and cancelling.
+# Packages with concurrent code. The race detector makes arithmetic many times
+# slower, so of package exec it runs only the tests of threads and cancellation.
 RACE_PACKAGES ?= . ./cmd/... ./hetero/... ./internal/threadpool ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
 RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|SplitPass
 
-# Who computes, directly or through others. The tag changes nothing elsewhere.
+# Packages that use the kernels, directly or through other packages. The tag noasm
+# does not change any other package.
 NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./internal/threadpool ./kv/... ./quant/...
 
-# Who sees the NPU device, which is in the program with the tag npu only.
+# Packages that use the NPU device, which needs the tag npu.
 NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve ./exec/split
 
-# Who sees GPUs, which are in the program with the tag gpu only.
+# Packages that use GPUs, which need the tag gpu.
 GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpupass ./exec/split
 
-# What the program is asked on another processor: the answer has to be the same.
+# The prompt of testarm64. The answer must be the same as on this processor.
 QUESTION := What is the capital of France?
 
 # One static binary without a C compiler, and the same bytes from any directory.
@@ -58,7 +59,7 @@ test: ## run all tests, then count those that passed, failed and were skipped, a
 	@GO="$(GO)" $(GO) run ./internal/testreport ./...
 
 .PHONY: testnoasm
-testnoasm: ## run the tests of all that computes on the portable kernels
+testnoasm: ## run the tests with the portable kernels
 	$(GO) test -tags noasm -short -timeout 20m $(NOASM_PACKAGES)
 
 .PHONY: testrace
@@ -73,7 +74,7 @@ testnpu: ## run the tests of the NPU device on ONNX Runtime's CPU provider (need
 		$(GO) test -tags npu $(NPU_PACKAGES) && $(GO) test -tags npu -run Split ./exec .
 
 .PHONY: testgpu
-testgpu: ## run the tests of GPUs on whatever OpenCL driver there is (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)
+testgpu: ## run the tests of GPUs on any installed OpenCL driver (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)
 	CGO_ENABLED=0 $(GO) test -tags gpu $(GPU_PACKAGES)
 	CGO_ENABLED=0 $(GO) test -tags gpu -run 'GPU|Split' . ./exec
 
@@ -83,7 +84,7 @@ testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs
 		echo "$(QEMU) not found: install qemu-user-static (Debian, Ubuntu: apt-get install qemu-user-static)" >&2; exit 1; }
 	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu max' ./quant/... ./store/crc
 	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu cortex-a76' ./quant/tiled # dot products, no matrix instructions
-	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu cortex-a72' ./quant/tiled # neither
+	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu cortex-a72' ./quant/tiled # no dot products
 	GOARCH=arm64 $(BUILD) -o bin/arm64/ ./cmd/llmrun
 	bin/llmrun run -q --temp 0 -p '$(QUESTION)' > bin/arm64/expected.txt
 	$(QEMU) -cpu max bin/arm64/llmrun run -q --temp 0 -p '$(QUESTION)' | tee bin/arm64/got.txt

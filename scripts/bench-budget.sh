@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares llmrun with llama.cpp under a limit of memory: the same model, in a
-# memory cgroup of the budget and 5 % more, with a cold page cache, in turns.
+# Compares llmrun with llama.cpp under a memory limit: the same model, in a memory
+# cgroup of the budget plus 5 %, with a cold page cache, in turns.
 # Prints a table in Markdown. Needs Linux, root, and python3 for the arithmetic.
 #
 # usage: scripts/bench-budget.sh PATH_TO_LLMRUN
@@ -9,9 +9,9 @@
 #   MODEL=                          a GGUF file instead
 #   SHARES='75 50 25'               budgets, in percent of the file
 #   TG=4 ROUNDS=2 THREADS=2         tokens, repeats, threads
-#   PEER= PEER_NAME=peer            another build's llama-bench, measured besides
+#   PEER= PEER_NAME=peer            another build's llama-bench, measured too
 #   MAIN=1                          measure mainline, which bench-peers installs
-#   RESULTS=                        append what is printed to this file
+#   RESULTS=                        append the output to this file
 set -euo pipefail
 cd "$(dirname "$0")/.."
 llmrun=$(realpath "${1:?usage: scripts/bench-budget.sh PATH_TO_LLMRUN}")
@@ -26,7 +26,7 @@ pack=${model%.gguf}.pack
 [[ -e $pack ]] || "$llmrun" import "$model" -o "$pack" >&2
 bytes=$(stat -Lc %s "$model")
 
-# limited runs a command in a cgroup of so many bytes, of version 1 or 2.
+# limited runs a command in a memory cgroup (version 1 or 2) with a limit in bytes.
 limited() {
   local limit=$1 group
   shift

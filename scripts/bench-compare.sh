@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Compares the benchmarks of the working tree with those of another commit.
-# The two run in turns, so that a machine that warms up or gets busy slows
-# both.
+# The two run in turns, so that heat and other load slow both.
 #
 # usage: scripts/bench-compare.sh BENCHSTAT BASE_COMMIT BENCH_PATTERN [PACKAGES]
 set -euo pipefail

@@ -1,8 +1,8 @@
 // The engines that bench-peers.mjs compares. Each one takes a job
 // {model, pack, threads, depths, prefill, decode} and resolves to what it
-// measured: {tests, firstToken, peak}. A test is {name, threads, depth, speed}
-// with tokens a second; firstToken is in seconds and peak in bytes, NaN where
-// nobody can tell.
+// measured: {tests, firstToken, peak}. A test is {name, threads, depth, speed};
+// speed is in tokens per second, firstToken in seconds and peak in bytes. NaN
+// means unknown.
 import {execFileSync, spawn} from "node:child_process";
 import {readFileSync} from "node:fs";
 import {fileURLToPath} from "node:url";
@@ -10,8 +10,8 @@ import path from "node:path";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 
-// run starts a program and returns what it prints, the seconds until that has
-// what to wait for, and the peak of its memory in bytes.
+// run starts a program and returns its output, the seconds until the output
+// contains a given text, and the peak of its memory in bytes.
 function run(program, args, awaited = "") {
     return new Promise((resolve, reject) => {
         const started = performance.now();
@@ -43,8 +43,8 @@ function peakMemory(pid) {
 
 const fromReport = ({name, threads, depth, tok_per_s: {median}}) => ({name, threads, depth, speed: median});
 
-// llmrun uses a pack, as it does from the second time on that a model is used.
-// Its first token comes a whole process after its start.
+// llmrun uses a pack, as in every run after the first one. The time to its first
+// token includes the start of the process.
 export const llmrun = (program) => ({
     name: "llmrun",
     async measure(job) {
@@ -60,8 +60,8 @@ export const llmrun = (program) => ({
     },
 });
 
-// mainline is llama.cpp as node-llama-cpp ships it. It does not pay for Node.js:
-// its time and its memory begin where the model is loaded.
+// mainline is llama.cpp as node-llama-cpp ships it. Its time and its memory do not
+// include Node.js: they are measured from the start of loading the model.
 export const mainline = (home, kv) => ({
     name: "llama.cpp",
     async measure({model, threads, depths, prefill, decode}) {
@@ -72,8 +72,8 @@ export const mainline = (home, kv) => ({
     },
 });
 
-// builds are the ways to measure another build of llama.cpp, or of a fork, by
-// its llama-bench: as it is, and with run-time repacking if it knows that.
+// builds are the ways to measure another build of llama.cpp, or of a fork, with
+// its llama-bench: without options, and with run-time repacking if it supports that.
 export function builds(program, name, kv) {
     const help = helpOf(program);
     const list = [llamaBench(program, name, kv, help, [])];
@@ -94,15 +94,15 @@ const llamaBench = (program, name, kv, help, extra) => ({
     },
 });
 
-// depthFlags ask for tests behind a context. Builds without --n-depth can only
-// generate there.
+// depthFlags returns the flags for tests after a context. Builds without --n-depth
+// support only tests of decoding there.
 function depthFlags({depths, decode}, help) {
     if (/--n-depth\b/.test(help)) return ["-d", depths];
     return depths.filter((n) => n > 0 && decode > 0).flatMap((n) => ["-gp", `${n},${decode}`]);
 }
 
-// testsOf reads what llama-bench printed. Some builds talk before the list
-// begins.
+// testsOf parses the output of llama-bench. Some builds print other text before
+// the list.
 function testsOf(output) {
     return JSON.parse(output.slice(output.search(/^\[$/m))).map((t) => ({
         name: t.n_gen > 0 ? `tg${t.n_gen}` : `pp${t.n_prompt}`,

@@ -1,4 +1,4 @@
-// Sums up what bench-peers.mjs measured on one model, and prints it as Markdown.
+// Summarizes the measurements of bench-peers.mjs for one model in Markdown.
 
 export const median = (values) => {
     const sorted = values.filter(Number.isFinite).sort((a, b) => a - b);
@@ -6,9 +6,9 @@ export const median = (values) => {
     return n > 0 ? (sorted[(n - 1) >> 1] + sorted[n >> 1]) / 2 : NaN;
 };
 
-// A result is {model, engines: [{name, samples}]}, llmrun being the first. A
-// sample is what an engine measured in one round; its tests also say how many
-// busy processes there were beside.
+// A result is {model, engines: [{name, samples}]}; llmrun is the first engine. A
+// sample holds the measurements of an engine in one round; its tests also contain
+// the number of busy processes.
 const sameTest = (a, b) => a.name === b.name && a.threads === b.threads && a.depth === b.depth && a.busy === b.busy;
 
 function medianOf(engine, test, key) {
@@ -22,7 +22,7 @@ function label({name, threads, depth, busy}) {
         (depth > 0 ? `, depth ${depth}` : "") + (busy > 0 ? `, ${busy} busy beside` : "");
 }
 
-// table returns one row for each test, and below what the tests say together.
+// table returns one row for each test, and a summary of all tests below.
 export function table({model, engines}) {
     const [own] = engines;
     const tests = [];
@@ -52,7 +52,7 @@ export function table({model, engines}) {
     return lines.join("\n");
 }
 
-// comparisons pairs tests that differ in one thing with the plain one.
+// comparisons pairs each test that differs in one setting with the plain test.
 function comparisons(tests) {
     const pairs = [];
     const least = Math.min(...tests.map((t) => t.threads));
@@ -68,7 +68,7 @@ function comparisons(tests) {
     return pairs;
 }
 
-// limitsOf says what the machine could do at best during the rounds.
+// limitsOf returns the highest limits that were measured during the rounds.
 function limitsOf(own) {
     const best = (key) => shown(Math.max(...own.samples.flatMap((s) => s.limits ? [s.limits[key]] : [])), 1);
     const instruction = own.samples.find((s) => s.limits)?.limits.int8_instruction ?? "unknown";

@@ -1,14 +1,13 @@
 // Times llmrun and its peers on the same models, in turns, and prints their
 // speeds and ratios as Markdown.
 //
-// A round runs every engine once, each in a process of its own, and every round
-// begins with another engine: what else happens on the machine meets all of
-// them. Medians over the rounds are compared.
+// A round runs every engine once, each in its own process, and every round begins
+// with another engine, so that other load on the machine affects all engines. The
+// results are medians over the rounds.
 //
 // usage: node bench-peers.mjs JSON_OPTIONS
 // The options: {llmrun, home, peer, peerName, kv, models, threads, depths,
-// rounds, prefill, decode, busy, json, command}; see bench-peers.sh, which makes
-// them.
+// rounds, prefill, decode, busy, json, command}; see bench-peers.sh.
 import {execFileSync, spawn} from "node:child_process";
 import {existsSync, rmSync, writeFileSync} from "node:fs";
 import os from "node:os";
@@ -18,10 +17,10 @@ import {table} from "./bench-peers-table.mjs";
 
 const options = JSON.parse(process.argv[2]);
 
-// Busy processes end with this one, even if it is killed.
+// Busy processes end when this process ends, even if it is killed.
 const busyLoop = "const parent = process.ppid; while (process.ppid === parent) for (let i = 0; i < 1e8; i++);";
 
-// beside runs work while n other processes want the processors too.
+// beside runs work while n other processes compute.
 async function beside(n, work) {
     const busy = Array.from({length: n}, () => spawn(process.execPath, ["-e", busyLoop], {stdio: "ignore"}));
     try {
@@ -31,8 +30,8 @@ async function beside(n, work) {
     }
 }
 
-// measure returns a sample of an engine, with the tests beside busy processes
-// added to it. An engine that fails has measured nothing.
+// measure returns a sample of an engine, including the tests beside busy processes.
+// A failed engine returns an empty sample.
 async function measure(engine, job) {
     try {
         const sample = await engine.measure(job);

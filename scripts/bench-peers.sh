@@ -1,23 +1,22 @@
 #!/usr/bin/env bash
-# Compares llmrun with llama.cpp on models of random weights: reading a prompt,
-# generating, time to the first token of a short prompt, and peak memory.
+# Compares llmrun with llama.cpp on models of random weights: prefill, decoding, time to the first token of a short prompt, and peak memory.
 #
-# llama.cpp comes prebuilt with the npm package node-llama-cpp, installed into
-# .scratch, where the models are written too; nothing outside is touched. Needs
-# Node.js and, the first time, the network.
+# The npm package node-llama-cpp contains llama.cpp prebuilt. The script installs
+# the package and writes the models in .scratch, and changes no other directory. It
+# needs Node.js and, the first time, the network.
 #
 # usage: scripts/bench-peers.sh PATH_TO_LLMRUN
 # Environment, with defaults; lists are separated by spaces:
 #   SHAPE='qwen2.5-0.5b llama-3.2-1b'  shapes of models, see llmrun synth --list
-#   QUANT=q4_0     mixes that they are written in
+#   QUANT=q4_0     their quantization mixes
 #   MODEL=         GGUF files to compare on instead
-#   PEER=          another build's llama-bench, measured besides
-#   PEER_NAME=peer what to call it
+#   PEER=          another build's llama-bench, measured too
+#   PEER_NAME=peer its name in the tables
 #   THREADS=2 DEPTH=0 PP=512 TG=64 ROUNDS=5  THREADS and DEPTH may be lists
-#   KV=q8_0        how peers keep keys and values: q8_0, as llmrun does, or f16
-#   BUSY=0         measure again beside so many processes that only compute
+#   KV=q8_0        format of keys and values of peers: q8_0, like llmrun, or f16
+#   BUSY=0         also measure beside this number of busy processes
 #   JSON=          write all samples to this file
-#   RESULTS=       append what is printed to this file
+#   RESULTS=       append the output to this file
 set -euo pipefail
 cd "$(dirname "$0")/.."
 llmrun=${1:?usage: scripts/bench-peers.sh PATH_TO_LLMRUN}
@@ -53,7 +52,7 @@ else
   done
 fi
 
-# What to type to repeat it, without paths of this machine.
+# The command that repeats the measurement, without paths of this machine.
 command="make bench-peers"
 for name in SHAPE QUANT MODEL PEER PEER_NAME THREADS DEPTH PP TG ROUNDS KV BUSY; do
   case $name in

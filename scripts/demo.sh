@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows what the bundled 15M-parameter model does: a story, a chat turn, and a
 # question answered from a note. The model is a stand-in that fits into the
-# binary; a real one is given with -m.
+# binary; -m selects a real one.
 #
 # usage: scripts/demo.sh PATH_TO_LLMRUN
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Format, vet and lint. Every platform and build tag is vetted, because a file
-# that is excluded here is compiled by somebody else.
+# Checks the format, vets and lints. It vets every platform and build tag, because
+# this machine compiles only some of the files.
 #
 # usage: scripts/lint.sh TOOLS_DIR
 set -euo pipefail

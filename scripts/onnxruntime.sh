@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prints the path of an ONNX Runtime library: the one that LLMRUN_ONNXRUNTIME
 # names, or that of the npm package onnxruntime-node, which is installed into
-# .scratch the first time. Without npm it prints nothing and says so: tests that
-# need the library skip then.
+# .scratch the first time. Without npm it prints only a note on standard error, and
+# tests that need the library are skipped.
 #
 # usage: scripts/onnxruntime.sh
 set -euo pipefail

@@ -1,12 +1,11 @@
 // Times llama.cpp, through node-llama-cpp, on one job and prints one JSON
-// object: what `llmrun bench` prints of llmrun, as far as this script knows it.
-// bench-peers.mjs starts it in a process of its own for each job, so that
-// memory and the time to the first token are those of one job.
+// object with the fields of `llmrun bench --json` that it can measure.
+// bench-peers.mjs starts it in a separate process for each job, so that memory
+// and the time to the first token are those of one job.
 //
 // usage: node peer-bench.mjs DIR_WITH_NODE_MODULES JSON_JOB
-// The job: {model, threads, depths, prefill, decode, kv}, threads and depths
-// being lists. Lengths of 0 are not measured. Tokens to read are any, but always
-// the same.
+// The job: {model, threads, depths, prefill, decode, kv}; threads and depths are
+// lists. Lengths of 0 are not measured. The prompt is arbitrary but fixed.
 import {createRequire} from "node:module";
 import {pathToFileURL} from "node:url";
 import path from "node:path";
@@ -20,21 +19,21 @@ const seconds = (since) => (performance.now() - since) / 1000;
 
 const mostThreads = Math.max(...job.threads);
 const llama = await getLlama({gpu: false, build: "never", maxThreads: mostThreads, logLevel: LlamaLogLevel.error});
-// Starting Node.js and its trial of the library in another process are not
-// llama.cpp's: its time and its memory begin here.
+// The time and the memory of llama.cpp are measured from here: they exclude the
+// start of Node.js and its test of the library in another process.
 const before = process.memoryUsage.rss();
 const started = performance.now();
 const model = await llama.loadModel({modelPath: job.model, ignoreMemorySafetyChecks: true});
 const loadSeconds = seconds(started);
 
-// The vocabularies of synthetic models begin with single bytes, and no model in
-// use has fewer than these.
+// The vocabularies of synthetic models begin with single bytes, and real models
+// have at least as many tokens.
 const vocabulary = 256;
 const ids = (first, n) => Array.from({length: n}, (_, i) => (first + i) * 7919 % vocabulary);
 const greedy = {temperature: 0, yieldEogToken: true};
 
-// generate returns how long it takes to read the prompt and decode n tokens,
-// and how much of that passes until the first of them.
+// generate returns the time for reading the prompt and decoding n tokens, and the
+// time until the first token.
 async function generate(sequence, prompt, n) {
     const since = performance.now();
     let first = 0, count = 0;
@@ -45,7 +44,7 @@ async function generate(sequence, prompt, n) {
     return {first, total: seconds(since)};
 }
 
-// extendTo leaves exactly as many tokens in the context as asked for.
+// extendTo extends or truncates the context to the given number of tokens.
 async function extendTo(sequence, depth) {
     const length = sequence.nextTokenIndex;
     if (length > depth) await sequence.eraseContextTokenRanges([{start: depth, end: length}]);
@@ -54,7 +53,8 @@ async function extendTo(sequence, depth) {
 }
 
 const result = {rss_bytes_before: before, load_seconds: loadSeconds, tests: []};
-// The first context is the one with the most threads: the first token is its.
+// The first context has the most threads; the time to the first token is measured
+// with it.
 for (const threads of job.threads.toSorted((a, b) => b - a)) {
     const context = await model.createContext({
         contextSize: Math.max(...job.depths) + Math.max(job.prefill, job.decode + 2) + 64,

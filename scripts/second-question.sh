@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Asks two questions about a long text in two processes, and the second one also in
-# a process that reads everything itself: the answers have to be the same tokens.
-# Prints how long the first tokens take, with all keys and values in memory and with
-# most of them on flash. Fails if an answer differs. The text is made up.
+# Asks two questions about a long text in two processes, and the second question also
+# in a process that prefills the whole text. It prints the time to the first token,
+# with all keys and values in memory and with most of them on flash, and fails if the
+# two answers to the second question differ. The text is generated.
 #
 # usage: scripts/second-question.sh PATH-TO-LLMRUN [FLAGS OF RUN, such as -m MODEL]
 # Environment, with defaults:
 #   TOKENS=16384   of the text
 #   ANSWER=32      tokens of an answer
-#   KV_RAM=8MiB    memory for keys and values where most of them are on flash
+#   KV_RAM=8MiB    memory for keys and values in the runs with most of them on flash
 set -euo pipefail
 llmrun=$(realpath "${1:?usage: scripts/second-question.sh PATH-TO-LLMRUN [FLAGS]}")
 shift
@@ -18,13 +18,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 document=$(awk -v n="$TOKENS" 'BEGIN { for (i = 0; i < n; i++) printf "%s%d", i ? "," : "", 20 + (i * 7919 + i * i * 31) % 1000 }')
 
-# ask prints the answer to a question, token ids, as JSON.
+# ask runs llmrun on a question of token ids and prints the JSON object of the answer.
 ask() { # ids flags…
   local question=$1
   shift
   "$llmrun" run --ids - -n "$ANSWER" --ignore-eos --temp 0 --json -q --ctx $((TOKENS + 2 * ANSWER)) "$@" <<<"$document,$question"
 }
-# field prints a number, or a list of them, of such an answer.
+# field prints a number, or a list of numbers, of such an object.
 field() { sed 's/.*"'"$1"'":\(\[[^]]*\]\|[0-9.e-]*\).*/\1/' <<<"$2"; }
 
 printf '| keys and values | first question | read again | second question | of the first | answer |\n|---|---|---|---|---|---|\n'

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs models in memory cgroups of their budget and 5 % more: the system must kill
-# nobody, and tokens must not depend on the budget. A budget that is too small has to
-# be refused. Prints a table in Markdown and fails if anything else happens. Needs
-# Linux and root.
+# Runs models in memory cgroups of their budget plus 5 %. The system must not kill a
+# process, the tokens must not depend on the budget, and llmrun must refuse a budget
+# that is too small. The script prints a table in Markdown and fails otherwise. It
+# needs Linux and root.
 #
 # usage: scripts/sweep-cgroup.sh PATH_TO_LLMRUN PACK…
 # Environment, with defaults; lists are separated by spaces:
 #   SHARES='120 90 60 35 20 15 12'  budgets, in percent of the file
-#   CTX='512 8192'                  tokens that there is room for
+#   CTX='512 8192'                  tokens of context
 #   PROMPT=300 TG=4                 tokens
 set -euo pipefail
 llmrun=$(realpath "${1:?usage: scripts/sweep-cgroup.sh PATH_TO_LLMRUN PACK…}")
@@ -16,13 +16,13 @@ shift
 SHARES=${SHARES:-120 90 60 35 20 15 12} CTX=${CTX:-512 8192} PROMPT=${PROMPT:-300} TG=${TG:-4}
 [[ $(id -u) == 0 ]] || { echo "sweep-cgroup needs root, for cgroups" >&2; exit 1; }
 
-# Version 1 of cgroups, or version 2. Swapping would save who takes too much.
+# Cgroups of version 1 or 2. Swap is off, because it would hide an exceeded limit.
 if [[ -d /sys/fs/cgroup/memory ]]; then
   group=/sys/fs/cgroup/memory/llmrun-sweep-$$ limit=memory.limit_in_bytes peak=memory.max_usage_in_bytes events=memory.oom_control noswap=memory.swappiness
 else
   group=/sys/fs/cgroup/llmrun-sweep-$$ limit=memory.max peak=memory.peak events=memory.events noswap=memory.swap.max
 fi
-# leave removes the group, for which the kernel takes a moment.
+# leave removes the group. The kernel may need several attempts.
 leave() { for _ in {1..50}; do rmdir "$group" 2>/dev/null && return; [[ -d $group ]] || return 0; sleep 0.1; done; }
 trap leave EXIT
 ids=$(awk -v n="$PROMPT" 'BEGIN { for (i = 0; i < n; i++) printf "%s%d", i ? "," : "", (i * 7919 + 5) % 30000 }')
@@ -37,7 +37,7 @@ for pack in "$@"; do
       mkdir "$group"
       echo $((ram * 105 / 100)) >"$group/$limit"
       if [[ -e $group/$noswap ]]; then echo 0 >"$group/$noswap"; fi
-      dd if="$pack" iflag=nocache count=0 status=none # else its pages count elsewhere
+      dd if="$pack" iflag=nocache count=0 status=none # drop its cached pages, which are charged to another cgroup
       out=$(echo $BASHPID >"$group/cgroup.procs" && exec "$llmrun" run -m "$pack" --ram "$ram" --ctx "$ctx" --ids "$ids" -n "$TG" \
         --ignore-eos --temp 0 --json -q --no-kv-cache 2>&1) || status=$?
       kills=$(awk '$1 == "oom_kill" { print $2 }' "$group/$events") used=$(cat "$group/$peak" 2>/dev/null || echo 0)

@@ -1,5 +1,5 @@
-// The formatters, linters and measuring tools of the project, apart from the
-// engine's own module so that nobody who uses the library downloads them.
+// The formatters, linters and benchmark tools of the project. They are a separate
+// module, so that users of the library do not download them.
 module github.com/llmrun/llmrun/tools
 
 go 1.26.0

@@ -125,7 +125,7 @@ func (c *conversation) greet() {
 // loop answers messages until the input ends. An error ends the loop only if the input is not
 // interactive.
 func (c *conversation) loop(ctx context.Context, input input) error {
-	interrupted := false // the last thing typed was Ctrl-C
+	interrupted := false // the last input was Ctrl-C
 	for {
 		text, err := readMessage(input)
 		switch {
@@ -161,7 +161,7 @@ func (c *conversation) loop(ctx context.Context, input input) error {
 	}
 }
 
-// handle does what a message asks for: a command, or an answer.
+// handle runs a slash command or answers a message.
 func (c *conversation) handle(ctx context.Context, text string) error {
 	switch {
 	case strings.TrimSpace(text) == "":

@@ -144,7 +144,7 @@ func (t *terminalInput) begin() (end func(), err error) {
 	return func() {
 		t.editor.SetBracketedPasteMode(false)
 		unwatch()
-		_ = term.Restore(fd, cooked) // fails only if the terminal is gone
+		_ = term.Restore(fd, cooked) // fails only if the terminal was closed
 	}, nil
 }
 

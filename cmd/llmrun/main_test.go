@@ -76,8 +76,8 @@ var endings = map[string]struct {
 }{"INT": {os.Interrupt, 130}, "TERM": {syscall.SIGTERM, 143}}
 
 // scriptInterrupt is "interrupt SIGNAL FILE ARGS...": it starts llmrun, sends the
-// signal once the answer has begun, expects the exit code for that and leaves what was
-// printed in FILE.
+// signal once the answer has begun, expects the exit code for the signal and writes the output
+// to FILE.
 func scriptInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 3 {
 		ts.Fatalf("usage: interrupt SIGNAL FILE ARGS...")
@@ -105,7 +105,7 @@ func scriptInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // scriptUnwritten is "unwritten SIGNAL ARGS...": it starts llmrun, sends the signal once
-// there is a temporary file, expects the exit code for that and that the file is gone.
+// there is a temporary file, and expects the exit code for the signal and no file.
 func scriptUnwritten(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: unwritten SIGNAL ARGS...")

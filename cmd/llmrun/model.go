@@ -195,7 +195,7 @@ func (m *modelFlags) source() (path string, options llmrun.Options, err error) {
 }
 
 // savesKV reports whether keys and values may go to the cache directory. Those of the bundled
-// model go there only if a flag asks for it.
+// model go there only with --session, --cache-dir or --kv-ram.
 func (m *modelFlags) savesKV() bool {
 	return m.path != "" || m.session != "" || m.cache != nil && m.cache.dir != "" || m.kvRAM != 0
 }

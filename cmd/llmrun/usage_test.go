@@ -98,7 +98,7 @@ func TestRepeatedPrefix(t *testing.T) {
 	require.Empty(t, repeatedPrefix(`llmrun: --kv: must be f32 or f16, not "q2"`))
 }
 
-// The library's errors about options reach the person who typed the command as errors about flags.
+// An error of the library about an option becomes an error about the flag.
 func TestOptionErrorsNameFlags(t *testing.T) {
 	for want, o := range map[string]llmrun.Options{
 		"--kv":            {Memory: llmrun.MemoryOptions{KV: "q2"}},

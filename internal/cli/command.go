@@ -42,7 +42,7 @@ type Program struct {
 	// Hints explain names that are not commands of this program: commands of other programs,
 	// and commands that moved.
 	Hints map[string]string
-	// Explain rewords the error of a command for the person who typed it; nil: errors stay
+	// Explain rewords the error of a command for the user; nil: errors stay
 	// as they are.
 	Explain func(error) error
 	// ExitCode returns the exit code for an error other than a usage error; nil: ExitFailure.

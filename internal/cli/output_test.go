@@ -99,7 +99,7 @@ func TestMeterLine(t *testing.T) {
 	require.Equal(t, "loading ████████████████████████ 100%  20 tokens of 20 tokens, 0:00 left", m.line(21, 20, 10*time.Second))
 }
 
-// What is quick shows no bar, and what nobody watches shows none ever.
+// A quick operation shows no bar, and neither does a standard error that is not a terminal.
 func TestMeterWaits(t *testing.T) {
 	var screen bytes.Buffer
 	m := NewMeter(&Streams{Err: &screen, ErrTerminal: true}, "loading", FormatBytes)

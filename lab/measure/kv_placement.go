@@ -14,7 +14,7 @@ const (
 )
 
 // placementCost returns the extra milliseconds per token on the side with flash when it reads
-// nothing from flash. The two copies of the model lie at different addresses, which makes one of
+// nothing from flash. The two copies of the model are at different addresses, which makes one of
 // them permanently faster; comparisons must not include that.
 func (b *kvBench) placementCost(ctx context.Context) (float64, error) {
 	sides := [2]*kvSide{b.cold, b.memory}

@@ -46,7 +46,7 @@ type Paired struct {
 	With    float64 `json:"with_ms"`    // per token, median
 	Without float64 `json:"without_ms"` // per token, median
 	// Cost is the relative extra time: the median ratio of consecutive measurements, minus 1. Half
-	// of the ratios lie between Low and High.
+	// of the ratios are between Low and High.
 	Cost float64 `json:"cost"`
 	Low  float64 `json:"cost_low"`
 	High float64 `json:"cost_high"`

@@ -31,8 +31,8 @@ type SplitOptions struct {
 	Decode  int   // generated tokens
 	Repeats int
 	Dir     string // directory of saved measurements; "" = none
-	// Loading and Running tell of progress, and Notify of a trial of the division, its
-	// outcome, and kept measurements that are not used; all may be nil.
+	// Loading and Running receive the progress. Notify receives messages: the start and the
+	// result of the trial of the split, and saved measurements that are not used. All may be nil.
 	Loading, Running func(done, total int64)
 	Notify           func(text string)
 }

@@ -2,7 +2,7 @@ package papers
 
 import "math"
 
-// Figure is a published number and the simulator's.
+// Figure compares a published number with the simulator's number.
 type Figure struct {
 	What   string  `json:"what"`
 	Source string  `json:"source"`

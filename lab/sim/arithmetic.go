@@ -8,7 +8,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// weights are those of a product as the device multiplies them.
+// weights are the weights of a matmul in the precision of the device.
 type weights struct {
 	rows []float32 // [rows, cols]
 }
@@ -33,9 +33,9 @@ func newWeights(op hetero.Op, kind hetero.Kind) (*weights, error) {
 	return w, nil
 }
 
-// multiply computes the product in the device's own arithmetic and order: the
-// CPU in float32 from the first column to the last, the GPU in lanes, the NPU
-// with operands in half precision, tile by tile, or in integers for one token.
+// multiply computes the matmul with the arithmetic and the order of the device. The CPU sums in
+// float32 from the first column to the last. The GPU sums in lanes. The NPU rounds operands to half
+// precision and sums tile by tile; for one token it multiplies integers.
 func (w *weights) multiply(op hetero.Op, kind hetero.Kind, x, y hetero.View) {
 	in := make([]float32, op.Cols)
 	for t := range op.Tokens {
@@ -51,7 +51,7 @@ func (w *weights) multiply(op hetero.Op, kind hetero.Kind, x, y hetero.View) {
 	}
 }
 
-// lanes is how many sums the devices keep beside each other.
+// lanes is the number of partial sums of each device.
 var lanes = [...]int{hetero.CPU: 1, hetero.GPU: 16, hetero.NPU: 32}
 
 func dot(a, b []float32, lanes int) float32 {
@@ -66,7 +66,7 @@ func dot(a, b []float32, lanes int) float32 {
 	return sum
 }
 
-// quantize replaces numbers by what the NPU multiplies and returns their scale.
+// quantize rounds x to the numbers that the NPU multiplies and returns their scale.
 func quantize(x []float32, integers bool) float32 {
 	if !integers {
 		for i, v := range x {
@@ -90,7 +90,7 @@ func quantize(x []float32, integers bool) float32 {
 
 func half(v float32) float32 { return quant.F16ToF32(quant.F32ToF16(v)) }
 
-// tolerance bounds the rounding of a product, see hetero.Kernel.
+// tolerance bounds the rounding error of a matmul; see hetero.Kernel.
 func tolerance(kind hetero.Kind, op hetero.Op) float64 {
 	sums := float64(op.Cols+2) * 0x1p-24
 	switch {

@@ -1,23 +1,23 @@
 package sim
 
-// Constant is one number that the simulator is made of.
+// Constant is an input of the simulator.
 type Constant struct {
 	SoC    string  `json:"soc"`
 	Name   string  `json:"name"`
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`
-	Source string  `json:"source"` // paper and place, or why it was assumed
-	Fitted bool    `json:"fitted"` // no source gives it: fitted on the published figures of Llama-8B
+	Source string  `json:"source"` // paper and section, or the reason for an assumption
+	Fitted bool    `json:"fitted"` // fitted on the published figures of Llama-8B, because no source gives the value
 }
 
-// Where the numbers come from.
+// Sources of the constants.
 const (
 	heteroLLM = "HeteroLLM (preprints202501.0901) "
 	mllmNPU   = "mllm-NPU (arXiv 2407.05858) "
 	ttsNPU    = "Test-time scaling on mobile NPUs "
 )
 
-// The names under which the simulator looks numbers up.
+// Names of the constants.
 const (
 	gpuFlops     = "GPU arithmetic"
 	cpuFlops     = "CPU arithmetic"
@@ -42,7 +42,7 @@ const (
 	prepSteps    = "preparing goes by powers of"
 )
 
-// gen3 is the Snapdragon 8 Gen 3, of which the papers tell most.
+// gen3 describes the Snapdragon 8 Gen 3, which the papers describe in the most detail.
 var gen3 = []Constant{
 	{Name: gpuFlops, Value: 0.9e12, Unit: "flop/s", Source: heteroLLM + "§1: about 1 TFLOPS in practice, 2.8 in theory; on 8B prefill of 256 by the GPU alone", Fitted: true},
 	{Name: cpuFlops, Value: 0.4e12, Unit: "flop/s", Source: mllmNPU + "§2.2 (NPU int8 4.5–5.8x CPU int8) with §3.4 (315 ms for 256 tokens of Qwen1.5-1.8B on the NPU)"},
@@ -67,9 +67,9 @@ var gen3 = []Constant{
 	{Name: prepSteps, Value: 2, Unit: "", Source: "of the length; on 8B at 525, online preparation", Fitted: true},
 }
 
-// others are the chips of which little is known: what differs from the 8 Gen 3.
-// Practical rates are the vendor's scaled by what the 8 Gen 3 reaches of its own
-// (GPU 1 of 2.8, NPU 10 of 36 fp16), and everything unknown is the 8 Gen 3's.
+// others lists the published differences of other chips from the 8 Gen 3. Their practical rates are
+// the vendor's rates, scaled by the fraction that the 8 Gen 3 reaches of its own (GPU 1 of 2.8
+// TFLOPS, NPU 10 of 36 fp16). All other values are those of the 8 Gen 3.
 var others = map[string][]Constant{
 	"8-gen-2": {
 		{Name: npuMemory, Value: 2 << 30, Unit: "byte", Source: ttsNPU + "§7.2.2: 2 GiB"},
@@ -92,8 +92,7 @@ var others = map[string][]Constant{
 // SoCs lists the chips that can be simulated, the best known first.
 func SoCs() []string { return []string{"8-gen-3", "8-gen-2", "8-elite", "dimensity-9300", "a18"} }
 
-// Constants returns all numbers that a chip is made of, or nil for one that is
-// not known.
+// Constants returns the constants of a chip, or nil for an unknown chip.
 func Constants(soc string) []Constant {
 	differing, known := others[soc]
 	if !known && soc != "8-gen-3" {

@@ -19,13 +19,13 @@ type Device struct {
 	closed  bool
 }
 
-// Capabilities says what the device can do.
+// Capabilities describes the device.
 func (d *Device) Capabilities() hetero.Capabilities { return d.caps }
 
-// Clock is the virtual time of the chip.
+// Clock returns the virtual clock of the chip.
 func (d *Device) Clock() hetero.Clock { return d.soc.machine }
 
-// hold counts memory of the device.
+// hold reserves memory of the device.
 func (d *Device) hold(bytes int64) error {
 	if d.caps.Memory > 0 && d.held+bytes > d.caps.Memory {
 		return &hetero.MemoryError{Device: d.caps.Name, Need: bytes, Held: d.held, Limit: d.caps.Memory}
@@ -34,11 +34,11 @@ func (d *Device) hold(bytes int64) error {
 	return nil
 }
 
-// Prepare takes the weights as they are. On the NPU it takes the time of a
-// compiler, for the host.
+// Prepare dequantizes the weights. For the NPU it also charges the host the time of the graph
+// compiler.
 func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
 	if op.Tokens < 1 || op.Rows < 1 || op.Cols < 1 {
-		return nil, fmt.Errorf("sim: a product of %d × %d × %d", op.Tokens, op.Rows, op.Cols)
+		return nil, fmt.Errorf("sim: the sizes of a matmul are %d × %d × %d; they must be positive", op.Tokens, op.Rows, op.Cols)
 	}
 	k := &kernel{device: d, op: op}
 	var err error
@@ -63,7 +63,7 @@ func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
 // Close fails if a kernel is still open.
 func (d *Device) Close() error {
 	if len(d.kernels) > 0 {
-		return fmt.Errorf("sim: %s closed with %d kernels", d.caps.Name, len(d.kernels))
+		return fmt.Errorf("sim: %s is closed while %d kernels are open", d.caps.Name, len(d.kernels))
 	}
 	for b, m := range d.buffers {
 		m.free()
@@ -73,8 +73,8 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// Charge keeps the device busy with work that is not a product: norms,
-// activations, attention, of which a plan of products knows only the time.
+// Charge keeps the device busy with operations other than matmuls, such as norms, activations and
+// attention. A plan of matmuls contains only their time.
 func (d *Device) Charge(flops, bytes float64) hetero.Ticket {
 	rate := d.soc.value[gpuFlops]
 	if d.caps.Kind == hetero.CPU {
@@ -83,7 +83,7 @@ func (d *Device) Charge(flops, bytes float64) hetero.Ticket {
 	return d.submit(&job{compute: flops / rate, bytes: bytes})
 }
 
-// submit puts a job into the queue, at the host's present time.
+// submit appends a job to the queue at the host's current time.
 func (d *Device) submit(j *job) hetero.Ticket {
 	m := d.soc.machine
 	m.mu.Lock()
@@ -103,11 +103,11 @@ func (d *Device) submit(j *job) hetero.Ticket {
 	return &ticket{machine: m, job: j}
 }
 
-// kernel is a product on a device.
+// kernel is a matmul on a device.
 type kernel struct {
 	device  *Device
 	op      hetero.Op
-	weights *weights // nil if only time passes
+	weights *weights // nil with Options.TimeOnly
 }
 
 func (k *kernel) Bytes() int64 {
@@ -118,34 +118,34 @@ func (k *kernel) Tolerance() float64 { return tolerance(k.device.caps.Kind, k.op
 
 func (k *kernel) Close() error {
 	if !k.device.kernels[k] {
-		return errors.New("sim: a kernel is closed twice")
+		return errors.New("sim: the kernel is already closed")
 	}
 	delete(k.device.kernels, k)
 	k.device.held -= k.Bytes()
 	return nil
 }
 
-// Submit charges time for the product, and computes it when that has passed.
+// Submit charges time for the matmul and computes the result when that time has passed.
 func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 	return k.SubmitSome(k.op.Tokens, x, y)
 }
 
-// SubmitSome is Submit for fewer tokens. The NPU runs what it was prepared for.
+// SubmitSome is Submit for fewer tokens. The NPU accepts only the prepared number.
 func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error) {
 	d := k.device
 	if !d.kernels[k] {
-		return nil, errors.New("sim: submit to a closed kernel")
+		return nil, errors.New("sim: the kernel is closed")
 	}
 	op := k.op
 	if op.Tokens = tokens; tokens < 1 || tokens > k.op.Tokens || d.caps.Static && tokens != k.op.Tokens {
-		return nil, fmt.Errorf("%s: %d tokens for a kernel of %d", d.caps.Name, tokens, k.op.Tokens)
+		return nil, fmt.Errorf("%s: a kernel for %[3]d tokens got %[2]d", d.caps.Name, tokens, k.op.Tokens)
 	}
 	j := &job{}
 	j.compute, j.bytes = d.soc.cost(d.caps.Kind, op)
 	if k.weights != nil {
 		from, to := d.buffers[x.Buffer], d.buffers[y.Buffer]
 		if from == nil || to == nil {
-			return nil, fmt.Errorf("%s: a buffer that is not attached", d.caps.Name)
+			return nil, fmt.Errorf("%s: the buffer is not attached", d.caps.Name)
 		}
 		if to.frame != nil {
 			to.written = append(to.written, area{y, op.Tokens, op.Rows})
@@ -156,13 +156,14 @@ func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error)
 	return d.submit(j), nil
 }
 
-// ticket is a job that was submitted.
+// ticket is a submitted job.
 type ticket struct {
 	machine *machine
 	job     *job
 }
 
-// Done costs a look: the host sees a flag that was set before it looked.
+// Done polls the job's flag, which takes time while the job runs. It returns the state of the flag
+// at the end of that time.
 func (t *ticket) Done() bool {
 	t.machine.mu.Lock()
 	defer t.machine.mu.Unlock()
@@ -172,7 +173,7 @@ func (t *ticket) Done() bool {
 	return t.job.done
 }
 
-// Wait sleeps again and again, as a host that knows nothing does.
+// Wait sleeps repeatedly until the job is done, like a host without a predicted end.
 func (t *ticket) Wait() error {
 	t.machine.mu.Lock()
 	defer t.machine.mu.Unlock()
@@ -182,5 +183,5 @@ func (t *ticket) Wait() error {
 	return nil
 }
 
-// Elapsed returns how long the chip has been at work since it was made.
+// Elapsed returns the virtual time since New.
 func (s *SoC) Elapsed() time.Duration { return s.machine.Now() }

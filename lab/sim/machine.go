@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// machine is the virtual time of one chip: its queues and its memory.
-// Times are seconds since the machine was made.
+// machine simulates the time of one chip with its queues and its memory. Times are seconds since
+// New.
 type machine struct {
 	mu       sync.Mutex
-	now      float64 // of the host
-	all      float64 // bytes a second that several devices reach together
+	now      float64 // time of the host
+	all      float64 // total bandwidth of several devices, in bytes per second
 	queue    []*queue
 	grain    float64 // shortest sleep
-	pollTime float64 // what a look at a flag takes
+	pollTime float64 // duration of a poll
 }
 
-// queue is what one device has to do, in order.
+// queue holds the jobs of one device in order.
 type queue struct {
-	own  float64 // bytes a second that the device reaches alone
-	free float64 // when it was done with the job before the first one left
+	own  float64 // bandwidth of the device alone, in bytes per second
+	free float64 // end of the last completed job
 	jobs []*job
 }
 
-// job is work of a device.
+// job is a unit of work of a device.
 type job struct {
-	ready   float64 // it does not begin before
+	ready   float64 // earliest start
 	compute float64 // seconds of arithmetic
-	bytes   float64 // through memory
-	left    float64 // share of it that is not done, 1 at the beginning
+	bytes   float64 // of memory traffic
+	left    float64 // remaining fraction of the work
 	end     float64
 	done    bool
-	run     func() // computes the result; nil for time alone
+	run     func() // computes the result; nil if the job only takes time
 }
 
-// advance lets time pass until a moment, and completes what is complete by then.
+// advance advances the clock to a time and completes the jobs that end by then.
 func (m *machine) advance(until float64) {
 	until = max(until, m.now)
 	for {
@@ -46,14 +46,14 @@ func (m *machine) advance(until float64) {
 	}
 }
 
-// drain lets time pass until a queue is empty.
+// drain advances the clock until a queue is empty.
 func (m *machine) drain(q *queue) {
 	for len(q.jobs) > 0 {
 		m.step(math.Inf(1))
 	}
 }
 
-// step lets time pass until work begins or ends somewhere, but not beyond a moment.
+// step advances the clock to the next start or end of a job, at most to the time until.
 func (m *machine) step(until float64) {
 	next, rates := until, m.rates()
 	for i, q := range m.queue {
@@ -69,7 +69,7 @@ func (m *machine) step(until float64) {
 	passed := next - m.now
 	for i, q := range m.queue {
 		if len(q.jobs) > 0 && m.begin(q) <= m.now {
-			// A remainder too small to move the clock is no remainder.
+			// The rest of a job may be too short to change the clock; the job then ends now.
 			ends := m.now + q.jobs[0].left/rates[i]
 			m.work(q, rates[i]*passed, next, ends <= next)
 		}
@@ -77,13 +77,14 @@ func (m *machine) step(until float64) {
 	m.now = next
 }
 
-// begin returns when the first job of a queue begins.
+// begin returns the start of the first job of a queue.
 func (m *machine) begin(q *queue) float64 { return max(q.jobs[0].ready, q.free) }
 
-// work does a share of the first job of a queue, by a moment.
-func (m *machine) work(q *queue, share, at float64, complete bool) {
+// work executes a fraction of the first job of a queue, and ends the job at a time if it is
+// complete.
+func (m *machine) work(q *queue, fraction, at float64, complete bool) {
 	j := q.jobs[0]
-	if j.left -= share; !complete {
+	if j.left -= fraction; !complete {
 		return
 	}
 	if j.run != nil {
@@ -93,9 +94,9 @@ func (m *machine) work(q *queue, share, at float64, complete bool) {
 	q.jobs = q.jobs[1:]
 }
 
-// rates returns for each queue which share of its present job it does a second.
+// rates returns, for each queue, the fraction of its first job that it executes per second.
 func (m *machine) rates() []float64 {
-	demand := 0.0 // of the devices that are at work with memory
+	demand := 0.0 // bytes per second that the active devices request
 	active := 0
 	for _, q := range m.queue {
 		if len(q.jobs) > 0 && m.begin(q) <= m.now && q.jobs[0].bytes > 0 {
@@ -118,14 +119,14 @@ func (m *machine) rates() []float64 {
 	return rates
 }
 
-// Now returns the host's time.
+// Now returns the time of the host.
 func (m *machine) Now() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return seconds(m.now)
 }
 
-// Sleep lets the host sleep, at least the shortest time that the system can.
+// Sleep makes the host sleep, at least for the system's shortest sleep.
 func (m *machine) Sleep(d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,21 +7,20 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// memory is a buffer as a device has it: itself, or a copy where memory is not
-// shared.
+// memory is a device's view of a buffer: the buffer itself, or a copy if memory is not shared.
 type memory struct {
 	*hetero.Buffer
-	frame   *tiering.Frame // of the copy, or nil
-	written []area         // that the device wrote and nobody has flushed or fetched since
+	frame   *tiering.Frame // frame of the copy; nil for shared memory
+	written []area         // written by the device since the last flush or fetch
 }
 
-// area is rows of so many numbers.
+// area is a number of rows with n numbers each.
 type area struct {
 	view    hetero.View
 	rows, n int
 }
 
-// Attach counts the buffer as memory of the device.
+// Attach adds the buffer to the device's memory.
 func (d *Device) Attach(b *hetero.Buffer) error {
 	if d.buffers[b] != nil {
 		return nil
@@ -47,7 +46,7 @@ func (m *memory) free() {
 	}
 }
 
-// Flush costs a copy where memory is not shared.
+// Flush copies the buffer to the device if memory is not shared.
 func (d *Device) Flush(b *hetero.Buffer) error {
 	d.chargeCopy()
 	if m := d.buffers[b]; m != nil && m.frame != nil {
@@ -57,7 +56,7 @@ func (d *Device) Flush(b *hetero.Buffer) error {
 	return nil
 }
 
-// FlushRows costs a copy, too.
+// FlushRows is Flush for some rows. It takes as long as a whole copy.
 func (d *Device) FlushRows(v hetero.View, rows, n int) error {
 	d.chargeCopy()
 	if m := d.buffers[v.Buffer]; m != nil && m.frame != nil {
@@ -67,7 +66,7 @@ func (d *Device) FlushRows(v hetero.View, rows, n int) error {
 	return nil
 }
 
-// Fetch costs a copy where memory is not shared.
+// Fetch copies the areas that the device wrote to the buffer, if memory is not shared.
 func (d *Device) Fetch(b *hetero.Buffer) error {
 	d.chargeCopy()
 	if m := d.buffers[b]; m != nil {
@@ -79,7 +78,7 @@ func (d *Device) Fetch(b *hetero.Buffer) error {
 	return nil
 }
 
-// copy copies the area's places.
+// copy copies the numbers of the area.
 func (a area) copy(to, from *hetero.Buffer) {
 	for r := range a.rows {
 		at := a.view.Offset + r*a.view.Stride
@@ -87,9 +86,8 @@ func (a area) copy(to, from *hetero.Buffer) {
 	}
 }
 
-// chargeCopy lets the time of a copy pass, where memory is not shared. A copy is a
-// command of the device's queue, which keeps order: it begins when all that was
-// submitted before has ended, and the host waits until it is done.
+// chargeCopy advances the clock by the time of a copy if memory is not shared. A copy is a command
+// of the device's queue: it begins when all earlier jobs have ended, and the host waits for it.
 func (d *Device) chargeCopy() {
 	if d.caps.SharesMemory {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// newChip simulates time only.
+// newChip returns a chip that simulates time only.
 func newChip(t *testing.T, o Options) *SoC {
 	o.TimeOnly = true
 	s, err := New("8-gen-3", o)
@@ -19,8 +19,8 @@ func newChip(t *testing.T, o Options) *SoC {
 	return s
 }
 
-// took returns how long products take that are queued together, from the first
-// submit until the last is seen to be done.
+// took returns the time of matmuls that are queued together, from the first submission until the
+// host sees the end of the last one.
 func took(t *testing.T, s *SoC, work map[*Device]hetero.Op, times int) time.Duration {
 	kernels := map[*Device]hetero.Kernel{}
 	for d, op := range work {
@@ -50,7 +50,7 @@ func op(tokens, rows, cols int) hetero.Op {
 	return hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Streamed: true}
 }
 
-// Every chip names the source of each of its numbers, and few are fitted.
+// Every constant of every chip has a source, and few are fitted.
 func TestConstantsHaveSources(t *testing.T) {
 	for _, soc := range SoCs() {
 		fitted := 0
@@ -69,7 +69,7 @@ func TestConstantsHaveSources(t *testing.T) {
 	require.ErrorContains(t, err, "pentium")
 }
 
-// Two processors together read more of a memory than one, but less than twice.
+// Two processors together reach more bandwidth than one, but less than twice as much.
 func TestMemoryIsShared(t *testing.T) {
 	s := newChip(t, Options{})
 	large := op(1, 65536, 4096)
@@ -78,7 +78,7 @@ func TestMemoryIsShared(t *testing.T) {
 	require.InEpsilon(t, 2*43.3/59.1, two/one, 0.02)
 }
 
-// Arithmetic of one device does not slow that of another.
+// The arithmetic of one device does not slow down another device.
 func TestArithmeticIsNotShared(t *testing.T) {
 	s := newChip(t, Options{})
 	one := took(t, s, map[*Device]hetero.Op{s.GPU: op(256, 4096, 4096)}, 4)
@@ -97,8 +97,8 @@ func TestStageOrderAndShape(t *testing.T) {
 	require.Greater(t, npu(op(256, 4096, 14336)), 2*npu(op(256, 14336, 4096)), "shape")
 }
 
-// Static graphs take time to prepare, more for more tokens; the published times
-// are those of the four products of Llama-8B.
+// Preparing static graphs takes time, and more for more tokens. The published times are those of
+// the four matmuls of a layer of Llama-8B.
 func TestPreparation(t *testing.T) {
 	s := newChip(t, Options{})
 	for tokens, want := range map[int]float64{135: 0.4084, 1000: 2.05} {
@@ -127,7 +127,7 @@ func TestAddressSpace(t *testing.T) {
 	require.Error(t, k.Close())
 }
 
-// Copies cost only where memory is not shared.
+// Copies take time only if memory is not shared.
 func TestCopies(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		s := newChip(t, Options{SeparateMemory: apart})
@@ -139,8 +139,8 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// A copy is a command of its device's queue: it waits for what was submitted there
-// before, but not for other devices.
+// A copy is a command of its device's queue. It waits for earlier jobs of that queue, but not for
+// other devices.
 func TestCopiesWaitForTheirQueue(t *testing.T) {
 	large := op(1, 65536, 4096)
 	alone := newChip(t, Options{})
@@ -164,7 +164,8 @@ func TestCopiesWaitForTheirQueue(t *testing.T) {
 	}
 }
 
-// Waiting by prediction and flags sees the end sooner than sleeping does.
+// Sleeping until shortly before the predicted end and then polling sees the end sooner than sleeping
+// repeatedly.
 func TestAwaitBeatsSleeping(t *testing.T) {
 	times := map[bool]time.Duration{}
 	for _, fast := range []bool{false, true} {
@@ -186,7 +187,7 @@ func TestAwaitBeatsSleeping(t *testing.T) {
 	require.Less(t, times[true], times[false])
 }
 
-// identityOf is a product of two tokens that returns them.
+// identityOf returns a matmul that copies two tokens.
 func identityOf(size int) hetero.Op {
 	weights := make([]byte, 4*size*size)
 	for i := range size {
@@ -196,8 +197,7 @@ func identityOf(size int) hetero.Op {
 	return hetero.Op{Tokens: 2, Rows: size, Cols: size, Type: quant.F32, Weights: weights}
 }
 
-// A result appears when the device is done with it, not before: who reads
-// without waiting gets what was there.
+// A result appears when its job ends. A read without a wait returns the previous contents.
 func TestResultsTakeTime(t *testing.T) {
 	s, err := New("8-gen-3", Options{})
 	require.NoError(t, err)
@@ -228,8 +228,8 @@ func TestResultsTakeTime(t *testing.T) {
 	}
 }
 
-// Copies and products of a queue do not overtake each other: a product reads what was
-// flushed before it and not after, and what it writes is fetched without waiting for it.
+// A queue executes copies and matmuls in order: a matmul reads the data of earlier flushes only, and
+// a fetch returns its result without a separate wait.
 func TestCopiesAndProductsKeepOrder(t *testing.T) {
 	s, err := New("8-gen-3", Options{SeparateMemory: true})
 	require.NoError(t, err)
@@ -241,7 +241,7 @@ func TestCopiesAndProductsKeepOrder(t *testing.T) {
 	require.NoError(t, err)
 	x.Floats()[33] = 5
 	require.NoError(t, s.GPU.Flush(x))
-	s.GPU.Charge(0, 1e9) // work that takes longer than copies
+	s.GPU.Charge(0, 1e9) // takes longer than a copy
 	_, err = k.Submit(hetero.View{Buffer: x, Stride: 32}, hetero.View{Buffer: y, Stride: 32})
 	require.NoError(t, err)
 	x.Floats()[33] = 7
@@ -258,8 +258,7 @@ func TestCopiesAndProductsKeepOrder(t *testing.T) {
 	require.NoError(t, budget.Check())
 }
 
-// After months of virtual time, such as preparing many graphs takes, the ends of
-// short products are still reached: a clock of that size moves in steps.
+// Short matmuls end also after months of virtual time, when the resolution of the clock is coarse.
 func TestLateTimes(t *testing.T) {
 	s := newChip(t, Options{})
 	for range 20 {

@@ -8,17 +8,16 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// Options say how a chip is simulated.
+// Options configure the simulation of a chip.
 type Options struct {
-	// TimeOnly charges time and computes nothing, so that products of real sizes
-	// cost the simulator nothing. Weights and views may then be empty.
+	// TimeOnly charges time without computing results, which makes large matmuls cheap to
+	// simulate. Weights and views may then be empty.
 	TimeOnly bool
-	// SeparateMemory takes the shared memory away from the GPU, whose drivers keep memory
-	// of their own: it has to be flushed and fetched, each at the price of a copy
-	// that waits for the GPU's queue. What was forgotten shows in the results.
+	// SeparateMemory gives the GPU its own memory, as some drivers do. Flush and Fetch then copy,
+	// and each copy waits for the GPU's queue. A missing Flush or Fetch gives wrong results.
 	SeparateMemory bool
-	// GPUFraction is how much of the GPU is left by others that use it, such as a
-	// game; 0 means all.
+	// GPUFraction is the fraction of the GPU that other programs, such as a game, leave; 0 means
+	// all.
 	GPUFraction float64
 }
 
@@ -31,7 +30,7 @@ type SoC struct {
 	o             Options
 }
 
-// New makes a chip, one of SoCs.
+// New returns a chip with a name in SoCs.
 func New(name string, o Options) (*SoC, error) {
 	constants := Constants(name)
 	if constants == nil {
@@ -62,27 +61,25 @@ func (s *SoC) device(kind hetero.Kind) *Device {
 	return d
 }
 
-// Grain is the shortest time that the simulated system sleeps.
+// Grain returns the shortest sleep of the simulated system.
 func (s *SoC) Grain() time.Duration { return seconds(s.value[sleepGrain]) }
 
-// Sync is how long before its end a queue should get more work: twice what the
-// host takes to see that other work has ended and to submit, as neither is
-// predicted to the microsecond.
+// Sync returns how long before the end of a queue the host should submit more work: twice the time
+// of a poll and a submission, because their predictions are not exact to the microsecond.
 func (s *SoC) Sync() time.Duration {
 	return seconds(2 * (s.value[pollCost] + s.value[submitCost]))
 }
 
-// Copy is what one copy between processors takes that do not share memory.
+// Copy returns the time of a copy between processors that do not share memory.
 func (s *SoC) Copy() time.Duration { return seconds(s.value[copyCost]) }
 
-// WeightBytes is what a weight takes in memory: 4 bits, as HeteroLLM stores it.
+// WeightBytes is the size of a weight in memory: 4 bits, as HeteroLLM stores it.
 const WeightBytes = 0.5
 
-// activationBytes is what a number of the input and output takes.
+// activationBytes is the size of a number of the input and the output.
 const activationBytes = 2
 
-// cost returns the seconds of arithmetic of a product on a device and the bytes
-// that it moves.
+// cost returns the seconds of arithmetic of a matmul on a device and its bytes of memory traffic.
 func (s *SoC) cost(kind hetero.Kind, op hetero.Op) (compute, bytes float64) {
 	tokens, rows, cols := float64(op.Tokens), float64(op.Rows), float64(op.Cols)
 	bytes = rows*cols*WeightBytes + tokens*(rows+cols)*activationBytes
@@ -103,8 +100,8 @@ func (s *SoC) cost(kind hetero.Kind, op hetero.Op) (compute, bytes float64) {
 	if op.Tokens == 1 {
 		return 2 * tokens * rows * cols / s.value[npuInts], bytes
 	}
-	// Order and shape: what is streamed past a resident tile pays for loading it;
-	// the longer the sum, the more tiles have to be loaded.
+	// Order and shape: the streamed operand pays for loading the resident tiles, and longer sums
+	// need more tiles.
 	streamed, resident := rows, tokens
 	if !op.Streamed {
 		streamed, resident = tokens, rows
@@ -114,13 +111,12 @@ func (s *SoC) cost(kind hetero.Kind, op hetero.Op) (compute, bytes float64) {
 	return 2*resident*cols*effective/peak + rows*cols*s.value[npuWeight]/s.value[npuStream], bytes
 }
 
-// paperWeights is how many weights the four graphs have whose preparation
-// HeteroLLM timed: those of the products of Llama-8B.
+// paperWeights is the number of weights of the four graphs whose preparation HeteroLLM timed: the
+// matmuls of a layer of Llama-8B.
 const paperWeights = 4096*4096 + 1024*4096 + 2*14336*4096
 
-// preparation returns how long the NPU's compiler takes for the graph of a
-// product: in proportion to the weights and to a power of the length, which is
-// drawn through the two published times.
+// preparation returns the time in which the NPU's compiler prepares the graph of a matmul. It is
+// proportional to the weights and to a power of the length that fits the two published times.
 func (s *SoC) preparation(op hetero.Op) float64 {
 	step := s.value[prepSteps]
 	up := func(tokens float64) float64 {
