@@ -232,8 +232,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	require.Zero(t, allocated)
 }
 
-// TestRefusedGraphs checks that a graph that the provider refuses leaves nothing
-// behind, at whatever step it fails.
+// TestRefusedGraphs checks that a graph that the provider refuses holds no memory,
+// whichever step fails.
 func TestRefusedGraphs(t *testing.T) {
 	b := newBench(t, Options{})
 	op := b.op(quant.Q4_0, 1, 32, 32)

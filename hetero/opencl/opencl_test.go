@@ -182,7 +182,7 @@ func quantizedBlocks(x []float32) []float32 {
 	return rounded
 }
 
-// multiply compares a product of views that begin somewhere inside buffers.
+// multiply compares a matmul of views that begin inside their buffers.
 func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, op hetero.Op, m *matrix) {
 	t.Helper()
 	const skip = 5 // elements before the views, and between rows

@@ -23,7 +23,7 @@ type onlyClock struct{ hetero.Device }
 
 func (onlyClock) Clock() hetero.Clock { return hetero.Wall() }
 
-// TestFailedMatmulsAreReported checks every way of waiting: a failed matmul looks
+// TestFailedMatmulsAreReported checks every way of waiting: a failed matmul counts as
 // completed, but its rows must not be used.
 func TestFailedMatmulsAreReported(t *testing.T) {
 	broken := errors.New("the device is gone")

@@ -49,21 +49,21 @@ func coreGroups(root fs.FS) (fast, slow []int) {
 // processors is GOMAXPROCS at program start, before ReserveForReaders raises it.
 var processors = runtime.GOMAXPROCS(0)
 
-// ReserveForReaders raises GOMAXPROCS, for good, so that goroutines that read files
+// ReserveForReaders permanently raises GOMAXPROCS, so that goroutines that read files
 // run beside the workers. Go runs at most GOMAXPROCS goroutines at a time, and a
-// worker releases its slot only when it sleeps. A reader whose read has completed
-// would queue behind a whole layer before it submits the next read, and the flash
-// would be idle as long. With spare slots the system's scheduler runs the reader at
-// once, for the few microseconds that it needs.
+// worker releases its slot only when it sleeps. Without spare slots, a reader whose
+// read has completed would wait for a slot until the end of the layer before it submits
+// the next read, and the flash would be idle. With spare slots the system's scheduler
+// runs the reader at once, for the few microseconds that it needs.
 func ReserveForReaders(readers int) {
 	if want := processors + readers; runtime.GOMAXPROCS(0) < want {
 		runtime.GOMAXPROCS(want)
 	}
 }
 
-// smtThreshold is the number of CPUs above which the siblings of one core count
-// once. Fewer CPUs are most likely all that a small virtual machine has, and its
-// sibling lists often do not describe the hardware.
+// smtThreshold is the number of CPUs above which the SMT siblings of one core count as
+// one. A machine with fewer CPUs is most likely a small virtual machine, whose sibling
+// lists often do not describe the hardware.
 const smtThreshold = 4
 
 // coresFromSysfs counts fast physical cores from Linux's /proc and /sys below root.

@@ -6,14 +6,13 @@ import (
 )
 
 // maxSpin is the longest time that a waiter spins before it sleeps. Sleeping and
-// waking cost 5–50 µs, during which the memory bandwidth of the sleeper is unused.
+// waking take 5–50 µs, during which the thread does not use its memory bandwidth.
 // Within a decoded token the gaps between steps, and the waits for another thread's
-// last part, are shorter than this; between tokens the waiters sleep.
+// last part, are shorter than maxSpin; between tokens the waiters sleep.
 const maxSpin = 200 * time.Microsecond
 
-// minSpin is the spin time that remains after repeated timeouts. On a crowded
-// machine the awaited thread has no core, and spinning only keeps it from getting
-// one.
+// minSpin is the spin time that remains after repeated timeouts. On a busy machine
+// the awaited thread may have no core, and spinning only prevents it from getting one.
 const minSpin = 20 * time.Microsecond
 
 // pausesPerCheck is the number of pause instructions between two checks of the
@@ -48,7 +47,7 @@ func (w *Pool) spinUntil(p *parking, holds func() bool) bool {
 // maxMisses bounds the number of successes that restore the full spin time.
 const maxMisses = 4
 
-// parking is where one goroutine sleeps until another wakes it. Wake-ups may be
+// parking lets one goroutine sleep until another wakes it. Wake-ups may be
 // spurious; the sleeper checks its condition again.
 type parking struct {
 	asleep   atomic.Bool

@@ -97,8 +97,8 @@ func (w *Pool) RunTask(parts int, task Task) {
 		return
 	}
 	w.mu.Lock()
-	// Deferred: a task that ends in runtime.Goexit must not leave helpers at work
-	// behind an unlocked mutex.
+	// Deferred: even if a task calls runtime.Goexit, the mutex must not be unlocked
+	// while helpers still work.
 	defer w.finish()
 	w.task, w.parts = task, parts
 	w.pending.Store(int64(parts))
@@ -113,7 +113,7 @@ func (w *Pool) RunTask(parts int, task Task) {
 // finish waits until no part is in flight, ends the run and propagates a panic.
 func (w *Pool) finish() {
 	for w.pending.Load() != 0 && !w.spinUntil(&w.caller, w.runDone) {
-		// The wake-up may come from the end of an earlier run: check again.
+		// The wake-up may belong to the end of an earlier run: check again.
 		w.caller.sleep(w.runDone)
 	}
 	failure := w.failure

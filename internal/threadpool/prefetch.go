@@ -10,18 +10,19 @@ import (
 // condition.
 const prefetchStep = 1 << 10
 
-// prefetchRange is memory that a worker will read first in the next step. The
-// worker prefetches it into its core's cache while it waits, when memory would be
-// idle otherwise.
+// prefetchRange is memory that a worker will read first in a later run. The worker prefetches it into its core's cache while it waits, because the memory
+// would otherwise be idle.
 type prefetchRange struct {
 	from, to atomic.Uintptr // set by Pool.Prefetch
 	begun    uintptr        // the value of from when at was set; like at, only the waiter accesses it
 	at       uintptr        // next address to prefetch
 }
 
-// Prefetch announces the n bytes at address that a worker will read first in the
-// run after the next one, or in the next one if none is active. Only prefetch
-// instructions touch them, so the memory may be released meanwhile.
+// Prefetch announces the n bytes at address that a worker will read first in a later
+// run. The worker prefetches them while it waits, at the latest at the end of the next
+// run; therefore callers usually announce the memory of the run after the next. Only
+// prefetch instructions access the bytes, so the caller may release the memory at any
+// time.
 func (w *Pool) Prefetch(worker int, address uintptr, n int) {
 	a := &w.caller.prefetch
 	if worker > 0 {

@@ -18,7 +18,7 @@ const MaxUnits = math.MaxInt32
 
 const (
 	// A worker claims half of the remaining units of its own home, or of the home
-	// that it steals from: long memory runs first, short ones at the end.
+	// from which it steals: long ranges first, short ranges at the end.
 	claimShift = 1
 	// Rates are quantized to 1/rateSteps of the fastest worker's rate, so that
 	// noise does not move the borders between homes.

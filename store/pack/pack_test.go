@@ -187,7 +187,7 @@ func TestReadAnywhere(t *testing.T) {
 	require.ErrorContains(t, err, "another source")
 }
 
-// TestSectionsHoldTensors reads sections as the engine does: tensors lie where Find says,
+// TestSectionsHoldTensors reads sections as the engine does: tensors are where Find says,
 // aligned and in their layout.
 func TestSectionsHoldTensors(t *testing.T) {
 	s := small()

@@ -120,8 +120,8 @@ func TestWriteAtomicSurvivesCrashes(t *testing.T) {
 }
 
 // TestWriteAtomicReportsEveryFault fails operation k for every k: WriteAtomic returns the
-// error, the file is the old or the new one, and the temporary is gone unless its removal
-// failed.
+// error, the file is the old or the new one, and the temporary file does not exist unless
+// its removal failed.
 func TestWriteAtomicReportsEveryFault(t *testing.T) {
 	injected := errors.New("injected")
 	for k := int64(0); ; k++ {

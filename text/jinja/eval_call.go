@@ -69,8 +69,8 @@ func (b *builtin[T, R]) apply(c *call, v T) (R, error) {
 	return b.run(p, v)
 }
 
-// bind assigns the arguments to the parameters as Python does. The first required
-// parameters need an argument.
+// bind assigns the arguments to the parameters as Python does. required is the number
+// of parameters, from the first, that must have an argument.
 func (c *call) bind(required int, names ...string) (*params, error) {
 	if len(c.args) > len(names) {
 		return nil, runtimeErrorf("%s() takes at most %d arguments (%d given)", c.name, len(names), len(c.args))
@@ -165,7 +165,7 @@ func (r *renderer) evalArguments(a *arguments, s *scope) ([]value, []keyword, er
 		if err != nil {
 			return nil, nil, err
 		}
-		// As in Python, *args follow the positional arguments even if keywords stand
+		// As in Python, *args follow the positional arguments even if keywords are
 		// between them.
 		args = append(args, more...)
 	}

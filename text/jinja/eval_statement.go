@@ -2,7 +2,7 @@ package jinja
 
 import "strings"
 
-// signal is the way in which a loop body ended.
+// signal states how a loop body ended.
 type signal uint8
 
 const (

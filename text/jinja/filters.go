@@ -57,8 +57,8 @@ var filters = map[string]filter{
 	"wordcount":   withParams(filterWordCount),
 }
 
-// hasFilter reports whether a filter exists. The parser rejects unknown filters with
-// it.
+// hasFilter reports whether a filter exists. The parser calls it to reject unknown
+// filters.
 func hasFilter(name string) bool { _, ok := filters[name]; return ok }
 
 // unknownFilter returns the error for an unknown filter.

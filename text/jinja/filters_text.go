@@ -78,7 +78,7 @@ func filterString(p *params, v value) (value, error) {
 	return p.r.str(v)
 }
 
-// filterSafe marks text as markup. Only the addition to plain text behaves differently.
+// filterSafe marks text as markup. Markup differs from plain text only in additions.
 func filterSafe(p *params, v value) (value, error) {
 	s, err := p.r.str(v)
 	return markup(s), err
@@ -120,7 +120,7 @@ func (r *renderer) trim(s, chars string, left, right bool) (string, error) {
 	if len(chars) > maxTrimSet {
 		return "", limitErrorf("the character set of strip exceeds %d bytes", maxTrimSet)
 	}
-	// The search of the set costs time for every character of s.
+	// The search in the set takes time for every character of s.
 	if err := r.chargeSteps(1 + len(s)/bytesPerStep*(1+len(chars)/8)); err != nil {
 		return "", err
 	}

@@ -51,7 +51,7 @@ var tests = map[string]test{
 	"test":        withParams(testIsTest),
 }
 
-// hasTest reports whether a test exists. The parser rejects unknown tests with it.
+// hasTest reports whether a test exists. The parser calls it to reject unknown tests.
 func hasTest(name string) bool { _, ok := tests[name]; return ok }
 
 // unknownTest returns the error for an unknown test.

@@ -28,9 +28,9 @@ func findEOS(v *vocabulary, listed []int32, known func(id int32) bool) []int32 {
 		id := v.lookup(name)
 		return id >= 0 && known(id)
 	}
-	// In two formats the weaker token ends only a part of a message: <|end|> where the
-	// format has separate tokens for the end of an answer and of a call, and </s> where
-	// it has a token for tool responses.
+	// Two of these tokens do not end a generation in every format: <|end|> ends only a
+	// part of a message if the vocabulary has separate tokens for the end of an answer
+	// and of a call, and so does </s> if it has a token for tool responses.
 	skip := map[string]bool{
 		"<|end|>": has("<|return|>") && has("<|call|>") || has("<|calls|>") && has("<|flush|>"),
 		"</s>":    has("<|tool_response>"),

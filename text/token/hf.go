@@ -186,12 +186,12 @@ func (s *hfSource) configure(t *Tokenizer) {
 	eos := s.firstID(s.idOf(tok.EOS), s.idOf(names.EOS), generation.EOS, model.EOS)
 	builds := flagDrivenClasses[tok.Class]
 	if tok.AddBOS == nil && builds && len(t.prefix) == 0 {
-		// The default of these classes.
+		// These classes add the token unless the flag is false.
 		tok.AddBOS = &builds
 	}
 	t.prefix = applyFlag(t.prefix, tok.AddBOS, t.bos, builds)
 	t.suffix = applyFlag(t.suffix, tok.AddEOS, eos, builds)
-	// For the end tokens all files count, because models add end tokens in any of them.
+	// Any of the files may list end tokens, so the tokenizer has those of all files.
 	ends := slices.Concat(s.knownIDs(s.idOf(tok.EOS)), s.knownIDs(s.idOf(names.EOS)),
 		s.knownIDs(generation.EOS), s.knownIDs(model.EOS))
 	t.eosTokens = findEOS(s.vocab, ends, func(id int32) bool {
@@ -201,8 +201,8 @@ func (s *hfSource) configure(t *Tokenizer) {
 }
 
 // applyFlag applies add_bos_token or add_eos_token to the ids that the post-processor
-// adds. Classes that build their post-processor from the flags obey a flag. For other
-// classes a flag matters only if the post-processor adds no token.
+// adds. A flag applies to classes that build their post-processor from the flags
+// (builds), and to other classes if the post-processor adds no token.
 func applyFlag(have []int32, add *bool, id int32, builds bool) []int32 {
 	switch {
 	case add == nil || !builds && len(have) > 0:

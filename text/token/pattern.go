@@ -20,8 +20,8 @@ type pattern struct {
 }
 
 // scanner matches one alternative at a position and returns the end of the match, or
-// -1. The text it reads is at most a constant factor longer than the text that it, or
-// the alternative it requires, consumes.
+// -1. To keep find linear, a scanner reads at most a constant factor more text than it
+// consumes. A namedScanner may read more if another alternative consumes that text.
 type scanner func(text string, at int) int
 
 // find returns the first match at or after a position. Without a match it returns the

@@ -17,9 +17,9 @@ const (
 )
 
 // namedScanner is a scanner that may read much text without a match. To guarantee
-// linear time, the alternative named requires must come later in the expression. It
-// consumes the text that the scanner has read, so the scanner does not read it again
-// from every position.
+// linear time, the alternative requires must follow in the expression. That alternative
+// consumes the text that the scanner has read, so the scanner does not read the text
+// again from every position.
 type namedScanner struct {
 	scan     scanner
 	requires string
