@@ -1,15 +1,15 @@
-# The commands of a contributor. `make` alone lists the targets.
+# The commands of a contributor. `make` without a target lists the targets.
 #
-# Only Go is needed for demo, build, test and bench. testrace also needs a C
-# compiler (the race detector is C), testarm64 needs qemu's user emulation,
-# testnpu a library that npm fetches, testgpu an OpenCL driver, and lint builds its tools from tools/go.mod
-# the first time.
+# demo, build, test and bench need only Go. testrace also needs a C compiler,
+# testarm64 needs qemu's user emulation, testnpu needs a library that npm
+# fetches, and testgpu needs an OpenCL driver. The first run of lint builds its
+# tools from tools/go.mod.
 
 GO   ?= go
 QEMU ?= qemu-aarch64-static
 
-# How long each fuzz target runs, which benchmarks run, and with which commit
-# they are compared.
+# The time for each fuzz target, the pattern that selects benchmarks, and the
+# commit that bench-compare measures as the baseline.
 FUZZTIME ?= 60s
 BENCH    ?= .
 BASE     ?= HEAD
@@ -32,7 +32,8 @@ GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpupass .
 # The prompt of testarm64. The answer must be the same as on this processor.
 QUESTION := What is the capital of France?
 
-# One static binary without a C compiler, and the same bytes from any directory.
+# The build makes one static binary, needs no C compiler, and produces the same
+# bytes in any directory.
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w"
 TOOLS := bin/tools
 
@@ -55,7 +56,7 @@ demo: build ## build, then tell a story, chat, and answer from a note
 	@scripts/demo.sh bin/llmrun
 
 .PHONY: test
-test: ## run all tests, then count those that passed, failed and were skipped, and why
+test: ## run all tests, then report how many passed, failed and were skipped, and why
 	@GO="$(GO)" $(GO) run ./internal/testreport ./...
 
 .PHONY: testnoasm
@@ -83,7 +84,7 @@ testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs
 	@command -v $(QEMU) >/dev/null || { \
 		echo "$(QEMU) not found: install qemu-user-static (Debian, Ubuntu: apt-get install qemu-user-static)" >&2; exit 1; }
 	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu max' ./quant/... ./store/crc
-	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu cortex-a76' ./quant/tiled # dot products, no matrix instructions
+	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu cortex-a76' ./quant/tiled # has dot-product instructions, but no matrix instructions
 	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu cortex-a72' ./quant/tiled # no dot products
 	GOARCH=arm64 $(BUILD) -o bin/arm64/ ./cmd/llmrun
 	bin/llmrun run -q --temp 0 -p '$(QUESTION)' > bin/arm64/expected.txt
@@ -111,7 +112,7 @@ bench: ## run the benchmarks that match BENCH
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 .PHONY: accuracy
-accuracy: build ## print what quantization costs in perplexity on the bundled model
+accuracy: build ## print the perplexity that quantization adds on the bundled model
 	@scripts/accuracy.sh bin/llmrun
 
 .PHONY: bench-compare

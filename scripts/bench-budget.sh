@@ -5,8 +5,8 @@
 #
 # usage: scripts/bench-budget.sh PATH_TO_LLMRUN
 # Environment, with defaults; lists are separated by spaces:
-#   SHAPE=llama-3.1-8b QUANT=q4_0   the model, of random weights
-#   MODEL=                          a GGUF file instead
+#   SHAPE=llama-3.1-8b QUANT=q4_0   the shape and format of a model of random weights
+#   MODEL=                          a GGUF file to use instead
 #   SHARES='75 50 25'               budgets, in percent of the file
 #   TG=4 ROUNDS=2 THREADS=2         tokens, repeats, threads
 #   PEER= PEER_NAME=peer            another build's llama-bench, measured too

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 benchstat=${1:?missing benchstat} base=${2:?missing base commit} pattern=${3:?missing pattern} packages=${4:-./...}
-readonly rounds=6 # what benchstat needs for a confidence interval
+readonly rounds=6 # benchstat needs 6 for a confidence interval
 
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
@@ -14,7 +14,7 @@ mkdir "$temp/tree"
 git archive "$base" | tar -x -C "$temp/tree"
 
 measure() { # directory, file to append to
-  # shellcheck disable=SC2086 # several packages are several words
+  # shellcheck disable=SC2086 # PACKAGES is a list of words
   (cd "$1" && go test -run '^$' -bench "$pattern" -benchmem $packages) >>"$2"
 }
 for ((round = 1; round <= rounds; round++)); do

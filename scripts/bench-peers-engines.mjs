@@ -17,7 +17,7 @@ function run(program, args, awaited = "") {
         const started = performance.now();
         const child = spawn(program, args.map(String), {stdio: ["ignore", "pipe", "pipe"]});
         let output = "", errors = "", took = NaN, peak = NaN;
-        // The peak only grows until the process ends: the last look counts.
+        // The peak never decreases, so the last sample is the peak of the process.
         const watch = setInterval(() => { peak = peakMemory(child.pid) || peak; }, 20);
         child.stdout.on("data", (data) => {
             output += data;
@@ -37,7 +37,7 @@ function peakMemory(pid) {
     try {
         return 1024 * Number(/^VmHWM:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]);
     } catch {
-        return NaN; // it has ended, or this is no Linux
+        return NaN; // the process has ended, or the system is not Linux
     }
 }
 
@@ -87,8 +87,8 @@ const llamaBench = (program, name, kv, help, extra) => ({
         const all = ["-m", job.model, "-r", 1, "-o", "json", "-fa", 1, "-ctk", kv, "-ctv", kv, ...extra];
         const lengths = ["-p", job.prefill, "-n", job.decode, "-t", job.threads, ...depthFlags(job, help)];
         const {output, peak} = await run(program, [...all, ...lengths]);
-        // Reading a prompt of five tokens is what the first token waits for; the
-        // result is printed as soon as that is done.
+        // The first token waits for the prefill of five tokens; llama-bench prints
+        // the result as soon as the prefill ends.
         const {took} = await run(program, [...all, "-p", 5, "-n", 0, "-w", 0, "-t", Math.max(...job.threads)], '"samples_ts"');
         return {tests: testsOf(output), firstToken: took, peak};
     },
@@ -116,6 +116,6 @@ function helpOf(program) {
     try {
         return execFileSync(program, ["--help"], {encoding: "utf8", stdio: ["ignore", "pipe", "pipe"]});
     } catch (error) {
-        return `${error.stdout}${error.stderr}`; // some exit with an error after their help
+        return `${error.stdout}${error.stderr}`; // some builds exit with an error after printing their help
     }
 }

@@ -38,7 +38,7 @@ async function measure(engine, job) {
         for (const test of sample.tests) test.busy = 0;
         if (options.busy > 0) {
             const {tests} = await beside(options.busy, () => engine.measure(job));
-            // What the machine can do alone is no limit here.
+            // The limits of an idle machine do not apply beside busy processes.
             sample.tests.push(...tests.map((test) => ({...test, ofLimit: NaN, busy: options.busy})));
         }
         return sample;
@@ -91,7 +91,7 @@ for (const model of options.models) {
     const result = await measureModel(model, engines);
     report.results.push(result);
     console.log(`\n${table(result)}`);
-    // After each model: what has been measured is kept.
+    // Write the file after each model, so a later failure loses no results.
     if (options.json) writeFileSync(options.json, JSON.stringify(report, null, 1) + "\n");
 }
 if (!options.peer) console.log("\nFork not measured: no PEER was given.");

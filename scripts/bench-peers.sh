@@ -30,7 +30,7 @@ home=$PWD/.scratch/peers
 
 command -v node npm >/dev/null || { echo "bench-peers needs node and npm (Debian, Ubuntu: apt-get install nodejs npm)" >&2; exit 1; }
 if [[ -n $PEER && ! -x $PEER ]]; then
-  echo "PEER=$PEER is no program; it has to be the llama-bench of another build" >&2
+  echo "PEER=$PEER is not a program; set PEER to the llama-bench of another build" >&2
   exit 1
 fi
 mkdir -p "$home"

@@ -15,10 +15,10 @@ for target in linux/amd64 linux/arm64 android/arm64 darwin/arm64 windows/amd64; 
   CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -ldflags "-s -w" -o "$binary" ./cmd/llmrun
   note=
   if [[ $os == linux ]]; then
-    # A dynamic program names its loader in an INTERP header.
+    # A dynamically linked program names its loader in an INTERP header.
     headers=$(readelf -lW "$binary")
     if [[ $headers == *INTERP* ]]; then
-      echo "$binary is not static: it asks for a dynamic loader" >&2
+      echo "$binary is not static: it names a dynamic loader" >&2
       exit 1
     fi
     note=", static"

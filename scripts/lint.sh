@@ -14,7 +14,7 @@ if [[ -n $unformatted ]]; then
   exit 1
 fi
 
-# system, architecture, build tags
+# arguments: system, architecture, build tags
 vet() {
   echo "== vet $1/$2 ${3:-}"
   GOOS=$1 GOARCH=$2 CGO_ENABLED=0 go vet ${3:+-tags "$3"} ./...

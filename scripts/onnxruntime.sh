@@ -18,12 +18,12 @@ case $(uname -s)/$(uname -m) in
   Linux/x86_64) library=linux/x64/libonnxruntime.so.1 ;;
   Linux/aarch64) library=linux/arm64/libonnxruntime.so.1 ;;
   Darwin/arm64) library=darwin/arm64/libonnxruntime.1.dylib ;;
-  *) echo "$package has no library for $(uname -sm): LLMRUN_ONNXRUNTIME may name one" >&2; exit ;;
+  *) echo "$package has no library for $(uname -sm); set LLMRUN_ONNXRUNTIME to the path of one" >&2; exit ;;
 esac
 library=$home/node_modules/${package%@*}/bin/napi-v6/$library
 if [[ ! -e $library ]]; then
   if ! command -v npm >/dev/null; then
-    echo "npm is missing (Debian, Ubuntu: apt-get install npm): the tests of ONNX Runtime skip" >&2
+    echo "npm is missing (Debian, Ubuntu: apt-get install npm); the tests of ONNX Runtime are skipped" >&2
     exit
   fi
   echo "installing $package in .scratch/onnxruntime" >&2

@@ -63,7 +63,7 @@ for (const threads of job.threads.toSorted((a, b) => b - a)) {
     });
     const sequence = context.getSequence();
     await generate(sequence, ids(0, 5), 1);
-    result.first_token_seconds ??= seconds(started); // of a short prompt, loading included
+    result.first_token_seconds ??= seconds(started); // short prompt, including loading
     await sequence.clearHistory();
     await sequence.evaluateWithoutGeneratingNewTokens(ids(1, 64)); // warm up
     await sequence.clearHistory();
@@ -78,7 +78,7 @@ for (const threads of job.threads.toSorted((a, b) => b - a)) {
             await extendTo(sequence, depth);
         }
         if (job.decode > 0) {
-            // The first token waits for the prompt of one token; the rest are decoded.
+            // The first token waits for the prefill of a one-token prompt; decoding produces the rest.
             const {first, total} = await generate(sequence, ids(depth, 1), job.decode + 1);
             note(`tg${job.decode}`, job.decode, total - first);
         }
@@ -86,4 +86,4 @@ for (const threads of job.threads.toSorted((a, b) => b - a)) {
     await context.dispose();
 }
 console.log(JSON.stringify(result));
-process.exit(0); // what is left to free would only take time
+process.exit(0); // exit without freeing memory, which only takes time
