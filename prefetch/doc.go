@@ -12,8 +12,9 @@
 // writes to it, so that the caller can free it even if the read failed or was
 // cancelled.
 //
-// A [Stream] reads a fixed [Sequence] of byte ranges repeatedly, in order, through a
-// ring of memory. A forward pass takes the bytes with [Stream.Take] while the stream
-// reads the following bytes, at the end of a pass those at the start of the next. If the operating system has an asynchronous read queue (see
+// A [Stream] reads a fixed [Sequence] of byte ranges repeatedly, in order, through
+// a ring of memory. A forward pass takes the bytes with [Stream.Take] while the
+// stream reads the following bytes, at the end of a pass those at the start of the
+// next. If the operating system has an asynchronous read queue (see
 // [vfs.ReadQueue]), the stream submits its reads there and needs no goroutines.
 package prefetch

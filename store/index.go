@@ -109,7 +109,7 @@ func (x *Index) ReadAt(t Tensor, p []byte, off int64) (int, error) {
 	}
 	f := x.files[t.File]
 	if off < 0 || off > t.Size || int64(len(p)) > t.Size-off {
-		return 0, fmt.Errorf("store: %s: read of %d bytes at %d lies outside tensor %q of %d bytes", f.Name(), len(p), off, t.Name, t.Size)
+		return 0, fmt.Errorf("store: %s: read of %d bytes at %d is outside tensor %q of %d bytes", f.Name(), len(p), off, t.Name, t.Size)
 	}
 	n, err := f.ReadAt(p, t.Offset+off)
 	if errors.Is(err, io.EOF) {

@@ -194,7 +194,7 @@ func TestArithmeticNeedsADevice(t *testing.T) {
 	}
 	_, err := arithmeticOf("fp16", &Info{})
 	require.ErrorContains(t, err, ArithmeticVariable)
-	require.ErrorContains(t, err, `"fp16", want float, half or tensor`)
+	require.ErrorContains(t, err, `"fp16": use float, half or tensor`)
 
 	t.Setenv(ArithmeticVariable, Halves.String())
 	d, _ := open(t)

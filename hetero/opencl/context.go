@@ -164,7 +164,7 @@ func parseChoice[T fmt.Stringer](variable, name string, usual T, ways ...T) (way
 		names = append(names, way.String())
 	}
 	last := len(names) - 1
-	return way, fmt.Errorf("opencl: %s is %q, want %s or %s", variable, name, strings.Join(names[:last], ", "), names[last])
+	return way, fmt.Errorf("opencl: %s is %q: use %s or %s", variable, name, strings.Join(names[:last], ", "), names[last])
 }
 
 // created returns the error of the last creation call.

@@ -10,8 +10,9 @@ import (
 // condition.
 const prefetchStep = 1 << 10
 
-// prefetchRange is memory that a worker will read first in a later run. The worker prefetches it into its core's cache while it waits, because the memory
-// would otherwise be idle.
+// prefetchRange is memory that a worker will read first in a later run. The worker
+// prefetches it into its core's cache while it waits, when the memory would otherwise be
+// idle.
 type prefetchRange struct {
 	from, to atomic.Uintptr // set by Pool.Prefetch
 	begun    uintptr        // the value of from when at was set; like at, only the waiter accesses it

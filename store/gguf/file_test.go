@@ -299,7 +299,7 @@ func TestReadAtStaysInTensor(t *testing.T) {
 		n   int
 	}{{-1, 1}, {0, 97}, {96, 1}, {97, 0}, {math.MaxInt64, 2}} {
 		_, err := f.ReadAt(tensor, make([]byte, c.n), c.off)
-		require.ErrorContains(t, err, "lies outside tensor")
+		require.ErrorContains(t, err, "is outside tensor")
 	}
 	whole, err := vfs.ReadFile(fsys, "m.gguf", 1<<20)
 	require.NoError(t, err)

@@ -280,7 +280,7 @@ func (f *File) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	if off < 0 || off > size || int64(len(p)) > size-off {
-		return 0, fmt.Errorf("store: %s: read of %d bytes at %d lies outside tensor %q of %d bytes", f.path, len(p), off, t.Name, size)
+		return 0, fmt.Errorf("store: %s: read of %d bytes at %d is outside tensor %q of %d bytes", f.path, len(p), off, t.Name, size)
 	}
 	if packed.Layout == Rows {
 		return f.readExtent(x, p, packed.Off+off)

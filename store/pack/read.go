@@ -20,7 +20,7 @@ type extentReader struct {
 // ReadAt implements io.ReaderAt within the extent.
 func (r extentReader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 || off > r.x.size || int64(len(p)) > r.x.size-off {
-		return 0, fmt.Errorf("pack: %s: read of %d bytes at %d lies outside %s of %d bytes", r.f.path, len(p), off, r.x.field(), r.x.size)
+		return 0, fmt.Errorf("pack: %s: read of %d bytes at %d is outside %s of %d bytes", r.f.path, len(p), off, r.x.field(), r.x.size)
 	}
 	return r.f.readExtent(r.x, p, off)
 }

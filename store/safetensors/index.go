@@ -116,7 +116,7 @@ func (x *index) readMap(s *scanner) {
 func (x *index) addShard(s *scanner, name string) {
 	switch {
 	case !filepath.IsLocal(name) || strings.Contains(name, `\`):
-		s.fail("file %q lies outside the model's directory", name)
+		s.fail("file %q is outside the model's directory", name)
 	case len(x.shards) == maxShards:
 		s.fail("more than %d files", maxShards)
 	default:

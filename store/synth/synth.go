@@ -52,10 +52,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("%w: Shape: a vocabulary of %d tokens is too small; it needs at least %d", ErrOptions, o.Shape.Vocab, minVocab)
 	}
 	if o.Context < 0 || o.Context > maxContext {
-		return fmt.Errorf("%w: Context is %d; it must lie between 0 and %d", ErrOptions, o.Context, maxContext)
+		return fmt.Errorf("%w: Context is %d; it must be between 0 and %d", ErrOptions, o.Context, maxContext)
 	}
 	if !(o.RouterSkew >= 0 && o.RouterSkew <= maxSkew) {
-		return fmt.Errorf("%w: RouterSkew is %v; it must lie between 0 and %d", ErrOptions, o.RouterSkew, maxSkew)
+		return fmt.Errorf("%w: RouterSkew is %v; it must be between 0 and %d", ErrOptions, o.RouterSkew, maxSkew)
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 var ErrLocked = errors.New("locked by another process or session")
 
 // Lock acquires the lock with the given file name. At any time at most one caller in all
-// processes holds the lock. If the lock is held, Lock returns an error that wraps ErrLocked; it does
-// not wait. Close on the result releases the lock and removes the file. The system releases
-// the locks of a process that dies; the leftover file does no harm.
+// processes holds the lock. If the lock is held, Lock returns an error that wraps
+// ErrLocked; it does not wait. Close on the result releases the lock and removes the file.
+// The system releases the locks of a process that dies; the leftover file does no harm.
 //
 // On a file system without locks, Lock always succeeds; only one process uses such a file
 // system.

@@ -71,7 +71,7 @@ func (p *Params) Validate() error {
 		}
 		switch {
 		case f.hi != unbounded:
-			return &ParamError{f.field, fmt.Sprintf("is %v; it must lie between %v and %v", f.value, f.lo, f.hi)}
+			return &ParamError{f.field, fmt.Sprintf("is %v; it must be between %v and %v", f.value, f.lo, f.hi)}
 		case f.lo == 0:
 			return &ParamError{f.field, fmt.Sprintf("is %v; it must be a finite number and not negative", f.value)}
 		}

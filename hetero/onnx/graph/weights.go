@@ -37,7 +37,7 @@ func ParsePrecision(name string) (Precision, error) {
 			return p, nil
 		}
 	}
-	return Auto, fmt.Errorf("unknown precision %q: want auto, weight-only or integer", name)
+	return Auto, fmt.Errorf("unknown precision %q: use auto, weight-only or integer", name)
 }
 
 // blockCols is the number of columns per scale in [WeightOnly].
