@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestArgMaxIsTheFirst compares it with looking at one element after the other, where
-// many are equal, some are NaN, and none is above -Inf.
-func TestArgMaxIsTheFirst(t *testing.T) {
+// TestArgMaxReturnsTheFirstMaximum checks that ArgMax returns the same index as a scalar
+// loop, for inputs with equal elements, NaNs and -Inf.
+func TestArgMaxReturnsTheFirstMaximum(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(10, 1))
 		for _, n := range []int{0, 1, 17, argMaxBlock - 1, argMaxBlock, 3*argMaxBlock + 5} {
@@ -35,6 +35,7 @@ func TestArgMaxIsTheFirst(t *testing.T) {
 	})
 }
 
+// TestAllFinite checks that AllFinite finds an infinity or NaN at any position.
 func TestAllFinite(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		x := make([]float32, 100)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runF8 computes a case on a path with its values as 8-bit floats.
+// runF8 computes the case on a path, with the values as 8-bit floats.
 func (c *attendCase) runF8(path kernels) []float32 {
 	previous := active
 	active = path
@@ -21,7 +21,7 @@ func (c *attendCase) runF8(path kernels) []float32 {
 	return state
 }
 
-// floats takes the case's values as codes of floats.
+// floats returns the case's values, reinterpreted as codes of 8-bit floats.
 func (c *attendCase) floats() []uint8 {
 	codes := make([]uint8, len(c.values))
 	for i, v := range c.values {
@@ -30,7 +30,9 @@ func (c *attendCase) floats() []uint8 {
 	return codes
 }
 
-func TestAttendingToFloatsMatchesTwin(t *testing.T) {
+// TestAttentionF8MatchesTwin checks that every path computes attention over 8-bit floats
+// with the same bits as its portable twin.
+func TestAttentionF8MatchesTwin(t *testing.T) {
 	for _, path := range supportedPaths() {
 		t.Run(path.name(), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(23, 1))
@@ -44,9 +46,10 @@ func TestAttendingToFloatsMatchesTwin(t *testing.T) {
 	}
 }
 
-// TestAttendingToFloatsIsExact compares with sums in float64 of what the weights
-// were rounded to: that rounding is the only one that matters.
-func TestAttendingToFloatsIsExact(t *testing.T) {
+// TestAttentionF8IsExact checks that attention over 8-bit floats equals a float64 sum of
+// the quantized weights times the values, so only the quantization of the weights loses
+// precision.
+func TestAttentionF8IsExact(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(24, 1))
 		const d = 80
@@ -68,7 +71,7 @@ func TestAttendingToFloatsIsExact(t *testing.T) {
 	})
 }
 
-// TestF8IsE4M3 derives the codes from the definition of the format.
+// TestF8IsE4M3 checks every code against the definition of the format E4M3.
 func TestF8IsE4M3(t *testing.T) {
 	for code := range 128 {
 		exponent, mantissa := code>>3, float64(code&7)/8
@@ -102,8 +105,8 @@ func BenchmarkAttendToFloats(b *testing.B) {
 	}
 }
 
-// TestHalfKeysWithLargeQueries: scores of keys in 16 bits are computed in float32,
-// and stay within its range and precision for queries far beyond that of 16 bits.
+// TestHalfKeysWithLargeQueries checks that scores of 16-bit keys have the range and the
+// precision of float32, for queries far beyond the range of 16 bits.
 func TestHalfKeysWithLargeQueries(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(25, 1))
@@ -126,7 +129,7 @@ func TestHalfKeysWithLargeQueries(t *testing.T) {
 					want += v
 					sum += math.Abs(v)
 				}
-				// Eleven bits are kept of an element.
+				// A 16-bit element has eleven significant bits.
 				require.InDelta(t, want, float64(got), sum*0x1p-11)
 			}
 		}

@@ -9,17 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// attendCase is a block of scores and values for some queries.
+// attendCase is the input of attention over one block for several queries.
 type attendCase struct {
 	n, d, stride   int
 	w              []BlockWeights
 	scores, scales []float32
-	state          []float32 // [n, stride] outputs, the greatest score, the sum
+	state          []float32 // [n, stride] outputs, the maximum score, the sum
 	values         []int8
 	count          int
 }
 
-// newAttendCase draws a case. Some queries see all tokens, others some or none.
+// newAttendCase returns a random case. Some queries attend to all tokens, others to a
+// part of them or to none.
 func newAttendCase(rng *rand.Rand, n, d int) *attendCase {
 	c := &attendCase{n: n, d: d, stride: d + 3, w: make([]BlockWeights, n), count: 1 + rng.IntN(BlockTokens)}
 	c.scores, c.scales = randomFloats(rng, n*BlockTokens), randomFloats(rng, BlockTokens)
@@ -50,7 +51,7 @@ func newAttendCase(rng *rand.Rand, n, d int) *attendCase {
 	for i := range c.w {
 		c.w[i].Attended &= math.MaxUint64 >> (BlockTokens - c.count)
 	}
-	for j := c.count; j < BlockTokens; j++ { // what does not count may be anything
+	for j := c.count; j < BlockTokens; j++ { // unused elements are arbitrary
 		c.scores[j], c.scales[j] = float32(math.NaN()), inf32
 	}
 	c.values = make([]int8, BlockTokens*d)
@@ -60,8 +61,8 @@ func newAttendCase(rng *rand.Rand, n, d int) *attendCase {
 	return c
 }
 
-// run computes the case on a path, on copies of what changes, and returns the
-// weights and the state.
+// run computes the case on a path and returns the weights and the state. It does not
+// change the case.
 func (c *attendCase) run(path kernels) ([]BlockWeights, []float32) {
 	previous := active
 	active = path
@@ -76,7 +77,9 @@ func (c *attendCase) run(path kernels) ([]BlockWeights, []float32) {
 	return w, state
 }
 
-func TestAttendingMatchesTwin(t *testing.T) {
+// TestAttentionMatchesTwin checks that every path computes attention with the same bits as
+// its portable twin.
+func TestAttentionMatchesTwin(t *testing.T) {
 	for _, path := range supportedPaths() {
 		t.Run(path.name(), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(20, 1))
@@ -93,8 +96,9 @@ func TestAttendingMatchesTwin(t *testing.T) {
 	}
 }
 
-// TestAttendingIsClose compares with attention in float64, block after block.
-func TestAttendingIsClose(t *testing.T) {
+// TestAttentionIsClose checks that attention over several blocks is close to attention in
+// float64.
+func TestAttentionIsClose(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(21, 1))
 		const blocks, d = 5, 16
@@ -122,15 +126,15 @@ func TestAttendingIsClose(t *testing.T) {
 			WeightedSumBlock(state, d+2, d, c.w, c.values, c.values, BlockTokens)
 		}
 		for i := range d {
-			// Each of the tokens of a block is off by at most half a code.
+			// The error of each token's weight is at most half a code.
 			bound := largest * BlockTokens * blocks * 0.51 / maxWeight
 			require.InDelta(t, out[i]/sum, float64(state[i]/state[d+1]), bound)
 		}
 	})
 }
 
-// Scores of any size give what they should: nothing overflows, because the
-// greatest is taken away before the exponential.
+// TestLargeScoresDoNotOverflow checks that attention is finite and correct for scores of
+// any size, because the kernels subtract the maximum before the exponential.
 func TestLargeScoresDoNotOverflow(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		for _, size := range []float32{100, 1e4, 1e10, 3e38} {
@@ -144,7 +148,7 @@ func TestLargeScoresDoNotOverflow(t *testing.T) {
 			for range 2 {
 				SoftmaxBlocks(w, scores, scales, state[1:], 3, nil)
 				WeightedSumBlock(state, 3, 1, w, values, values, BlockTokens)
-				for j := range scores { // the kernels may have used them up
+				for j := range scores { // the kernels may overwrite the scores
 					scores[j] = -size
 				}
 				scores[7], scores[8] = size, size
@@ -156,8 +160,9 @@ func TestLargeScoresDoNotOverflow(t *testing.T) {
 	})
 }
 
-// A token that is broken must not pass for a sound one.
-func TestBrokenScoresAndScalesStayBroken(t *testing.T) {
+// TestNonFiniteScoresPropagate checks that a NaN or infinity in a score or a scale makes
+// the result NaN or infinite.
+func TestNonFiniteScoresPropagate(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		for _, bad := range []float32{float32(math.NaN()), -float32(math.NaN()), inf32} {
 			for _, where := range []string{"score", "scale"} {

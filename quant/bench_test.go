@@ -28,8 +28,8 @@ func BenchmarkMulRows(b *testing.B) {
 	}
 }
 
-// BenchmarkAttention has the shapes of one block of keys: scores, softmax and
-// the sum of values, for a group of four heads.
+// BenchmarkAttention times scores and the sum of values over one block of keys, for a
+// single head and for a group of four heads.
 func BenchmarkAttention(b *testing.B) {
 	const tokens, group = 256, 4
 	rng := rand.New(rand.NewPCG(3, 4))

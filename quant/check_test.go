@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestChecksPassOnEveryPath checks that the kernel checks accept every path.
 func TestChecksPassOnEveryPath(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		for _, d := range []int{1, 33, 64, 80, 128, 256} {
@@ -15,7 +16,7 @@ func TestChecksPassOnEveryPath(t *testing.T) {
 	})
 }
 
-// The broken paths compute one thing almost right.
+// Each broken path computes one operation with a small error.
 type (
 	brokenWeigh  struct{ kernels }
 	brokenF8     struct{ kernels }
@@ -41,6 +42,7 @@ func (k brokenScores) mulF32(y []float32, yStride int, w []float32, wStride, row
 	k.kernels.mulF32(y, yStride, w, wStride, rows, cols-1, x, xStride, n)
 }
 
+// TestChecksFindBrokenKernels checks that the kernel checks reject every broken path.
 func TestChecksFindBrokenKernels(t *testing.T) {
 	best := active
 	cases := []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// referenceRow is a row of a model file written by the reference quantizer and
-// the float32 values that the reference decoder reads from it.
+// referenceRow holds a row that the reference quantizer wrote and the float32 values that
+// the reference decoder computes from it.
 type referenceRow struct {
 	Type   string
 	Source string
@@ -26,8 +26,7 @@ func referenceRows(tb testing.TB) []referenceRow {
 	return rows
 }
 
-// requireBits fails unless got has exactly the bits of want. Any NaN equals
-// any other.
+// requireBits fails unless got has exactly the bits of want. It treats all NaNs as equal.
 func requireBits(tb testing.TB, want, got []float32, format string, args ...any) {
 	tb.Helper()
 	require.Len(tb, got, len(want))
@@ -48,8 +47,8 @@ func floatsOf(raw []byte) []float32 {
 	return floats
 }
 
-// TestDequantRowReference compares every format that the reference quantizer
-// wrote with the values of the reference decoder.
+// TestDequantRowReference checks that DequantRow computes the values of the reference
+// decoder, for every format with reference rows.
 func TestDequantRowReference(t *testing.T) {
 	seen := map[Type]bool{}
 	for _, row := range referenceRows(t) {
@@ -62,14 +61,14 @@ func TestDequantRowReference(t *testing.T) {
 		requireBits(t, want, got, "%s", row.Source)
 	}
 	for format := F32; format < numTypes; format++ {
-		if format != F32 && format != MXFP4 && format.InGGUF() { // no samples: see their own tests
+		if format != F32 && format != MXFP4 && format.InGGUF() { // formats without reference rows have their own tests
 			require.True(t, seen[format], "no reference row of %s", format)
 		}
 	}
 }
 
-// TestDequantMatchesPortable compares each path's decoders with the portable
-// ones on arbitrary quants, for rows of several lengths.
+// TestDequantMatchesPortable checks that the decoders of every path equal the portable
+// decoders on random rows of several lengths.
 func TestDequantMatchesPortable(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(10, 1))
@@ -88,8 +87,8 @@ func TestDequantMatchesPortable(t *testing.T) {
 	})
 }
 
-// TestDequantMXFP4 checks values by the OCP microscaling definition: e2m1
-// numbers times a power of two with bias 127.
+// TestDequantMXFP4 checks that values follow the OCP microscaling definition: e2m1 numbers
+// times a power of two with bias 127.
 func TestDequantMXFP4(t *testing.T) {
 	block := make([]byte, 17)
 	for i := range 16 {
@@ -107,7 +106,7 @@ func TestDequantMXFP4(t *testing.T) {
 	}
 }
 
-// TestDequantI4Z computes scale·(code-zero) in exact arithmetic.
+// TestDequantI4Z checks that values equal scale·(code-zero) in exact arithmetic.
 func TestDequantI4Z(t *testing.T) {
 	block, got := make([]byte, 19), make([]float32, 32)
 	for i := range 16 {
@@ -127,8 +126,8 @@ func TestDequantI4Z(t *testing.T) {
 	}
 }
 
-// TestDequantNF4 compares with the levels as they are published, which are
-// rounded to a 127th here.
+// TestDequantNF4 checks that the levels are the published ones, rounded to multiples of
+// 1/127.
 func TestDequantNF4(t *testing.T) {
 	published := [16]float64{
 		-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
@@ -150,8 +149,9 @@ func TestDequantNF4(t *testing.T) {
 	}
 }
 
+// TestHalfFloats checks conversions between float32 and binary16 or bfloat16.
 func TestHalfFloats(t *testing.T) {
-	// Every pattern survives a round trip, and agrees with the decoder.
+	// Every pattern survives a round trip and agrees with the decoder.
 	for h := range 1 << 16 {
 		for _, format := range []Type{F16, BF16} {
 			got := make([]float32, 1)
@@ -172,8 +172,8 @@ func TestHalfFloats(t *testing.T) {
 		f16, bf16 uint16
 	}{
 		{1, 0x3c00, 0x3f80},
-		{1 + 0x1p-11, 0x3c00, 0x3f80},           // half way: to even
-		{1 + 0x3p-11, 0x3c02, 0x3f80},           // half way: to even, upwards
+		{1 + 0x1p-11, 0x3c00, 0x3f80},           // half way: down to even
+		{1 + 0x3p-11, 0x3c02, 0x3f80},           // half way: up to even
 		{1 + 0x1p-8, 0x3c04, 0x3f80},            // half way for bfloat16
 		{1 + 0x3p-8, 0x3c0c, 0x3f82},            //
 		{65504, 0x7bff, 0x4780},                 // largest binary16

@@ -5,12 +5,13 @@ import (
 	"testing"
 )
 
-// sizes are row lengths around the lane and register widths of the kernels.
+// sizes holds row lengths around the lane and register widths of the kernels.
 var sizes = []int{0, 1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 80, 100, 127, 128, 256, 300, 1024}
 
 // twinOf returns the portable path that defines the results of path.
 func twinOf(path kernels) portable { return portable{path.flavour()} }
 
+// TestDotMatchesTwin checks that Dot has the same bits on every path and its twin.
 func TestDotMatchesTwin(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 1))
@@ -22,8 +23,8 @@ func TestDotMatchesTwin(t *testing.T) {
 	})
 }
 
-// TestMulRowsF32MatchesTwin runs every remainder of the register tiles, with
-// strides larger than the rows.
+// TestMulRowsF32MatchesTwin checks that MulRowsF32 matches its twin for every remainder of
+// the register tiles, with strides larger than the rows.
 func TestMulRowsF32MatchesTwin(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(2, 1))
@@ -42,6 +43,8 @@ func TestMulRowsF32MatchesTwin(t *testing.T) {
 	})
 }
 
+// TestWeightedSumMatchesTwin checks that WeightedSum has the same bits on every path and
+// its twin.
 func TestWeightedSumMatchesTwin(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(3, 1))
@@ -60,8 +63,8 @@ func TestWeightedSumMatchesTwin(t *testing.T) {
 	})
 }
 
-// TestMulRowsMatchesDecodedRows checks the contract of MulRows for every
-// format: rows decoded to float32, then Dot.
+// TestMulRowsMatchesDecodedRows checks that MulRows equals Dot of the rows decoded to
+// float32, for every format.
 func TestMulRowsMatchesDecodedRows(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(4, 1))
@@ -78,7 +81,7 @@ func TestMulRowsMatchesDecodedRows(t *testing.T) {
 	})
 }
 
-// checkMulRows multiplies a range of rows in two parts and compares with the
+// checkMulRows multiplies a range of rows in two parts and compares the results with the
 // twin's Dot of rows from the portable decoder.
 func checkMulRows(t *testing.T, rng *rand.Rand, format Type, rows, cols, n int) {
 	t.Helper()
@@ -100,8 +103,8 @@ func checkMulRows(t *testing.T, rng *rand.Rand, format Type, rows, cols, n int) 
 	requireBits(t, want, got, "%s rows=%d cols=%d n=%d", format, rows, cols, n)
 }
 
-// TestBatchInvariance checks that a token's result does not depend on the
-// tokens beside it, nor a row's on the range it is in.
+// TestBatchInvariance checks that the result for a token does not depend on the other
+// tokens of the batch, and that the result of a row does not depend on the range of rows.
 func TestBatchInvariance(t *testing.T) {
 	const rows, cols, n = 29, 208, 11
 	forEachPath(t, func(t *testing.T) {
@@ -118,7 +121,8 @@ func TestBatchInvariance(t *testing.T) {
 	})
 }
 
-// TestMulRowsRejectsWrongSizes wants a panic, not memory beyond a slice.
+// TestMulRowsRejectsWrongSizes checks that MulRows panics on wrong sizes, so kernels never
+// access memory beyond a slice.
 func TestMulRowsRejectsWrongSizes(t *testing.T) {
 	s := NewScratch(64)
 	f := func(n int) []float32 { return make([]float32, n) }
@@ -147,7 +151,7 @@ func TestMulRowsRejectsWrongSizes(t *testing.T) {
 	}
 }
 
-// FuzzMulRows compares every path with its twin on arbitrary weights.
+// FuzzMulRows checks that every path matches its twin on arbitrary weights.
 func FuzzMulRows(f *testing.F) {
 	f.Add(uint8(Q4_K), uint8(2), uint8(1), uint64(1), []byte("some weights"))
 	f.Add(uint8(F32), uint8(5), uint8(4), uint64(2), []byte{0, 0, 0x80, 0x7f})
@@ -158,7 +162,7 @@ func FuzzMulRows(f *testing.F) {
 		rng := rand.New(rand.NewPCG(seed, 6))
 		w := randomRows(rng, kind, height, cols)
 		for i, b := range pattern {
-			w[(i*7+int(seed%11))%len(w)] = b // NaNs and infinities among them
+			w[(i*7+int(seed%11))%len(w)] = b // includes NaNs and infinities
 		}
 		x := spread(rng, tokens*cols)
 		decoded := make([]float32, height*cols)
@@ -173,8 +177,8 @@ func FuzzMulRows(f *testing.F) {
 	})
 }
 
-// filled returns n elements with a value that no kernel computes, which shows
-// writes outside of the result.
+// filled returns n elements with a value that no kernel computes, so that tests detect
+// writes outside the result.
 func filled(n int) []float32 {
 	values := make([]float32, n)
 	for i := range values {
@@ -183,8 +187,9 @@ func filled(n int) []float32 {
 	return values
 }
 
-// spread returns values of very different sizes, zeros of both signs and tiny
-// numbers whose products underflow, where a wrong order or rounding shows.
+// spread returns values of very different magnitudes, zeros of both signs and tiny numbers
+// whose products underflow. These values expose a wrong order of operations and wrong
+// rounding.
 func spread(rng *rand.Rand, n int) []float32 {
 	values := randomFloats(rng, n)
 	for i := range values {

@@ -7,9 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The exponential of a number that is not positive, by a table: the argument is
-// rounded to binary16, of whose patterns 32768 are those of one sign. It is here
-// to be compared with the polynomial; see Exp32.
+// negativeExps is a table of exponentials of all 32768 non-positive binary16 arguments. The
+// tests compare it with the polynomial of Exp32.
 var negativeExps = func() (table [1 << 15]float32) {
 	for i := range table {
 		table[i] = float32(math.Exp(-float64(F16ToF32(uint16(i)))))
@@ -19,9 +18,9 @@ var negativeExps = func() (table [1 << 15]float32) {
 
 func tableExp(x float32) float32 { return negativeExps[F32ToF16(x)&0x7FFF] }
 
-// TestErrorsOfExponentials tests the bounds of both ways: rounding x to 11 bits
-// makes at most |x|·2^-11 of difference to the exponent, which is worst at -1,
-// where the table is off by e^-1·2^-11. The polynomial stays within 2 ulp.
+// TestErrorsOfExponentials checks the error bounds of both methods. Rounding x to 11 bits
+// changes the exponent by at most |x|·2^-11. The table's largest error is e^-1·2^-11, at
+// -1. The polynomial's error is at most 2 ulp.
 func TestErrorsOfExponentials(t *testing.T) {
 	bound := math.Exp(-1) / 2048 * 1.001
 	var table, polynomial float64
@@ -35,8 +34,8 @@ func TestErrorsOfExponentials(t *testing.T) {
 	require.Greater(t, table, 100*polynomial, "the table would be as good")
 }
 
-// BenchmarkExp compares them on a block of scores. expSum is what softmax uses
-// on the path that LLMRUN_CPU asks for.
+// BenchmarkExp compares the table and the polynomial on a block of scores. The polynomial
+// is expSum, the function of softmax, on the path that LLMRUN_CPU selects.
 func BenchmarkExp(b *testing.B) {
 	scores, p := make([]float32, BlockTokens), make([]float32, BlockTokens)
 	for i := range scores {

@@ -16,8 +16,7 @@ func randomFloats(rng *rand.Rand, n int) []float32 {
 	return values
 }
 
-// randomRows returns a matrix of format t whose quants are random bytes and
-// whose scales are moderate numbers.
+// randomRows returns a matrix of format t with random codes and scales of moderate size.
 func randomRows(rng *rand.Rand, t Type, rows, cols int) []byte {
 	rowBytes, err := t.RowBytes(cols)
 	if err != nil {
@@ -52,7 +51,7 @@ func putHalf(dst []byte, t Type, f float32) {
 	binary.LittleEndian.PutUint16(dst, half)
 }
 
-// scaleOffsets tells where the f16 scales of a block lie.
+// scaleOffsets holds the byte offsets of the f16 scales in a block.
 var scaleOffsets = map[Type][]int{
 	Q4_0: {0}, Q4_1: {0, 2}, Q5_0: {0}, Q5_1: {0, 2}, Q8_0: {0},
 	Q2_K: {80, 82}, Q3_K: {108}, Q4_K: {0, 2}, Q5_K: {0, 2}, Q6_K: {208}, IQ4_NL: {0}, IQ4_XS: {0},
@@ -67,8 +66,8 @@ func randomScales(rng *rand.Rand, t Type, block []byte) {
 	}
 }
 
-// forEachPath runs check on every path that this processor supports, the
-// portable flavours among them.
+// forEachPath runs check on every path that this CPU supports, including the portable
+// paths.
 func forEachPath(t *testing.T, check func(t *testing.T)) {
 	for _, path := range append(supportedPaths(), portable{fused}) {
 		t.Run(path.name(), func(t *testing.T) {
@@ -85,5 +84,5 @@ func usePath(tb testing.TB, path kernels) {
 	tb.Cleanup(func() { active = previous })
 }
 
-// minusZero has no literal in Go.
+// minusZero is -0, for which Go has no literal.
 var minusZero = float32(math.Copysign(0, -1))

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// roundCases are numbers to round, of every length and kind.
-func roundCases() map[string][]float32 {
+// quantizeCases returns inputs of many lengths and kinds.
+func quantizeCases() map[string][]float32 {
 	rng := rand.New(rand.NewPCG(30, 1))
 	ramp := func(n int, f func(i int) float32) []float32 {
 		x := make([]float32, n)
@@ -39,7 +39,7 @@ func roundCases() map[string][]float32 {
 	for n := 1; n <= 70; n++ {
 		cases[fmt.Sprintf("%d", n)] = randomFloats(rng, n)
 	}
-	// Every tie between two codes of 8-bit floats, with the largest beside them.
+	// All ties between two codes of 8-bit floats, after the largest float.
 	ties := []float32{f8Largest}
 	for code := range 126 {
 		between := (F8ToF32(uint8(code)) + F8ToF32(uint8(code+1))) / 2
@@ -56,15 +56,15 @@ func roundCases() map[string][]float32 {
 	return cases
 }
 
-// rounded is what all the functions make of some numbers, with a pattern
-// wherever they must not write.
-type rounded struct {
+// quantizedKV holds the results of all quantization functions for one input. Elements that the
+// functions must not write hold a pattern.
+type quantizedKV struct {
 	keys, floats, halves []uint8
 	pairs                []int8
 	scales               [3]uint32
 }
 
-func roundAll(path kernels, x []float32) (r rounded) {
+func quantizeAll(path kernels, x []float32) (r quantizedKV) {
 	previous := active
 	active = path
 	defer func() { active = previous }()
@@ -80,7 +80,7 @@ func roundAll(path kernels, x []float32) (r rounded) {
 	for i, scale := range []float32{
 		QuantizeKey8(r.keys, step, x), QuantizePairs8(r.pairs, x), QuantizeF8(r.floats, x),
 	} {
-		if scale == scale { // a NaN may be any
+		if scale == scale { // NaNs may differ in their bits
 			r.scales[i] = math.Float32bits(scale)
 		}
 	}
@@ -88,21 +88,24 @@ func roundAll(path kernels, x []float32) (r rounded) {
 	return r
 }
 
-func TestRoundingMatchesTwin(t *testing.T) {
+// TestQuantizeKVMatchesTwin checks that every path quantizes keys and values to the same
+// bits as the portable path.
+func TestQuantizeKVMatchesTwin(t *testing.T) {
 	for _, path := range supportedPaths() {
 		t.Run(path.name(), func(t *testing.T) {
-			for name, x := range roundCases() {
-				require.True(t, reflect.DeepEqual(roundAll(portable{}, x), roundAll(path, x)), name)
+			for name, x := range quantizeCases() {
+				require.True(t, reflect.DeepEqual(quantizeAll(portable{}, x), quantizeAll(path, x)), name)
 			}
 		})
 	}
 }
 
-// TestRoundingIsToTheNearest compares with a search among all codes.
-func TestRoundingIsToTheNearest(t *testing.T) {
+// TestQuantizeKVIsToTheNearest checks that no other code is nearer to an element than the
+// chosen one.
+func TestQuantizeKVIsToTheNearest(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
-		for name, x := range roundCases() {
-			r := roundAll(active, x)
+		for name, x := range quantizeCases() {
+			r := quantizeAll(active, x)
 			key, value, float := math.Float32frombits(r.scales[0]), math.Float32frombits(r.scales[1]), math.Float32frombits(r.scales[2])
 			require.Equal(t, key, value)
 			for i, v := range x {
@@ -126,22 +129,23 @@ func TestRoundingIsToTheNearest(t *testing.T) {
 	})
 }
 
-// TestRoundingIsHalvesToEven has an inverse scale of 1, with which ties show.
-func TestRoundingIsHalvesToEven(t *testing.T) {
+// TestQuantizeKVRoundsTiesToEven checks ties with an inverse scale of 1, where they are
+// exact.
+func TestQuantizeKVRoundsTiesToEven(t *testing.T) {
 	x := []float32{127, 0.5, 1.5, 2.5, -0.5, -1.5}
 	var codes [16]int8
 	require.EqualValues(t, 1, QuantizePairs8(codes[:], x))
 	require.Equal(t, [16]int8{0: 127, 4: 2, 6: 2, 10: -2}, codes)
 	var floats [4]uint8
-	// Between 1 and 1.125 lies 1.0625, and between that and 1.25 lies 1.1875.
+	// 1.0625 is half way between 1 and 1.125; 1.1875 is half way between 1.125 and 1.25.
 	require.EqualValues(t, 1, QuantizeF8(floats[:], []float32{1.75, 1.0625, 1.1875, -0x1p-18}))
 	require.Equal(t, [4]uint8{0x7E, 0x78, 0x7A, 0x80}, floats)
 }
 
-// TestRoundingAgreesWithBinary16 holds RoundF16 to the function for one number.
-func TestRoundingAgreesWithBinary16(t *testing.T) {
+// TestRoundF16MatchesF32ToF16 checks that RoundF16 rounds each element like F32ToF16.
+func TestRoundF16MatchesF32ToF16(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
-		for name, x := range roundCases() {
+		for name, x := range quantizeCases() {
 			halves := make([]byte, 2*len(x))
 			RoundF16(halves, x)
 			for i, v := range x {

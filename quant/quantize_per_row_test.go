@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestQuantizeRowPerRow gives a row one scale, by which its largest element becomes
-// the largest code.
+// TestQuantizeRowPerRow checks that all blocks of a row have one scale, and that the row's
+// largest element becomes the largest code.
 func TestQuantizeRowPerRow(t *testing.T) {
 	x := make([]float32, 96)
 	for i := range x {
@@ -32,6 +32,6 @@ func TestQuantizeRowPerRow(t *testing.T) {
 
 	require.NoError(t, QuantizeRowPerRow(row, make([]float32, 96)))
 	require.Equal(t, make([]byte, n), row)
-	require.Error(t, QuantizeRowPerRow(row, make([]float32, 100)), "no whole number of blocks")
+	require.Error(t, QuantizeRowPerRow(row, make([]float32, 100)), "not a whole number of blocks")
 	require.Error(t, QuantizeRowPerRow(row[:n-1], x))
 }

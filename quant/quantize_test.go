@@ -24,6 +24,7 @@ func roundTripWith(t *testing.T, typ Type, x, importance []float32) []float32 {
 	return got
 }
 
+// TestQuantizeRowIsClose checks the quantization error of normally distributed rows.
 func TestQuantizeRowIsClose(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	x := make([]float32, 32*200)
@@ -32,8 +33,8 @@ func TestQuantizeRowIsClose(t *testing.T) {
 		x[i] = float32(random.NormFloat64())
 		power += float64(x[i] * x[i])
 	}
-	// Relative errors in root mean square. Eight bits of a normal distribution
-	// give about 0.6 %, four with an offset about 7.3 %.
+	// The limits are relative RMS errors. For a normal distribution the error of 8 bits is
+	// about 0.6 %, and that of 4 bits with an offset is about 7.3 %.
 	for typ, limit := range map[Type]float64{BF16: 0.002, Q8_0: 0.007, Q4_1: 0.075, Q4_0: 0.09, IQ4_NL: 0.08, NF4: 0.085} {
 		var sum float64
 		for i, v := range roundTrip(t, typ, x) {
@@ -43,7 +44,9 @@ func TestQuantizeRowIsClose(t *testing.T) {
 	}
 }
 
-func TestQuantizeRowKeepsWhatItCan(t *testing.T) {
+// TestQuantizeRowIsExactWherePossible checks that rows which a format can represent
+// survive a round trip unchanged.
+func TestQuantizeRowIsExactWherePossible(t *testing.T) {
 	zeros, same, steps := make([]float32, 32), make([]float32, 32), make([]float32, 32)
 	for i := range same {
 		same[i] = 0.75
@@ -55,8 +58,8 @@ func TestQuantizeRowKeepsWhatItCan(t *testing.T) {
 	require.Equal(t, steps, roundTrip(t, Q4_1, steps), "sixteen even steps are exact")
 }
 
-// TestQuantizeRowObeysImportance proves that errors move from elements that
-// count to those that do not, and that a NaN or infinity does no harm.
+// TestQuantizeRowObeysImportance checks that importance weights reduce the weighted error,
+// and that QuantizeRow does not panic on a NaN or infinity.
 func TestQuantizeRowObeysImportance(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	x, importance := make([]float32, 32*100), make([]float32, 32*100)
@@ -79,13 +82,15 @@ func TestQuantizeRowObeysImportance(t *testing.T) {
 	require.Error(t, QuantizeRow(Q4_1, make([]byte, 20), make([]float32, 32), make([]float32, 31)))
 }
 
+// TestQuantizeRowRefuses checks that QuantizeRow rejects formats that it cannot write and
+// wrong sizes.
 func TestQuantizeRowRefuses(t *testing.T) {
 	require.Error(t, QuantizeRow(Q4_K, make([]byte, 1000), make([]float32, 256), nil))
 	require.Error(t, QuantizeRow(Q8_0, make([]byte, 34), make([]float32, 31), nil))
 	require.Error(t, QuantizeRow(Q8_0, make([]byte, 33), make([]float32, 32), nil))
 }
 
-// BenchmarkQuantizeRow reports source elements a second.
+// BenchmarkQuantizeRow reports the source bytes that QuantizeRow quantizes per second.
 func BenchmarkQuantizeRow(b *testing.B) {
 	x, row := make([]float32, 4096), make([]byte, 8192)
 	for i := range x {

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPartsMakeTheRow puts rows of random bytes together again: bits must be
-// those of the decoder.
-func TestPartsMakeTheRow(t *testing.T) {
+// TestSplitRowMatchesDecoder checks that the codes, scales and offsets of SplitRow combine
+// to the values of the decoder, on rows of random bytes.
+func TestSplitRowMatchesDecoder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	tested := 0
 	for typ := range NF4 + 1 {
@@ -27,7 +27,7 @@ func TestPartsMakeTheRow(t *testing.T) {
 			for i := range src {
 				src[i] = byte(rng.Uint32())
 				if i%2 == 1 {
-					src[i] &= 0xbf // no scale becomes infinite
+					src[i] &= 0xbf // keeps scales finite
 				}
 			}
 			want := make([]float32, cols)

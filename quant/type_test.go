@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestTypeNamesAndNumbers checks that ParseType and FromID invert String and ID.
 func TestTypeNamesAndNumbers(t *testing.T) {
 	for format := F32; format < numTypes; format++ {
 		byName, ok := ParseType(format.String())
@@ -27,13 +28,15 @@ func TestTypeNamesAndNumbers(t *testing.T) {
 	require.False(t, numTypes.Valid())
 }
 
-func TestFromGGUFNamesWhatItRefuses(t *testing.T) {
+// TestFromGGUFNamesUnsupportedTypes checks that the error of FromGGUF names the type.
+func TestFromGGUFNamesUnsupportedTypes(t *testing.T) {
 	_, err := FromGGUF(16)
 	require.ErrorContains(t, err, "IQ2_XXS")
 	_, err = FromGGUF(999)
 	require.ErrorContains(t, err, "unknown tensor type 999")
 }
 
+// TestRowBytes checks the sizes of rows and the errors for invalid types and lengths.
 func TestRowBytes(t *testing.T) {
 	for _, c := range []struct {
 		format Type
@@ -61,6 +64,8 @@ func TestRowBytes(t *testing.T) {
 	}
 }
 
+// TestChoosePath checks that choose returns a supported path by name, and otherwise the
+// best path.
 func TestChoosePath(t *testing.T) {
 	paths := supportedPaths()
 	for _, path := range paths {
@@ -74,8 +79,8 @@ func TestChoosePath(t *testing.T) {
 	require.Equal(t, best, Features())
 }
 
-// TestNothingIsAllocated guards the forward pass, which may not allocate.
-func TestNothingIsAllocated(t *testing.T) {
+// TestKernelsDoNotAllocate checks that the functions of a forward pass do not allocate.
+func TestKernelsDoNotAllocate(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		const rows, cols, n = 16, 256, 4
 		w, s := make([]byte, rows*cols*2), NewScratch(cols)

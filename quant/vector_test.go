@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFMA32 compares the emulation with exact arithmetic, on random bit
-// patterns and on sums made to fall on or beside a midpoint.
+// TestFMA32 checks that the emulated FMA equals exact arithmetic, on random bit patterns
+// and on sums at or beside a midpoint.
 func TestFMA32(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 7))
 	for i := range 200_000 {
 		a, b, c := anyFloat(rng), anyFloat(rng), anyFloat(rng)
 		if i%2 == 0 {
-			// c is a*b scaled by a power of two, give or take the last bits:
-			// sums cancel, underflow and hit midpoints often.
+			// c is a*b times a power of two, with different last bits, so that sums
+			// often cancel, underflow or hit a midpoint.
 			scaled := math.Ldexp(float64(a)*float64(b), rng.IntN(60)-30)
 			c = math.Float32frombits(math.Float32bits(float32(-scaled)) + uint32(rng.IntN(3)))
 		}
@@ -51,8 +51,8 @@ func anyFloat(rng *rand.Rand) float32 {
 	return math.Float32frombits(bits)
 }
 
-// exactFMA computes a*b+c in arbitrary precision. It gives up on infinities,
-// NaNs and zero results, whose signs big.Float defines otherwise.
+// exactFMA computes a*b+c in arbitrary precision. It returns false for infinities, NaNs
+// and zero results, because big.Float defines the sign of zero differently.
 func exactFMA(a, b, c float32) (float32, bool) {
 	for _, v := range []float32{a, b, c} {
 		if v-v != 0 {
@@ -68,12 +68,13 @@ func exactFMA(a, b, c float32) (float32, bool) {
 	return result, true
 }
 
-// ulps returns by how many units in the last place of want got is off.
+// ulps returns the difference between want and got in units in the last place of want.
 func ulps(want float64, got float32) float64 {
 	_, exponent := math.Frexp(want)
 	return math.Abs(float64(got)-want) / math.Ldexp(1, max(exponent-24, -149))
 }
 
+// TestExp32 checks that the error of Exp32 is at most 2 ulp, and checks its special values.
 func TestExp32(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		worst := 0.0
@@ -92,6 +93,8 @@ func TestExp32(t *testing.T) {
 	})
 }
 
+// TestTanh32 checks that the error of Tanh32 is at most 2 ulp, and checks its special
+// values.
 func TestTanh32(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		worst := 0.0
@@ -107,7 +110,8 @@ func TestTanh32(t *testing.T) {
 	})
 }
 
-// elementwiseInputs covers the exponential's range and its special values.
+// elementwiseInputs returns values in and beyond the range of the exponential, and special
+// values.
 func elementwiseInputs(rng *rand.Rand, n int) []float32 {
 	special := []float32{0, minusZero, inf32, -inf32, float32(math.NaN()), 88.8, -87.4, 1e-40, -1e38}
 	values := spread(rng, n)
@@ -120,6 +124,8 @@ func elementwiseInputs(rng *rand.Rand, n int) []float32 {
 	return values
 }
 
+// TestElementwiseMatchesTwin checks that elementwise functions have the same bits on every
+// path and its twin.
 func TestElementwiseMatchesTwin(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(8, 1))
@@ -148,7 +154,7 @@ func TestElementwiseMatchesTwin(t *testing.T) {
 	})
 }
 
-// combined gives a function that changes dst the shape of the other ones.
+// combined adapts a function that updates dst in place to the signature of the others.
 func combined(change func(dst, a []float32), a []float32) func(dst, x []float32) {
 	return func(dst, x []float32) {
 		copy(dst, x)
@@ -156,7 +162,7 @@ func combined(change func(dst, a []float32), a []float32) func(dst, x []float32)
 	}
 }
 
-// capped gives SoftCap and Scale the shape of the other elementwise functions.
+// capped adapts SoftCap and Scale to the signature of the other functions.
 func capped(softCap func(x []float32, limit float32), limit float32) func(dst, x []float32) {
 	return func(dst, x []float32) {
 		copy(dst, x)
@@ -164,6 +170,8 @@ func capped(softCap func(x []float32, limit float32), limit float32) func(dst, x
 	}
 }
 
+// TestActivationValues checks that activation functions are close to their definitions in
+// float64.
 func TestActivationValues(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		for x := float32(-12); x < 12; x += 0.37 {
@@ -182,6 +190,8 @@ func TestActivationValues(t *testing.T) {
 	})
 }
 
+// TestSoftmaxBlockMatchesTwin checks that SoftmaxBlock has the same bits on every path and
+// its twin.
 func TestSoftmaxBlockMatchesTwin(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(9, 1))
@@ -207,6 +217,7 @@ func TestSoftmaxBlockMatchesTwin(t *testing.T) {
 	})
 }
 
+// TestSoftmaxBlockEdges checks blocks that are fully masked, contain NaNs or are empty.
 func TestSoftmaxBlockEdges(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		masked := []float32{-inf32, -inf32, -inf32}
@@ -223,6 +234,7 @@ func TestSoftmaxBlockEdges(t *testing.T) {
 	})
 }
 
+// TestNorms checks RMSNorm and LayerNorm against results computed by hand.
 func TestNorms(t *testing.T) {
 	x, weight, bias := []float32{1, 2, 3, 6}, []float32{1, 2, 1, 0.5}, []float32{0, 1, 0, -1}
 	forEachPath(t, func(t *testing.T) {
