@@ -90,7 +90,7 @@ func TestQuantizeRowRefuses(t *testing.T) {
 	require.Error(t, QuantizeRow(Q8_0, make([]byte, 33), make([]float32, 32), nil))
 }
 
-// BenchmarkQuantizeRow reports the source bytes that QuantizeRow quantizes per second.
+// BenchmarkQuantizeRow reports source elements per second.
 func BenchmarkQuantizeRow(b *testing.B) {
 	x, row := make([]float32, 4096), make([]byte, 8192)
 	for i := range x {

@@ -10,12 +10,12 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// TestSetPerTensor multiplies with one scale for all of a row and a token, on all
-// paths, and compares with sums of integers.
+// TestSetPerTensor checks that products with one scale per row and one per token equal
+// integer sums on every path.
 func TestSetPerTensor(t *testing.T) {
 	const rows, cols, tokens, scale = 20, 96, 17, 0.01
 	w, x := randomVector(rows*cols, 1), randomVector(tokens*cols, 2)
-	x[3*cols+5] = 400 * scale // becomes 127 of them
+	x[3*cols+5] = 400 * scale // becomes code 127
 	size, err := quant.Q8_0.RowBytes(cols)
 	require.NoError(t, err)
 	stored := make([]byte, rows*size)

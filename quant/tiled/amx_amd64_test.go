@@ -15,19 +15,19 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// needTiles skips a test where there are no tile registers.
+// needTiles skips the test if the process cannot use AMX tile registers.
 func needTiles(t *testing.T) {
 	if !cpu.X86.HasAMXTile || !cpu.X86.HasAMXInt8 {
 		t.Skip("this processor has no AMX")
 	}
 	if !quant.Tiles() {
-		t.Skip("the system does not let this process use AMX, or LLMRUN_CPU asks for a path by name")
+		t.Skip("the system does not permit this process to use AMX, or LLMRUN_CPU selects another path")
 	}
 }
 
-// TestTilesAreForManyTokens proves that the path with tiles is the best one and
-// where it uses them.
-func TestTilesAreForManyTokens(t *testing.T) {
+// TestAMXStartsAtMinTileTokens checks that AMX is the preferred path, and that it uses tile
+// registers from minTileTokens tokens on.
+func TestAMXStartsAtMinTileTokens(t *testing.T) {
 	needTiles(t)
 	require.Equal(t, amx{}, paths()[0])
 	usePath(t, amx{})
@@ -42,9 +42,9 @@ func TestTilesAreForManyTokens(t *testing.T) {
 	}
 }
 
-// TestTilesSurviveInterruptions multiplies on more goroutines than there are
-// processors, which the garbage collector keeps stopping by signals: what tiles
-// hold belongs to a thread.
+// TestTilesSurviveInterruptions checks that products are correct when the garbage collector
+// interrupts threads by signals, with more goroutines than CPUs. The kernel saves tile
+// registers per thread.
 func TestTilesSurviveInterruptions(t *testing.T) {
 	needTiles(t)
 	const rows, cols, tokens = 16, 1024, 80

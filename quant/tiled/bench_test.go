@@ -12,11 +12,11 @@ import (
 	"github.com/llmrun/llmrun/quant/limits"
 )
 
-// benchTypes are the types that models are mostly published in.
+// benchTypes holds the most common types of published models.
 var benchTypes = []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.IQ4_NL, quant.MXFP4}
 
-// fastest returns the shortest of the times that run takes: on a busy machine
-// the rest is other programs' time.
+// fastest returns the shortest time of run. On a busy machine, longer times include the
+// time of other programs.
 func fastest(b *testing.B, run func()) time.Duration {
 	var best time.Duration
 	for b.Loop() {
@@ -29,11 +29,11 @@ func fastest(b *testing.B, run func()) time.Duration {
 	return best
 }
 
-// peakSeen is the best that one core was seen to do.
+// peakSeen is the highest rate of one core so far, in operations per second.
 var peakSeen float64
 
-// corePeak returns the most operations a second that one core has done up to
-// now. It measures again at every call, between measurements of kernels.
+// corePeak measures the rate of one core and returns the highest rate so far, in operations
+// per second. Benchmarks call it between measurements of kernels.
 func corePeak() float64 {
 	peak, _, err := limits.Int8Peak(1)
 	if err != nil {
@@ -43,8 +43,8 @@ func corePeak() float64 {
 	return peakSeen
 }
 
-// BenchmarkPanel multiplies tiles of rows, as many as a worker is given at a time,
-// with a prompt and reports the operations as a fraction of what one core can do.
+// BenchmarkPanel multiplies one worker's tiles of rows with a prompt and reports the rate
+// as a fraction of the core's peak.
 func BenchmarkPanel(b *testing.B) {
 	const rows, cols = 512, 2048
 	for _, typ := range benchTypes {
@@ -73,10 +73,10 @@ func benchMatrix(typ quant.Type, rows, cols int) *Matrix {
 	return m
 }
 
-// BenchmarkVec multiplies matrices that are larger than most caches with one
-// token. Every thread goes through memory in parts, which it reads or multiplies
-// in turn: the ratio of the medians is the fraction of the read bandwidth that
-// products reach, whatever else disturbs both.
+// BenchmarkVec multiplies matrices that are larger than most caches with one token. Each
+// thread alternates between only reading a part of the matrix and multiplying with a part.
+// The ratio of the median rates is the fraction of the read bandwidth that GEMV reaches;
+// other load on the machine affects both rates alike.
 func BenchmarkVec(b *testing.B) {
 	const cols = 2048
 	memory := limits.NewMemory(limits.SweepBytes)
@@ -86,7 +86,7 @@ func BenchmarkVec(b *testing.B) {
 			b.Run(fmt.Sprintf("threads=%d/%s", threads, typ), func(b *testing.B) {
 				m := fillMatrix(memory, typ, cols)
 				y := make([]float32, m.Rows)
-				var read, product float64 // bytes a second, summed over threads
+				var read, product float64 // bytes per second, summed over threads
 				for b.Loop() {
 					r, p := readAndMultiply(threads, y, m, a)
 					read, product = max(read, r), max(product, p)
@@ -98,7 +98,7 @@ func BenchmarkVec(b *testing.B) {
 	}
 }
 
-// fillMatrix fills memory with a matrix whose rows repeat.
+// fillMatrix returns a matrix that fills memory; its rows repeat.
 func fillMatrix(memory []byte, typ quant.Type, cols int) *Matrix {
 	some := benchMatrix(typ, 64*TileRows, cols)
 	count := len(memory) / len(some.Data)
@@ -108,8 +108,8 @@ func fillMatrix(memory []byte, typ quant.Type, cols int) *Matrix {
 	return &Matrix{Type: typ, Rows: count * some.Rows, Cols: cols, Data: memory[:count*len(some.Data)]}
 }
 
-// readAndMultiply divides parts of m over threads, which read one and multiply
-// the next, and returns the rates of both.
+// readAndMultiply distributes parts of m over threads. It only reads every second part and
+// multiplies with the others, and returns both rates.
 func readAndMultiply(threads int, y []float32, m *Matrix, a *Activations) (read, product float64) {
 	const tiles = 64
 	partBytes := len(m.Data) / m.Tiles() * tiles

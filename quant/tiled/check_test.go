@@ -8,6 +8,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
+// TestCheckPassesOnEveryPath checks that CheckKeys accepts every path.
 func TestCheckPassesOnEveryPath(t *testing.T) {
 	for _, path := range paths() {
 		usePath(t, path)
@@ -18,7 +19,7 @@ func TestCheckPassesOnEveryPath(t *testing.T) {
 	}
 }
 
-// brokenKeys is a path of which one score is off by as little as there is.
+// brokenKeys is a path in which one score has the smallest possible error.
 type brokenKeys struct{ kernels }
 
 func (brokenKeys) name() string { return "broken" }
@@ -33,6 +34,7 @@ func (k brokenKeys) scores4(a *scoreArgs, s *Scratch) {
 	*a.y *= 1.0000001
 }
 
+// TestCheckFindsBrokenKernels checks that CheckKeys rejects a path with a wrong score.
 func TestCheckFindsBrokenKernels(t *testing.T) {
 	usePath(t, brokenKeys{active})
 	for _, bits := range []int{8, 4} {

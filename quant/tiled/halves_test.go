@@ -10,11 +10,10 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// TestSumsOfHalfGroupsAreWhole compares the sum of one group of Q6_K, times its
-// factors, with that of whole numbers: at its largest, just below 2^24, it has as
-// many digits as a float32. The block's scale and that of the token are 1, all
-// other groups are zero.
-func TestSumsOfHalfGroupsAreWhole(t *testing.T) {
+// TestHalfGroupSumsAreExact checks that the sum of one Q6_K group, times its factors, equals
+// the integer sum. The largest sum is just below 2^24, the limit of exact integers in
+// float32. The scales of the block and the token are 1, and all other groups are zero.
+func TestHalfGroupSumsAreExact(t *testing.T) {
 	const rows, cols, group = 16, 512, 11
 	random := rand.New(rand.NewPCG(3, 6))
 	pick := func(values ...int) int { return values[random.IntN(len(values))] }

@@ -11,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// randomKeys4 draws a block of keys of 4 bits, and returns what they stand for.
+// randomKeys4 returns a random block of 4-bit keys and their dequantized values.
 func randomKeys4(t testing.TB, cols int) (keys []byte, values []float32 /* [KeyBlock, cols] */) {
 	random := rand.New(rand.NewPCG(uint64(cols), 4))
 	n, err := Bytes(Key4, KeyBlock, cols)
@@ -43,6 +43,7 @@ func scores4Of(path kernels, keys []byte, x []float32, cols, queries int) []floa
 	return y[:queries*KeyBlock]
 }
 
+// TestScores4MatchFloats checks that scores of 4-bit keys are close to float64 products.
 func TestScores4MatchFloats(t *testing.T) {
 	for _, cols := range []int{32, 64, 128, 256} {
 		const queries = 19
@@ -65,6 +66,7 @@ func TestScores4MatchFloats(t *testing.T) {
 	}
 }
 
+// TestScores4AgreeOnEveryPath checks that every path computes the same bits for 4-bit keys.
 func TestScores4AgreeOnEveryPath(t *testing.T) {
 	forEachPath(t, func(t *testing.T, path kernels) {
 		for _, cols := range []int{32, 96, 128, 1056} {
@@ -79,7 +81,7 @@ func TestScores4AgreeOnEveryPath(t *testing.T) {
 	})
 }
 
-// TestPutKey4 has groups whose codes can be told by hand.
+// TestPutKey4 checks the stored values of groups whose quantization is known by hand.
 func TestPutKey4(t *testing.T) {
 	ramp := func(f func(i int) float32) (x [GroupElems]float32) {
 		for i := range x {
@@ -124,8 +126,9 @@ func TestPutKey4(t *testing.T) {
 	}
 }
 
-// TestKey4FillsUp: the elements that a key lacks are zero, whatever was there.
-func TestKey4FillsUp(t *testing.T) {
+// TestPutKey4PadsWithZeros checks that PutKey4 overwrites the missing elements of a short
+// key with zeros.
+func TestPutKey4PadsWithZeros(t *testing.T) {
 	const cols = 3 * GroupElems
 	n, _ := Bytes(Key4, KeyBlock, cols)
 	a, b := make([]byte, n), make([]byte, n)
@@ -138,9 +141,9 @@ func TestKey4FillsUp(t *testing.T) {
 	require.Equal(t, b, a)
 }
 
-// TestKeys4ThatAreNotFinite: neither what is broken nor what binary16 cannot
-// scale gives a score that looks sound.
-func TestKeys4ThatAreNotFinite(t *testing.T) {
+// TestNonFiniteKeys4 checks that the score of a key is NaN if the key has a NaN, an
+// infinity, or a value beyond the range of binary16 scales.
+func TestNonFiniteKeys4(t *testing.T) {
 	const cols = 64
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 1e30, -1e30, 3e38, 70000 * 16} {
 		for _, at := range []int{0, 31, 32, 63} {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// randomKeys draws a block of keys, whose codes are those of signed bytes
-// without the least, as rounding makes them.
+// randomKeys returns a random block of keys. Its codes are signed bytes except -128, like
+// those of quantization.
 func randomKeys(cols int) Keys {
 	random := rand.New(rand.NewPCG(uint64(cols), 1))
 	k := Keys{Codes: make([]uint8, KeyBlock*cols), Scales: make([]float32, KeyBlock)}
@@ -22,8 +22,7 @@ func randomKeys(cols int) Keys {
 	return k
 }
 
-// scoresOf computes scores on a path; rows of queries that fill up a tile are
-// left out.
+// scoresOf computes scores on a path and omits the rows of padding queries.
 func scoresOf(path kernels, k Keys, x []float32, cols, queries int) []float32 {
 	previous := active
 	active = path
@@ -33,6 +32,7 @@ func scoresOf(path kernels, k Keys, x []float32, cols, queries int) []float32 {
 	return y[:queries*KeyBlock]
 }
 
+// TestScoresMatchFloats checks that scores of 8-bit keys are close to float64 products.
 func TestScoresMatchFloats(t *testing.T) {
 	for _, cols := range []int{32, 64, 128, 256} {
 		const queries = 19
@@ -55,6 +55,7 @@ func TestScoresMatchFloats(t *testing.T) {
 	}
 }
 
+// TestScoresAgreeOnEveryPath checks that every path computes the same bits for 8-bit keys.
 func TestScoresAgreeOnEveryPath(t *testing.T) {
 	forEachPath(t, func(t *testing.T, path kernels) {
 		for _, cols := range []int{32, 96, 128, 1056} {
@@ -68,9 +69,8 @@ func TestScoresAgreeOnEveryPath(t *testing.T) {
 	})
 }
 
-// Large queries do not overflow before their scores do: a factor that is a power
-// of two comes out as it went in. Scores then lie in the range of float32 up to
-// where their own value leaves it.
+// TestScoresOfLargeQueries checks that multiplying queries by a power of two multiplies
+// their scores by exactly that power, so no intermediate value overflows before the score.
 func TestScoresOfLargeQueries(t *testing.T) {
 	const cols, queries = 128, 5
 	k, x := randomKeys(cols), randomVector(queries*cols, 3)

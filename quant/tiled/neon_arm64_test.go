@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNEONPanels compares panels with those of plain Go, which have codes with
-// the format's zero.
+// TestNEONPanels checks that NEON panels equal portable panels after subtracting the
+// format's zero point from the portable codes.
 func TestNEONPanels(t *testing.T) {
 	for typ, f := range formats {
 		blocks := max(1, panelGroups*GroupElems/typ.BlockElems())
@@ -31,9 +31,9 @@ func TestNEONPanels(t *testing.T) {
 	}
 }
 
-// TestNEONRounding compares all that follows from rounding, also what only other
-// paths read.
-func TestNEONRounding(t *testing.T) {
+// TestNEONQuantization checks that NEON quantizes activations to the same bits as the
+// portable path, including fields that only other paths read.
+func TestNEONQuantization(t *testing.T) {
 	const groups = 9
 	nan, inf, least := float32(math.NaN()), float32(math.Inf(1)), math.Float32frombits(minMagnitudeBits)
 	x := make([]float32, 0, groups*GroupElems)
@@ -45,7 +45,7 @@ func TestNEONRounding(t *testing.T) {
 		group[19] = most
 		x = append(x, group...)
 	}
-	for i := range GroupElems { // halves, which go to the even neighbour
+	for i := range GroupElems { // ties, which round to even
 		x = append(x, float32(i)+0.5)
 	}
 	x[len(x)-1] = 127
@@ -68,7 +68,7 @@ func TestNEONRounding(t *testing.T) {
 	}
 }
 
-// TestNEONExponents covers all of them, and the powers below the normal range.
+// TestNEONExponents checks the scales of all 256 exponents, including subnormal powers.
 func TestNEONExponents(t *testing.T) {
 	var exponents [256]byte
 	for i := range exponents {
@@ -82,8 +82,8 @@ func TestNEONExponents(t *testing.T) {
 	}
 }
 
-// TestNEONAllocatesNothing covers the kernels and what calls them.
-func TestNEONAllocatesNothing(t *testing.T) {
+// TestNEONDoesNotAllocate checks that quantization and products do not allocate.
+func TestNEONDoesNotAllocate(t *testing.T) {
 	const cols = 512
 	forEachPath(t, func(t *testing.T, path kernels) {
 		usePath(t, path)

@@ -11,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// randomBytes returns rows of a type with any bits.
+// randomBytes returns rows of a type with random bits.
 func randomBytes(t quant.Type, rows, cols int) []byte {
 	n, _ := t.RowBytes(cols)
 	random := rand.New(rand.NewPCG(1, uint64(t)))
@@ -22,9 +22,9 @@ func randomBytes(t quant.Type, rows, cols int) []byte {
 	return src
 }
 
-// TestPackersAgreeWithTheDefinition compares every byte with what packing by
-// elements gives.
-func TestPackersAgreeWithTheDefinition(t *testing.T) {
+// TestPackersMatchTheDefinition checks that packers write the same bytes as packing element
+// by element.
+func TestPackersMatchTheDefinition(t *testing.T) {
 	for typ, f := range formats {
 		t.Run(typ.String(), func(t *testing.T) {
 			const rows, cols = 37, 768
@@ -44,9 +44,9 @@ func TestPackersAgreeWithTheDefinition(t *testing.T) {
 	}
 }
 
-// layouts are the first bytes of the sums of packed matrices. They change when
-// the order in tiles does, and then LayoutVersion has to be raised: files with
-// tiles in the old order would be read as if they were in the new one.
+// layouts holds the first bytes of the SHA-256 sums of packed matrices. A change of a sum
+// means that the order in tiles has changed. Increase LayoutVersion then, so that readers
+// reject files with the old order.
 var layouts = map[quant.Type]string{
 	quant.Q4_0:   "adb647810f80",
 	quant.Q4_1:   "2b18cb4e9bc5",
@@ -63,7 +63,8 @@ var layouts = map[quant.Type]string{
 	quant.NF4:    "df2a8582ff94",
 }
 
-func TestLayoutBelongsToItsVersion(t *testing.T) {
+// TestLayoutMatchesVersion checks that the layout of tiles changes only with LayoutVersion.
+func TestLayoutMatchesVersion(t *testing.T) {
 	require.Equal(t, 1, LayoutVersion, "a new version has new sums")
 	got := map[quant.Type]string{}
 	for typ := range formats {

@@ -19,7 +19,7 @@ func usePath(t testing.TB, path kernels) {
 	t.Cleanup(func() { active = previous })
 }
 
-// forEachPath runs check on the paths that this machine has besides plain Go.
+// forEachPath runs check on every path of this machine except the portable one.
 func forEachPath(t *testing.T, check func(t *testing.T, path kernels)) {
 	for _, path := range paths() {
 		if path != (portable{}) {
@@ -28,7 +28,7 @@ func forEachPath(t *testing.T, check func(t *testing.T, path kernels)) {
 	}
 }
 
-// products computes a product on a path, rounding included.
+// products quantizes x and computes a matmul on a path.
 func products(path kernels, m *Matrix, x []float32, tokens int) []float32 {
 	previous := active
 	active = path
@@ -38,8 +38,7 @@ func products(path kernels, m *Matrix, x []float32, tokens int) []float32 {
 	return y
 }
 
-// requireSame requires the same bits; results that are not finite need only not
-// be finite both.
+// requireSame requires the same bits, or two values that are both not finite.
 func requireSame(t *testing.T, want, got []float32, format string, args ...any) {
 	t.Helper()
 	for i := range want {
@@ -51,7 +50,7 @@ func requireSame(t *testing.T, want, got []float32, format string, args ...any) 
 	}
 }
 
-// TestPathsAgree is the table of cases that runs through every path.
+// TestPathsAgree checks that every path computes the same bits as the portable path.
 func TestPathsAgree(t *testing.T) {
 	ramp := func(n int, f func(i int) float32) []float32 {
 		x := make([]float32, n)
@@ -68,9 +67,9 @@ func TestPathsAgree(t *testing.T) {
 		{name: "one block, one row", rows: 1, cols: 32, tokens: 1},
 		{name: "vector", rows: 48, cols: 2048, tokens: 1},
 		{name: "odd rows", rows: 33, cols: 768, tokens: 3},
-		{name: "more tiles than are written at once", rows: (resultTiles+2)*TileRows + 5, cols: 256, tokens: 3},
-		{name: "more than a kernel is called for", rows: (smallTiles+2)*TileRows + 5, cols: 256, tokens: 1},
-		{name: "more than few tokens are given at once", rows: (smallTiles+3)*TileRows + 5, cols: 256, tokens: 7},
+		{name: "more tiles than one write of results", rows: (resultTiles+2)*TileRows + 5, cols: 256, tokens: 3},
+		{name: "more tiles than one kernel call", rows: (smallTiles+2)*TileRows + 5, cols: 256, tokens: 1},
+		{name: "more tiles than one small-N call", rows: (smallTiles+3)*TileRows + 5, cols: 256, tokens: 7},
 		{name: "longer than a panel", rows: 17, cols: 1024 + 256, tokens: 5},
 		{name: "zeros", rows: 16, cols: 256, tokens: 4, x: func(n int) []float32 { return make([]float32, n) }},
 		{name: "some groups zero", rows: 16, cols: 512, tokens: 2, x: func(n int) []float32 {
@@ -92,7 +91,7 @@ func TestPathsAgree(t *testing.T) {
 			return ramp(n, func(i int) float32 { return float32(math.Sqrt(float64(500 - i%512))) })
 		}},
 	}
-	for _, groups := range []int{1, 3, 8, 32 + 5, 64 + 8} { // whole K blocks besides
+	for _, groups := range []int{1, 3, 8, 32 + 5, 64 + 8} { // also whole K blocks
 		for _, tokens := range []int{32, 48 + 1, 48 + 2, 48 + 4, 48 + 7, 48 + 15} {
 			cases = append(cases, struct {
 				name               string
@@ -124,8 +123,8 @@ func TestPathsAgree(t *testing.T) {
 	})
 }
 
-// TestPathsAgreeOnExtremeWeights has blocks of nothing but the smallest and the
-// largest bytes, with every kind of finite scale.
+// TestPathsAgreeOnExtremeWeights checks that paths agree on blocks that contain only the
+// smallest or the largest bytes, with every kind of finite scale.
 func TestPathsAgreeOnExtremeWeights(t *testing.T) {
 	halves := []uint16{0, 0x8000, 1, 0x8001, 0x03FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF}
 	const rows, cols = 16, 512
@@ -143,7 +142,7 @@ func TestPathsAgreeOnExtremeWeights(t *testing.T) {
 					var r rowBlock
 					f.split(&r, block)
 					r.half[0], r.half[1] = halves[b%len(halves)], halves[b/3%len(halves)]
-					r.exponent = byte(b)%200 + byte(b%3) // 0 and 1 are below the normal range
+					r.exponent = byte(b)%200 + byte(b%3) // 0 and 1 are subnormal
 					f.join(&r, block)
 				}
 				m := packed(t, typ, src, rows, cols)
@@ -156,8 +155,9 @@ func TestPathsAgreeOnExtremeWeights(t *testing.T) {
 	})
 }
 
-// TestActivationsAreNotFinite proves that no rounding hides an infinity or NaN.
-func TestActivationsAreNotFinite(t *testing.T) {
+// TestNonFiniteActivationsPropagate checks that an infinity or NaN in the activations makes
+// the results not finite.
+func TestNonFiniteActivationsPropagate(t *testing.T) {
 	const cols = 256
 	for _, path := range paths() {
 		for _, bad := range []float32{float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())} {
@@ -173,9 +173,9 @@ func TestActivationsAreNotFinite(t *testing.T) {
 	}
 }
 
-// TestZerosHaveAStart proves that every format finds where its sums begin: a
-// format has a min or a zero that Activations know, never both.
-func TestZerosHaveAStart(t *testing.T) {
+// TestFormatsHaveMinOrZero checks that every format has either a min or a zero point, and
+// that Activations hold the initial sums for each zero point.
+func TestFormatsHaveMinOrZero(t *testing.T) {
 	a := activationsOf(randomVector(256, 1), 256, 1)
 	for typ, f := range formats {
 		require.Equal(t, f.hasMin(), f.zero == 0, "%s", typ)
@@ -185,7 +185,7 @@ func TestZerosHaveAStart(t *testing.T) {
 	}
 }
 
-// FuzzMultiply compares the paths on bytes that may be anything.
+// FuzzMultiply checks that all paths agree on arbitrary bytes.
 func FuzzMultiply(f *testing.F) {
 	types := slices.Sorted(maps.Keys(formats))
 	for i := range types {
@@ -193,7 +193,7 @@ func FuzzMultiply(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, typ, rows, tokens uint8, data []byte) {
 		if len(data) == 0 {
-			t.Skip("nothing to fill weights and activations with")
+			t.Skip("no input bytes for weights and activations")
 		}
 		const cols = 512
 		typed, nRows, nTokens := types[int(typ)%len(types)], int(rows%40+1), int(tokens%20+1)
@@ -215,8 +215,7 @@ func FuzzMultiply(f *testing.F) {
 	})
 }
 
-// finiteScales replaces scales of rows that are not finite or so large that a
-// result might not be.
+// finiteScales replaces scales that are not finite, or so large that a result may overflow.
 func finiteScales(t quant.Type, rows []byte) {
 	f := formats[t]
 	for b := 0; b < len(rows); b += t.BlockBytes() {
@@ -230,8 +229,9 @@ func finiteScales(t quant.Type, rows []byte) {
 	}
 }
 
-// TestNothingIsAllocated holds for the token path: rounding and products.
-func TestNothingIsAllocated(t *testing.T) {
+// TestDecodingDoesNotAllocate checks that quantization and products of one or two tokens do
+// not allocate.
+func TestDecodingDoesNotAllocate(t *testing.T) {
 	const rows, cols = 32, 512
 	x := randomVector(2*cols, 1)
 	for _, path := range paths() {

@@ -7,9 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRoundGroup(t *testing.T) {
+// TestQuantizeGroup checks codes and scales of ties, of the largest element and of tiny
+// elements.
+func TestQuantizeGroup(t *testing.T) {
 	x := make([]float32, GroupElems)
-	x[0], x[1], x[2], x[3], x[4], x[5] = 127, 0.5, 1.5, 2.5, -0.5, -1.5 // an inverse scale of 1: ties show
+	x[0], x[1], x[2], x[3], x[4], x[5] = 127, 0.5, 1.5, 2.5, -0.5, -1.5 // with an inverse scale of 1, ties are exact
 	var codes [GroupElems]int8
 	require.EqualValues(t, 1, quantizeGroup(&codes, x))
 	require.Equal(t, []int8{127, 0, 2, 2, 0, -2}, codes[:6])
@@ -28,7 +30,7 @@ func TestRoundGroup(t *testing.T) {
 	}
 }
 
-// inOrder returns codes token after token, as paths have them that do not pair.
+// inOrder returns the codes token by token, the order of paths that do not pair tokens.
 func inOrder(a *Activations) []int8 {
 	codes := append([]int8(nil), a.codes...)
 	width, _ := a.tile(0)
@@ -44,8 +46,8 @@ func inOrder(a *Activations) []int8 {
 	return codes
 }
 
-// TestRoundingAgrees compares all that kernels read of activations, bit for bit.
-func TestRoundingAgrees(t *testing.T) {
+// TestQuantizationAgrees checks that every path quantizes activations to the same bits.
+func TestQuantizationAgrees(t *testing.T) {
 	const groups = 12
 	x := randomVector(groups*GroupElems, 5)
 	group := func(g int, f func(i int) float32) {
@@ -56,7 +58,7 @@ func TestRoundingAgrees(t *testing.T) {
 	group(1, func(int) float32 { return 0 })
 	group(2, func(i int) float32 { return 127 - float32(i)*3.5 }) // ties
 	group(3, func(i int) float32 { return float32(math.Copysign(0, float64(i%2)-1)) })
-	group(4, func(i int) float32 { return float32(i) * 0x1p-104 }) // around the smallest that counts
+	group(4, func(i int) float32 { return float32(i) * 0x1p-104 }) // around the smallest magnitude that is not flushed to zero
 	group(5, func(i int) float32 { return float32(i-16) * 0x1p122 })
 	group(6, func(i int) float32 { return float32(1 - i%2*2) })
 	x[7*GroupElems+3] = float32(math.Inf(-1))
@@ -64,7 +66,7 @@ func TestRoundingAgrees(t *testing.T) {
 	bits := func(f []float32) []int32 {
 		out := make([]int32, len(f))
 		for i, v := range f {
-			if v == v { // NaNs may have any payload
+			if v == v { // NaNs may differ in their payload
 				out[i] = int32(math.Float32bits(v))
 			}
 		}

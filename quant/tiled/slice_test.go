@@ -8,9 +8,9 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// A matrix whose tiles pass through memory a few at a time gives the same
-// results as one that is there as a whole.
-func TestMultiplyByPartsOfTheTiles(t *testing.T) {
+// TestMultiplyPartsOfTiles checks that multiplying a few tiles at a time gives the same
+// results as multiplying the whole matrix.
+func TestMultiplyPartsOfTiles(t *testing.T) {
 	for typ := range formats {
 		t.Run(typ.String(), func(t *testing.T) {
 			const rows, cols, tokens = 5*TileRows - 3, 512, 5
@@ -30,7 +30,8 @@ func TestMultiplyByPartsOfTheTiles(t *testing.T) {
 	}
 }
 
-// A matrix whose results are a part of longer rows leaves the rest as it was.
+// TestMultiplyIntoLongerRows checks that Multiply with a Stride writes only its part of the
+// result rows.
 func TestMultiplyIntoLongerRows(t *testing.T) {
 	const cols, before, after = 512, 3, 20
 	for _, rows := range []int{2 * TileRows, 3*TileRows - 5} {

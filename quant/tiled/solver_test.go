@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestSolve checks the tiles of models against published ones.
 func TestSolve(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -18,7 +19,7 @@ func TestSolve(t *testing.T) {
 		{"published for I8MM", ModelI8MM, Tile{10, 8, 8}},
 		{"AVX2, published as 4,8,4", ModelAVX2Row, Tile{8, 8, 4}},
 		{"AVX-512, published as 4,64,4", ModelAVX512Row, Tile{28, 16, 4}},
-		{"no room", TileModel{Registers: 2, Lanes: 4, Depth: 4, RowStep: 4, TokenStep: 4}, Tile{}},
+		{"too few registers", TileModel{Registers: 2, Lanes: 4, Depth: 4, RowStep: 4, TokenStep: 4}, Tile{}},
 	} {
 		got := Solve(test.model)
 		require.Equal(t, test.want, got, test.name)
@@ -26,8 +27,8 @@ func TestSolve(t *testing.T) {
 	}
 }
 
-// TestSolveFindsTheBest compares with every tile that fits.
-func TestSolveFindsTheBest(t *testing.T) {
+// TestSolveFindsTheMinimum checks that no other tile that fits the registers costs less.
+func TestSolveFindsTheMinimum(t *testing.T) {
 	for _, m := range []TileModel{ModelAVX512, ModelSDOT, ModelI8MM, ModelAVX2Row, ModelAVX512Row} {
 		best := Solve(m).Cost(64, 64, 4096)
 		for hp := m.RowStep; hp <= 256; hp += m.RowStep {
@@ -40,8 +41,7 @@ func TestSolveFindsTheBest(t *testing.T) {
 	}
 }
 
-// BenchmarkTile compares the chosen number of tokens with its neighbours, on a
-// panel that is decoded once.
+// BenchmarkTile compares token counts of a tile on a panel that is decoded once.
 func BenchmarkTile(b *testing.B) {
 	const cols = panelGroups * GroupElems
 	for _, typ := range benchTypes[:1] {
@@ -51,7 +51,7 @@ func BenchmarkTile(b *testing.B) {
 				a := activationsOf(randomVector(width*cols, 2), cols, width)
 				s := NewScratch(width)
 				active.decode(&s.panel, f, m.Data, cols/typ.BlockElems())
-				const times = 16 // long enough for the clock
+				const times = 16 // exceeds the resolution of the clock
 				took := fastest(b, func() {
 					for range times {
 						s.multiplyCodes(f, &s.panel.codes[0], a, 0, panelGroups)

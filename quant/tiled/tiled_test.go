@@ -58,7 +58,9 @@ func packed(t testing.TB, typ quant.Type, src []byte, rows, cols int) *Matrix {
 	return m
 }
 
-func TestPackKeepsEveryBit(t *testing.T) {
+// TestPackIsLossless checks that UnpackRow restores every bit of a packed row and does not
+// allocate.
+func TestPackIsLossless(t *testing.T) {
 	for typ := range formats {
 		t.Run(typ.String(), func(t *testing.T) {
 			const rows, cols = 37, 512
@@ -75,13 +77,13 @@ func TestPackKeepsEveryBit(t *testing.T) {
 				require.Equal(t, src[row*n:(row+1)*n], got, "row %d", row)
 			}
 			got := make([]byte, n)
-			require.Zero(t, testing.AllocsPerRun(5, func() { UnpackRow(got, typ, m.Data, cols, rows-1) }), "rows are looked up while tokens are made")
+			require.Zero(t, testing.AllocsPerRun(5, func() { UnpackRow(got, typ, m.Data, cols, rows-1) }), "decoding reads embedding rows with UnpackRow")
 		})
 	}
 }
 
-// TestMultiplyMatchesFloats compares with a float64 product of the decoded
-// weights and the rounded activations: what the integers must stand for.
+// TestMultiplyMatchesFloats checks that Multiply is close to the float64 product of the
+// dequantized weights and activations.
 func TestMultiplyMatchesFloats(t *testing.T) {
 	for typ := range formats {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -112,7 +114,8 @@ func TestMultiplyMatchesFloats(t *testing.T) {
 	}
 }
 
-// TestMultiplyDoesNotDependOnTheBatch computes each token alone and together.
+// TestMultiplyDoesNotDependOnTheBatch checks that a token's results are the same alone and
+// in a batch.
 func TestMultiplyDoesNotDependOnTheBatch(t *testing.T) {
 	for typ := range formats {
 		t.Run(typ.String(), func(t *testing.T) {
