@@ -22,11 +22,10 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestBudgetInControlGroup runs the command in control groups that are 5 % larger
-// than its budget, with a cold page cache. It is never killed, never holds more
-// than the budget, code included, and says the same tokens every time; only
-// budgets below the minimum that it names are refused. With LLMRUN_TEST_LONG=1
-// the model is a larger one, and there are more budgets and contexts.
+// TestBudgetInControlGroup runs the command in control groups that are 5 % larger than its budget,
+// with a cold page cache. The kernel does not kill it, it holds at most the budget including its
+// code, and it generates the same tokens every time. It refuses only budgets below the minimum in its
+// error. LLMRUN_TEST_LONG=1 uses a larger model, and more budgets and contexts.
 func TestBudgetInControlGroup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the command and writes a model")
@@ -74,7 +73,7 @@ func TestBudgetInControlGroup(t *testing.T) {
 	}
 }
 
-// builtCommand builds the command and returns where it is.
+// builtCommand builds the command and returns its path.
 func builtCommand(t *testing.T) string {
 	binary := filepath.Join(t.TempDir(), "llmrun")
 	build := exec.Command("go", "build", "-o", binary, ".")
@@ -98,7 +97,7 @@ func packedModel(t *testing.T, shape synth.Shape) (path string, size int64) {
 	return path, info.Size()
 }
 
-// leastBudget returns the minimum that a refusal names.
+// leastBudget returns the minimum in the error of a refusal.
 func leastBudget(t *testing.T, path string, tokens int) int64 {
 	_, err := llmrun.PlanMemory(context.Background(), path, llmrun.Options{Threads: 2, Context: tokens, Memory: llmrun.MemoryOptions{RAM: 1}}, false)
 	var refused *llmrun.MinimumError
@@ -106,7 +105,7 @@ func leastBudget(t *testing.T, path string, tokens int) int64 {
 	return refused.Minimum
 }
 
-// arguments are those of a short answer.
+// arguments returns the arguments for a short answer.
 func arguments(path string, budget int64, context int) []string {
 	return []string{
 		"run", "-m", path, "--ram", strconv.FormatInt(budget, 10), "--ctx", strconv.Itoa(context), "--threads", "2",
@@ -114,8 +113,8 @@ func arguments(path string, budget int64, context int) []string {
 	}
 }
 
-// runInGroup runs the command in a group of its own and returns the ids that it
-// said and the most memory that it was seen to hold.
+// runInGroup runs the command in its own group and returns the generated ids and the largest memory
+// that samples showed.
 func runInGroup(t *testing.T, group *memoryGroup, binary, path string, budget int64, context int, more ...string) (ids string, peak int64) {
 	t.Helper()
 	dropFromCache(t, path)

@@ -13,15 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memoryGroup is a control group whose processes may hold so much memory.
+// memoryGroup is a control group with a memory limit.
 type memoryGroup struct {
 	dir string
 	v2  bool
 }
 
-// newMemoryGroup makes a group below the one of the test, of version 1 or 2,
-// whichever the system has. Where none can be made, which takes root, the test is
-// skipped.
+// newMemoryGroup creates a group of version 1 or 2 below the group of the test. It skips the test if
+// the process may not create groups, which needs root.
 func newMemoryGroup(t *testing.T, limit int64) *memoryGroup {
 	t.Helper()
 	own, err := os.ReadFile("/proc/self/cgroup")
@@ -70,8 +69,7 @@ func (g *memoryGroup) write(limit int64) error {
 	return nil
 }
 
-// remove deletes the group. The kernel takes a moment to forget processes that
-// have ended.
+// remove deletes the group. It retries, because ended processes stay in the group for a moment.
 func (g *memoryGroup) remove(t *testing.T) {
 	for range 100 {
 		if err := syscall.Rmdir(g.dir); err == nil || os.IsNotExist(err) {
@@ -82,14 +80,13 @@ func (g *memoryGroup) remove(t *testing.T) {
 	t.Errorf("%s cannot be removed", g.dir)
 }
 
-// command returns a command that joins the group before it begins. The shell
-// becomes the program.
+// command returns a command that joins the group first: a shell joins and then executes the program.
 func (g *memoryGroup) command(program string, args ...string) *exec.Cmd {
 	script := `echo $$ > "$1/cgroup.procs" && shift && exec "$@"`
 	return exec.Command("/bin/sh", append([]string{"-c", script, "sh", g.dir, program}, args...)...)
 }
 
-// killed returns how many processes of the group the kernel has killed for memory.
+// killed returns the number of processes of the group that the kernel killed for memory.
 func (g *memoryGroup) killed(t *testing.T) int {
 	name := "memory.oom_control"
 	if g.v2 {
@@ -108,8 +105,8 @@ func (g *memoryGroup) killed(t *testing.T) int {
 	return 0
 }
 
-// resident returns what a process holds of anonymous, file and shared memory, the
-// program's code included; 0 once it has ended.
+// resident returns the anonymous, file and shared memory of a process, including its code; 0 after
+// the process has ended.
 func resident(pid int) (bytes int64) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {

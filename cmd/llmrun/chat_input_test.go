@@ -45,8 +45,8 @@ func TestReadMessageFromAPipe(t *testing.T) {
 	}
 }
 
-// Keys come in pieces of any size: characters are the same, and each byte that is no
-// text is one ?.
+// Reads may return keys in pieces of any size. The characters are the same, and each invalid byte
+// becomes one ?.
 func TestKeysAreText(t *testing.T) {
 	const typed = "h\xc3\xa9llo \xf0\x9f\x98\x80 \xe9t\xff\xe2\x82 \xef\xbf\xbd\x03end"
 	const want = "héllo 😀 ?t??? ?\x03end"

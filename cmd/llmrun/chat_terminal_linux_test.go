@@ -35,8 +35,7 @@ func (s *screen) contains(text string) bool {
 	return bytes.Contains(s.text.Bytes(), []byte(text))
 }
 
-// openTerminal returns the two ends of a pseudo-terminal: where a person types,
-// and what a program sees as its terminal.
+// openTerminal returns the two ends of a pseudo-terminal: that of the user and that of the program.
 func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -54,7 +53,7 @@ func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	return keyboard, terminal
 }
 
-// mode returns how a terminal treats its keys.
+// mode returns the settings of a terminal.
 func mode(t *testing.T, terminal *os.File) term.State {
 	state, err := term.GetState(int(terminal.Fd()))
 	if err != nil {
@@ -97,7 +96,7 @@ func TestLineEditing(t *testing.T) {
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			go func() {
-				// Before the program listens, the terminal would act on the keys itself.
+				// In the terminal's initial mode, the kernel would interpret the keys.
 				for mode(t, terminal) == before {
 					time.Sleep(time.Millisecond)
 				}

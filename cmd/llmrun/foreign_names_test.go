@@ -8,7 +8,7 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// Habits are names that are not ours, and lead to some that are.
+// Names of other programs are not names of this program, and their hints name existing flags.
 func TestHabitsLeadSomewhere(t *testing.T) {
 	flags := cli.NewFlagSet()
 	runCommand().Prepare(flags)
@@ -28,8 +28,8 @@ func TestHabitsAreToldOurNames(t *testing.T) {
 	}{
 		{[]string{"run", "--n-predict", "5"}, "there is no flag --n-predict; here it is -n"},
 		{[]string{"run", "-c", "512"}, "there is no flag -c; here it is --ctx"},
-		{[]string{"inspect", "-c", "512"}, "there is no flag -c"}, // nothing to do with its -m
-		{[]string{"run", "-i"}, "there is no flag -i"},            // one letter is near every other
+		{[]string{"inspect", "-c", "512"}, "there is no flag -c"}, // inspect has no --ctx
+		{[]string{"run", "-i"}, "there is no flag -i"},            // single letters get no suggestion
 		{[]string{"serve"}, `there is no command "serve": there is no server: run answers one prompt, chat holds a conversation, and the Go library does both in a program`},
 		{[]string{"run", "llama", "Why?"}, `unexpected argument "llama": the prompt is -p TEXT, and the model -m PATH`},
 		{[]string{"chat", "llama"}, `unexpected argument "llama": the model is -m PATH`},

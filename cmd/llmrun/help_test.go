@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// What a script finds in the output is named in the help.
+// The help names every field of the JSON output.
 func TestHelpNamesWhatJSONHolds(t *testing.T) {
 	for _, c := range []struct {
 		command string

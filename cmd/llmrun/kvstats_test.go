@@ -8,8 +8,8 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestKVStatsOfAToken divides by the tokens that were computed: an end-of-text token is
-// one of them, although it is not counted as generated.
+// TestKVStatsOfAToken divides by the number of decode passes, which includes the pass of the
+// end-of-text token.
 func TestKVStatsOfAToken(t *testing.T) {
 	stats := llmrun.Stats{GeneratedTokens: 4, StopReason: llmrun.StopLength, DecodeKV: llmrun.KVUse{Read: 300}}
 	require.EqualValues(t, 100, newKVStats(stats).ReadPerToken)

@@ -16,12 +16,11 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// eatVariable makes TestEatMemory eat so many bytes.
+// eatVariable is the number of bytes that TestEatMemory allocates.
 const eatVariable = "LLMRUN_TEST_EAT"
 
-// TestEatMemory is the other program of TestPressureInControlGroup, not a test: it
-// takes memory bit by bit, as programs do that load something, says so, and keeps
-// the memory until its input ends.
+// TestEatMemory is not a test but the second program of TestPressureInControlGroup. It allocates
+// memory gradually, prints a line, and holds the memory until its input ends.
 func TestEatMemory(t *testing.T) {
 	most, err := strconv.Atoi(os.Getenv(eatVariable))
 	if err != nil {
@@ -42,9 +41,9 @@ func TestEatMemory(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestPressureInControlGroup lets another program in the same control group take
-// more memory than is left there, while the command generates with --pressure: the
-// command holds less, nobody is killed, and the tokens are the same.
+// TestPressureInControlGroup makes a second program in the same control group allocate more memory
+// than the group has left, while the command generates with --pressure. The command releases memory,
+// the kernel kills no process, and the tokens are the same.
 func TestPressureInControlGroup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the command and writes a model")
@@ -81,7 +80,7 @@ func TestPressureInControlGroup(t *testing.T) {
 	require.Greater(t, before, size, "all of the model is in memory")
 	const left, more = 32 << 20, 48 << 20
 	group.setLimit(t, before+left)
-	time.Sleep(time.Second) // for signs of the limit, which there should be none of
+	time.Sleep(time.Second) // the command must show no sign of pressure in this time
 	require.Greater(t, held(), before-before/16, "there is room, and no pressure")
 
 	eater := group.command(os.Args[0], "-test.run=^TestEatMemory$")
@@ -96,7 +95,7 @@ func TestPressureInControlGroup(t *testing.T) {
 	require.NoError(t, err, "the other program has ended; %d killed", group.killed(t))
 	after := held()
 	t.Logf("the command held %d bytes before, %d with the other program", before, after)
-	require.LessOrEqual(t, after, before-more+leastShare(before))
+	require.LessOrEqual(t, after, before-more+codeTolerance(before))
 
 	require.NoError(t, child.Process.Signal(os.Interrupt))
 	err = <-ended
@@ -115,12 +114,12 @@ func TestPressureInControlGroup(t *testing.T) {
 	require.Equal(t, idsOf(t, out), got)
 }
 
-// leastShare is what of the memory that is missing in a group may be that of a
-// program's code, which counts for the group that read it first.
-func leastShare(bytes int64) int64 { return bytes / 16 }
+// codeTolerance returns how much of the missing memory the command may keep. This part may be program
+// code, which the kernel charges to the group that read it first.
+func codeTolerance(bytes int64) int64 { return bytes / 16 }
 
-// settled waits until what is held grows by no more than keys and values of new
-// tokens, and returns it.
+// settled waits until the held memory grows only by the keys and values of new tokens, and returns
+// it.
 func settled(held func() int64) int64 {
 	last := int64(0)
 	for {

@@ -13,12 +13,12 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// TestSignalsStop sends this process each signal that asks a program to end.
+// TestSignalsStop sends this process each of the StopSignals.
 func TestSignalsStop(t *testing.T) {
 	done := errors.New("whatever a cancelled operation says")
 	for number, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
 		if number == syscall.SIGHUP && signal.Ignored(number) {
-			continue // the tests were started so, and the program would outlive its terminal
+			continue // the tests were started with nohup
 		}
 		ctx, stop := cli.Interruptible(t.Context())
 		require.ErrorIs(t, cli.Interruption(ctx, done), done, "nothing was cancelled")

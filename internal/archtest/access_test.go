@@ -13,15 +13,13 @@ import (
 // call libraries of drivers.
 var unsafeAllowed = []string{"quant", "tiering", "store/vfs", "hetero/onnx", "hetero/opencl"}
 
-// filesAllowed lists the packages that may name files to the operating system.
-// Everyone else goes through store/vfs, where faults are injected and errors
-// get their path and offset. The command reads prompts and writes transcripts;
-// tiering and hetero ask the system about its memory and processors; the generator
-// of kernels writes source files.
+// filesAllowed lists the packages that may open files of the operating system by name. All other
+// packages use store/vfs, which injects faults and adds paths and offsets to errors. The command
+// reads prompts and writes transcripts; tiering and hetero read the memory and the processors of
+// the system; the generator of kernels writes source files.
 var filesAllowed = []string{"store/vfs", "cmd", "internal", "quant/internal", "tiering", "hetero"}
 
-// fileFunctions are the functions that open, change or list files by name, by
-// the import path that offers them.
+// fileFunctions are the functions that open, change or list files by name, by import path.
 var fileFunctions = map[string][]string{
 	"os": {
 		"Chdir", "Chmod", "Chown", "Chtimes", "CopyFS", "Create", "CreateTemp", "DirFS", "Lchown", "Link",
@@ -69,8 +67,7 @@ func TestFilesAreOpenedThroughVFS(t *testing.T) {
 	}
 }
 
-// TestFileCallsAreSeen proves that the search finds what it looks for, in the
-// package where the calls must be.
+// TestFileCallsAreSeen checks that the search finds the calls in the package that contains them.
 func TestFileCallsAreSeen(t *testing.T) {
 	for _, file := range goFiles(t) {
 		if below(file.pkg, "store/vfs") && !file.test && len(fileCalls(file)) > 0 {
@@ -82,12 +79,12 @@ func TestFileCallsAreSeen(t *testing.T) {
 
 // fileCalls lists the uses of file functions in one file.
 func fileCalls(file sourceFile) []string {
-	// Packages are known by the name this file gives them.
+	// The names of packages are those of the imports of this file.
 	local := map[string]string{}
 	for _, spec := range file.syntax.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			continue // the parser has accepted it, so this does not happen
+			continue // impossible: the parser has accepted the path
 		}
 		name := path.Base(imported)
 		if spec.Name != nil {

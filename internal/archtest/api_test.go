@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLibraryExportsItsOwnTypes: no exported declaration of the root package has a type of a
-// package of ours in it, so that whoever imports the library meets one set of types.
+// TestLibraryExportsItsOwnTypes checks that exported declarations of the root package contain no
+// types of other packages of this module, so that users of the library see one set of types.
 func TestLibraryExportsItsOwnTypes(t *testing.T) {
 	seen := 0
 	for _, file := range goFiles(t) {
@@ -37,13 +37,13 @@ func TestLibraryExportsItsOwnTypes(t *testing.T) {
 	}
 }
 
-// ourImports returns the local names of the module's own packages in a file.
+// ourImports returns the local names of this module's packages in a file.
 func ourImports(file *ast.File) map[string]bool {
 	ours := map[string]bool{}
 	for _, spec := range file.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			continue // the parser has accepted it, so this does not happen
+			continue // impossible: the parser has accepted the path
 		}
 		target, own := room(imported)
 		if !own || target == "." {
@@ -109,7 +109,7 @@ func checkFieldTypes(t *testing.T, file *sourceFile, s *ast.StructType, ours map
 	}
 }
 
-// lowerType returns the name of a type of one of our lower packages, "" for others.
+// lowerType returns the name of a type of a lower package of this module, "" for other types.
 func lowerType(n ast.Node, ours map[string]bool) string {
 	selector, ok := n.(*ast.SelectorExpr)
 	if !ok {

@@ -13,15 +13,14 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// maxBinary is what a phone is asked to store: the program with its model.
+// maxBinary is the largest size of the program with its model.
 const maxBinary = 40 << 20
 
-// consoleBlock is a transcript in a document: commands after "$ ", each
-// followed by what it prints on standard output.
+// consoleBlock is a transcript in a document: commands after "$ ", each followed by its standard
+// output.
 var consoleBlock = regexp.MustCompile("(?ms)^```console\n(.*?)^```")
 
-// TestDocumentsDescribeTheCommand builds llmrun once and holds the documents
-// against it.
+// TestDocumentsDescribeTheCommand builds llmrun once and compares the documents with it.
 func TestDocumentsDescribeTheCommand(t *testing.T) {
 	binary := buildProgram(t, "llmrun")
 	docs := documents(t)
@@ -40,7 +39,7 @@ func TestDocumentsDescribeTheCommand(t *testing.T) {
 	t.Run("laboratory", func(t *testing.T) { checkCommands(t, docs, "llmlab", buildProgram(t, "llmlab")) })
 
 	t.Run("transcripts", func(t *testing.T) {
-		home := t.TempDir() // what they keep is theirs
+		home := t.TempDir() // cache directory of the commands
 		for name, text := range docs {
 			for _, block := range consoleBlock.FindAllStringSubmatch(text, -1) {
 				for _, entry := range transcript(block[1]) {
@@ -51,8 +50,7 @@ func TestDocumentsDescribeTheCommand(t *testing.T) {
 	})
 }
 
-// checkCommands fails for each command of a program that a document names and
-// the program's help does not list.
+// checkCommands fails for each command in a document that the program's help does not list.
 func checkCommands(t *testing.T, docs map[string]string, program, binary string) {
 	t.Helper()
 	help, err := exec.Command(binary, "help").Output()
@@ -91,13 +89,13 @@ func transcript(block string) []command {
 	return entries
 }
 
-// checkTranscript runs one line in the repository's root, as its reader would,
-// and compares standard output. Standard error holds timings.
+// checkTranscript runs one line in the repository's root and compares standard output. It ignores
+// standard error, which contains timings.
 func checkTranscript(t *testing.T, binary, home, document string, entry command) {
 	t.Helper()
 	words := strings.Fields(entry.line)
 	if !slices.Contains(words, "llmrun") {
-		return // making and installing is not repeated here
+		return // make and installation commands do not run here
 	}
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the generated table of docs/archi
 
 const architecturePage = "docs/architecture.md"
 
-// The generated table lies between these lines of the page.
+// The generated table is between these lines of the page.
 const (
 	tableBegin = "<!-- generated: go test ./internal/archtest -run TestArchitectureTable -update -->\n"
 	tableEnd   = "<!-- end of the generated table -->\n"

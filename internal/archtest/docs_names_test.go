@@ -16,7 +16,7 @@ var (
 	namedTest = regexp.MustCompile(`\b(Test[A-Z]\w+)`)
 )
 
-// TestDocumentedNamesExist fails when a document names Go code that is gone.
+// TestDocumentedNamesExist fails when a document names Go code that does not exist.
 func TestDocumentedNamesExist(t *testing.T) {
 	packages, tests := map[string]map[string]bool{}, map[string]bool{}
 	for _, file := range goFiles(t) {
@@ -48,7 +48,7 @@ func TestDocumentedNamesExist(t *testing.T) {
 	}
 }
 
-// anyPrefix reports whether a name begins with prefix: -run takes a beginning.
+// anyPrefix reports whether a name begins with prefix, as -run matches beginnings.
 func anyPrefix(names map[string]bool, prefix string) bool {
 	for name := range names {
 		if strings.HasPrefix(name, prefix) {
@@ -59,7 +59,7 @@ func anyPrefix(names map[string]bool, prefix string) bool {
 }
 
 // namesCode reports whether names are declared, or are not names of this module's
-// code: a file such as tokenizer.json, or a package from elsewhere.
+// code: a file such as tokenizer.json, or a package of another module.
 func namesCode(packages map[string]map[string]bool, first, second, third string) bool {
 	if first == "llmrun" {
 		first = "."

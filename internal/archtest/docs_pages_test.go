@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// maxReadmeWords keeps README.md to a screen and a half.
+// maxReadmeWords limits README.md to a screen and a half.
 const maxReadmeWords = 900
 
 func TestReadmeIsShort(t *testing.T) {
@@ -21,7 +21,7 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreListed fails when docs/decisions/README.md leaves a note out.
+// TestDecisionsAreListed fails when docs/decisions/README.md omits a note.
 func TestDecisionsAreListed(t *testing.T) {
 	index := readPage(t, "docs/decisions/README.md")
 	for name := range documents(t) {
@@ -39,7 +39,7 @@ var (
 	anchor  = regexp.MustCompile(`\]\(([^)#\s]*)#([^)]+)\)`)
 )
 
-// TestDocumentAnchorsResolve checks the part of links that names a heading.
+// TestDocumentAnchorsResolve checks that the headings in links exist.
 func TestDocumentAnchorsResolve(t *testing.T) {
 	docs := documents(t)
 	slugs := map[string]map[string]bool{}
@@ -62,8 +62,7 @@ func TestDocumentAnchorsResolve(t *testing.T) {
 	}
 }
 
-// slug is the anchor that a heading gets: lower case, hyphens for spaces, no
-// punctuation.
+// slug returns the anchor of a heading: lower case, hyphens for spaces, no punctuation.
 func slug(heading string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(strings.TrimSpace(heading)) {
@@ -104,8 +103,8 @@ func TestCodeNamesExistingPages(t *testing.T) {
 // testCommand is a `go test` command in a document, up to the end of its code.
 var testCommand = regexp.MustCompile("(?m)go test ([^`\n]*)")
 
-// TestDocumentedTestsExist fails when a document names, with -run or -bench, tests
-// that none of the command's packages has.
+// TestDocumentedTestsExist fails when -run or -bench in a document names tests that do not exist in
+// the packages of the command.
 func TestDocumentedTestsExist(t *testing.T) {
 	names := map[string][]string{}
 	for _, file := range goFiles(t) {
@@ -124,7 +123,7 @@ func TestDocumentedTestsExist(t *testing.T) {
 				}
 				pattern, _, _ := strings.Cut(strings.Trim(words[i+1], "'"), "/")
 				if !strings.ContainsFunc(pattern, unicode.IsLetter) {
-					continue // none, or all
+					continue // no test, or every test
 				}
 				if !anyTest(names, packages(words), regexp.MustCompile(pattern)) {
 					t.Errorf("%s: no test matches `go test %s`", document, match[1])

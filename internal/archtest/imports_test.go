@@ -13,9 +13,9 @@ type rule struct {
 	external []string // other modules, by import path prefix
 }
 
-// rules draws the house, bottom first: a package imports only packages above its own line here.
-// Each line names exactly what is imported, so that a new import, upward, sideways or between
-// the rooms of one package tree, is a decision that is seen, and a removed one leaves no hole.
+// rules lists all packages from the bottom up: a package imports only packages above its own line.
+// Each line lists the imports exactly. Reviewers therefore see each new import, also between
+// packages of one tree, and the table has no unused entries.
 var rules = []rule{
 	{dir: "cmd/llmrun/bundled"},
 	{dir: "internal/bound"},
@@ -101,7 +101,7 @@ func TestImportDirections(t *testing.T) {
 	used := map[string]map[string]bool{}
 	for _, file := range goFiles(t) {
 		if file.test {
-			continue // a test may reach wherever the compiler lets it
+			continue // tests may import any package
 		}
 		r, ok := ruleFor(file.pkg)
 		if !ok {
@@ -129,7 +129,7 @@ func TestImportDirections(t *testing.T) {
 	}
 }
 
-// TestRulesPointDown: a package imports only what stands above it in the table.
+// TestRulesPointDown checks that a package imports only packages above it in the table.
 func TestRulesPointDown(t *testing.T) {
 	line := map[string]int{}
 	for i, r := range rules {
@@ -147,7 +147,7 @@ func TestRulesPointDown(t *testing.T) {
 	}
 }
 
-// TestRules proves that the table can fail.
+// TestRules checks that the rules refuse wrong imports.
 func TestRules(t *testing.T) {
 	for _, test := range []struct {
 		pkg, imported string
@@ -186,8 +186,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestLibraryDoesNotCarryTheModel follows the root package's imports to the
-// end: who uses the library must not link the bundled weights or test helpers.
+// TestLibraryDoesNotCarryTheModel follows all imports of the root package: programs that use the
+// library must not link the bundled weights or test helpers.
 func TestLibraryDoesNotCarryTheModel(t *testing.T) {
 	imports := map[string][]string{}
 	for _, file := range goFiles(t) {

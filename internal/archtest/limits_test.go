@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// The limits of a house that a stranger can work in. Generated files do not count.
+// Limits of sizes, so that a newcomer can read the code. Generated files do not count.
 const (
 	maxFileLines       = 350
 	maxForwardFiles    = 59 // source files of package exec
@@ -25,7 +25,7 @@ const (
 // forwardPass is the package of the forward pass.
 const forwardPass = "exec"
 
-// lines returns how many lines a file has.
+// lines returns the number of lines of a file.
 func lines(t *testing.T, file *sourceFile) int {
 	data, err := os.ReadFile(filepath.Join(testutil.Root(t), file.path))
 	if err != nil {
@@ -42,7 +42,7 @@ func TestFilesAreShort(t *testing.T) {
 	}
 }
 
-// TestRoomsAreNoWarehouses: no room, with its sub-rooms, holds more than its part of the lines.
+// TestRoomsAreNoWarehouses checks that no top-level directory holds more than its part of the lines.
 func TestRoomsAreNoWarehouses(t *testing.T) {
 	rooms, total := map[string]int{}, 0
 	for _, file := range goFiles(t) {
@@ -62,7 +62,7 @@ func TestRoomsAreNoWarehouses(t *testing.T) {
 	}
 }
 
-// TestForwardPassIsReadable holds package exec to the limits of functions and types.
+// TestForwardPassIsReadable checks the limits of functions and types in package exec.
 func TestForwardPassIsReadable(t *testing.T) {
 	var lengths []int
 	files := 0

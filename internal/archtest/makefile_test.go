@@ -19,8 +19,8 @@ var (
 	selectedTests = regexp.MustCompile(`go test [^&\n]*-run (?:'([^']+)'|(\S+))([^&\n]*)`)
 )
 
-// TestMakefileSelectsTests fails when a pattern of the Makefile matches no test any more. go
-// test succeeds then, and the target checks nothing.
+// TestMakefileSelectsTests fails when a pattern of the Makefile matches no test. go test would
+// succeed, and the target would check nothing.
 func TestMakefileSelectsTests(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(testutil.Root(t), "Makefile"))
 	if err != nil {
@@ -41,7 +41,7 @@ func TestMakefileSelectsTests(t *testing.T) {
 	}
 	for _, call := range calls {
 		if strings.HasPrefix(call[1]+call[2], "^") {
-			continue // benchmarks alone
+			continue // only benchmarks
 		}
 		for _, part := range strings.Split(call[1]+call[2], "|") {
 			if packages := strings.Fields(call[3]); !matchesTest(part, packages, tests) {

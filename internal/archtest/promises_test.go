@@ -13,12 +13,11 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// maxScanned bounds the files that are searched as text; weights are larger.
+// maxScanned is the largest size of a file that is searched as text; weights are larger.
 const maxScanned = 1 << 20
 
-// foreign are names that belong to one machine or one network and would make
-// the tree depend on it. They are put together here so that this file does not
-// match itself.
+// foreign are names of one machine or one network, on which the tree must not depend. They are
+// concatenated, so that this file does not match itself.
 var foreign = []struct {
 	what    string
 	pattern *regexp.Regexp

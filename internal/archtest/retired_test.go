@@ -15,7 +15,7 @@ import (
 )
 
 // retiredName is an identifier that a package declared before the project adopted the
-// words of docs/glossary.md. The same identifier may be a good name elsewhere.
+// words of docs/glossary.md. The same identifier may be a good name in another package.
 type retiredName struct {
 	// name is "identifier" or "Type.member". An identifier also retires methods and fields
 	// of that name, whatever their type.
@@ -46,7 +46,7 @@ func retiredNames(t *testing.T) (list []retiredName) {
 	return list
 }
 
-// retiredDirs are directories of packages that moved or left, with their successors.
+// retiredDirs are former directories of packages, with their successors.
 var retiredDirs = map[string]string{
 	"exec/token":          "text/token",
 	"exec/token/template": "text/jinja",
@@ -105,7 +105,7 @@ func findRetired(list []retiredName, declared map[string]map[string]string) (fau
 	return faults
 }
 
-// TestRetiredNamesAreFound proves that the search finds each kind of declaration.
+// TestRetiredNamesAreFound checks that the search finds each kind of declaration.
 func TestRetiredNamesAreFound(t *testing.T) {
 	source := `package old
 type shadow struct { away, kept int }
@@ -134,8 +134,8 @@ func shares() { picker := 1; _ = picker }`
 	}
 }
 
-// TestRetiredListIsInOrder: the list is long, sorted by package and identifier, and has
-// each name once.
+// TestRetiredListIsInOrder checks that the list is long, sorted by package and identifier, and free
+// of duplicates.
 func TestRetiredListIsInOrder(t *testing.T) {
 	list := retiredNames(t)
 	if len(list) < 250 {

@@ -1,6 +1,5 @@
-// Package archtest keeps the promises that no single package can keep alone:
-// who imports whom, who touches files and raw memory, and that the documents
-// describe what is there.
+// Package archtest tests rules that span packages: the direction of imports, access to files and raw
+// memory, sizes, retired names, and the agreement of the documents with the code.
 package archtest
 
 import (
@@ -19,8 +18,7 @@ import (
 
 const modulePath = "github.com/llmrun/llmrun"
 
-// sourceFile is one Go file of the module, whatever system it is built for:
-// the rules hold for files that this machine would not compile, too.
+// sourceFile is one Go file of the module. The rules also apply to files for other systems.
 type sourceFile struct {
 	path    string // relative to the root, with slashes
 	pkg     string // directory of the package, "." for the root package
@@ -31,7 +29,7 @@ type sourceFile struct {
 }
 
 // room returns the import path below the module, "." for the root package, and
-// false for a package from elsewhere.
+// false for a package of another module.
 func room(importPath string) (string, bool) {
 	if importPath == modulePath {
 		return ".", true
@@ -39,8 +37,8 @@ func room(importPath string) (string, bool) {
 	return strings.CutPrefix(importPath, modulePath+"/")
 }
 
-// skippedDir reports a directory that holds nothing the project wrote by hand:
-// build output, version control, editor state, and the tools module.
+// skippedDir reports whether a directory contains no source of the project: build output, version
+// control, editor state, and the tools module.
 func skippedDir(rel string) bool {
 	switch rel {
 	case "bin", "dist", "tools":
@@ -112,7 +110,7 @@ func goFiles(t *testing.T) []sourceFile {
 	return files
 }
 
-// below reports whether pkg is the directory dir or lies under it.
+// below reports whether pkg is the directory dir or below it.
 func below(pkg, dir string) bool {
 	return pkg == dir || strings.HasPrefix(pkg, dir+"/")
 }

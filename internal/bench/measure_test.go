@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// tinyModel writes a model that loads in no time.
+// tinyModel writes a small model.
 func tinyModel(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.gguf")
@@ -59,7 +59,7 @@ func TestBenchTimesEveryCombination(t *testing.T) {
 	require.Equal(t, "k8v8", r.KV)
 }
 
-// TestReportsHaveTheFieldsThatProgramsRead pins names that scripts rely on.
+// TestReportsHaveTheFieldsThatProgramsRead checks the JSON names that scripts use.
 func TestReportsHaveTheFieldsThatProgramsRead(t *testing.T) {
 	o := tinyBench(tinyModel(t))
 	o.Prefill, o.Decode, o.Depths, o.Threads, o.Repeats = []int{16}, nil, []int{0}, []int{1}, 1
@@ -98,7 +98,7 @@ func TestReportsHaveTheFieldsThatProgramsRead(t *testing.T) {
 	require.Positive(t, min(test.Speed.Median, test.Speed.Min, test.Speed.Max))
 }
 
-// TestSumUp checks the arithmetic by hand.
+// TestSumUp checks the arithmetic with values computed by hand.
 func TestSumUp(t *testing.T) {
 	l := &Limits{ByThreads: []LimitsAt{{Threads: 2, ReadGBs: 40, Int8Gops: 1000}}}
 	decode := Test{Threads: 2, Decode: true, BytesPerToken: 1e9, samples: []float64{30, 10, 20, 40}}
@@ -134,7 +134,7 @@ func TestBenchRefuses(t *testing.T) {
 	})
 }
 
-// TestPeakForgetsWhatWasBefore gives a large memory back before it begins.
+// TestPeakForgetsWhatWasBefore releases a large amount of memory before the watch begins.
 func TestPeakForgetsWhatWasBefore(t *testing.T) {
 	const large = 256 << 20
 	frame, err := tiering.Alloc(tiering.New(0), tiering.Scratch, large)

@@ -46,7 +46,7 @@ func TestOutputRemembersTheFirstFailure(t *testing.T) {
 	require.Equal(t, 1, broken.writes, "nothing is written after a failure")
 }
 
-// Numbers come back from JSON as the same float32; what JSON lacks is null.
+// JSON numbers restore the same float32; NaN and infinities become null.
 func TestJSONRowsKeepEveryBit(t *testing.T) {
 	rows := [][]float32{
 		{0, 1, -1, 0.1, 1.0 / 3, 16777216, 1e-45, math.MaxFloat32, math.SmallestNonzeroFloat32, -3.4e-9},

@@ -12,8 +12,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// A shape has the products of the model that is written of it, whatever they are
-// called.
+// A shape has the matmuls of the model that synth writes, apart from their names.
 func TestProductsOfShapesAndFiles(t *testing.T) {
 	for _, shape := range []string{"tiny", "tiny-moe"} {
 		path := filepath.Join(t.TempDir(), "m.gguf")
@@ -43,7 +42,7 @@ func sizes(list []weights.Matmul) map[weights.Matmul]int {
 	return count
 }
 
-// Products of the same size are asked about once, and the output for one token.
+// Matmuls of the same size are planned once, and the output head for one token.
 func TestOpsFor(t *testing.T) {
 	list := opsFor([]weights.Matmul{
 		{Name: "k", Type: quant.Q8_0, Rows: 8, Cols: 32, Count: 2},

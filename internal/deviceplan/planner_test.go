@@ -19,7 +19,8 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// pairHere is two devices that every machine has: with one core, one made slower.
+// pairHere names two devices that every machine has. With one core, the second is the slowed-down
+// first.
 func pairHere() []string {
 	if pair := Groups(Devices()); pair != nil {
 		return pair
@@ -34,8 +35,8 @@ func tinyPlan(t *testing.T) Options {
 	}
 }
 
-// A plan has every matrix of the model for every number of tokens, its sums are
-// those of its rows, and it is made from what is kept the second time.
+// A plan has every matrix of the model for every number of tokens, and its sums are those of its
+// rows. The second plan uses the saved measurements.
 func TestPlanDevices(t *testing.T) {
 	o := tinyPlan(t)
 	o.Check = true
@@ -48,7 +49,7 @@ func TestPlanDevices(t *testing.T) {
 	for _, row := range plan.Matmuls {
 		matrices[row.Tokens] += row.Count
 		require.Len(t, row.Alone, 2)
-		// Times are what was measured, which is anything on a busy machine.
+		// Times are measured and vary on a busy machine.
 		require.LessOrEqual(t, row.Predicted, max(row.Alone[0], row.Alone[1]))
 	}
 	require.Equal(t, map[int]int{1: 2*7 + 1, 40: 2 * 7}, matrices, "the output has one token")
@@ -64,7 +65,7 @@ func TestPlanDevices(t *testing.T) {
 	require.Len(t, again.Matmuls, len(plan.Matmuls))
 }
 
-// Predictions are compared on more tokens than were asked for: they need memory too.
+// Held-out matmuls have more tokens than the plan, and need memory for them.
 func TestPlanForManyTokens(t *testing.T) {
 	o := tinyPlan(t)
 	o.Check, o.Devices, o.Tokens = true, o.Devices[:1], []int{2560}
@@ -73,7 +74,7 @@ func TestPlanForManyTokens(t *testing.T) {
 	require.Len(t, plan.Predictions, 1)
 }
 
-// What is kept by another version, or broken, is measured again.
+// Saved measurements of another version, and damaged ones, are measured again.
 func TestKeptProfilesThatDoNotFit(t *testing.T) {
 	o := tinyPlan(t)
 	o.Devices, o.Tokens = []string{"cpu"}, []int{1}
@@ -112,7 +113,7 @@ func TestPlanHasEachLengthOnce(t *testing.T) {
 	require.Equal(t, []int{3, 2, 3}, o.Tokens)
 }
 
-// A plan is worth having where nothing can be kept.
+// A plan works without a directory for measurements.
 func TestPlanThatIsNotKept(t *testing.T) {
 	o := tinyPlan(t)
 	o.Devices, o.Tokens = []string{"cpu"}, []int{1}
@@ -126,7 +127,7 @@ func TestPlanThatIsNotKept(t *testing.T) {
 	require.Contains(t, said, "are not saved")
 }
 
-// Measuring again, and breaking that off, forgets nothing of other products.
+// An interrupted remeasurement keeps the measurements of other matmuls.
 func TestMeasuringAgainKeepsOthers(t *testing.T) {
 	o := tinyPlan(t)
 	_, err := PlanDevices(t.Context(), o)
@@ -160,7 +161,7 @@ func TestMeasuringAgainKeepsOthers(t *testing.T) {
 	require.Equal(t, known, shapes())
 }
 
-// Ctrl-C ends measuring; what is known by then is kept.
+// Ctrl-C ends measuring, and the measurements so far are saved.
 func TestPlanDevicesIsInterrupted(t *testing.T) {
 	o := tinyPlan(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -180,7 +181,7 @@ func TestPlanDevicesIsInterrupted(t *testing.T) {
 	require.Equal(t, 2, times)
 }
 
-// A driver of which some devices cannot be used is not one that has none.
+// A driver with some unusable devices is not listed as a driver without devices.
 func TestDriversThatHaveNotAll(t *testing.T) {
 	list := DeviceList{
 		Devices: []DeviceInfo{{Name: "opencl-0", Driver: "opencl", Kind: "GPU"}},
@@ -212,15 +213,14 @@ func TestPlanDevicesRefuses(t *testing.T) {
 	}
 }
 
-// perToken are costs that go with tokens alone.
+// perToken are costs in proportion to the number of tokens.
 type perToken struct{}
 
 func (perToken) Time(_ int, op hetero.Op) time.Duration { return time.Duration(op.Tokens) }
 func (perToken) Start(int) time.Duration                { return 0 }
 func (perToken) Slowdown(hetero.Op) float64             { return 1 }
 
-// A device that runs prepared lengths only is alone what it can be: padded, or in
-// several lengths.
+// A device with prepared lengths computes a whole matmul padded or in several lengths.
 func TestStaticDevicesAlone(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{})
 	require.NoError(t, err)
@@ -241,7 +241,7 @@ func TestStaticDevicesAlone(t *testing.T) {
 	}
 }
 
-// A split that was slower than one of its devices when it was run is given up.
+// A split that is measured as slower than one of its devices is dropped.
 func TestSlowSplitsAreGivenUp(t *testing.T) {
 	op := hetero.Op{Tokens: 4, Rows: 512, Cols: 256, Type: quant.Q8_0}
 	l, err := OpenLab(pairHere(), []hetero.Op{op})
@@ -275,13 +275,12 @@ func TestSlowSplitsAreGivenUp(t *testing.T) {
 	}
 }
 
-// A decision takes two rounds, more between what is nearly as fast, and none after a
-// while.
+// A decision takes two rounds, more rounds between nearly equal splits, and none after a time limit.
 func TestDecision(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		took  []time.Duration
-		times []int // that each was measured
+		times []int // number of measurements of each
 	}{
 		{"the second is clearly slower", []time.Duration{10 * time.Millisecond, 16 * time.Millisecond, 14 * time.Millisecond}, []int{8, 3, 8}},
 		{"all take long", []time.Duration{400 * time.Millisecond, 300 * time.Millisecond}, []int{3, 3}},
@@ -302,7 +301,7 @@ func TestDecision(t *testing.T) {
 	}
 }
 
-// handClock is a clock that a test moves.
+// handClock is a clock that the test advances.
 type handClock struct{ now time.Duration }
 
 func (c *handClock) Now() time.Duration    { return c.now }

@@ -1,6 +1,6 @@
 // Package testutil finds the reference material that tests compare against.
 //
-// The material lies in testdata at the repository's root, one directory for each
+// The material is in testdata at the repository's root, one directory for each
 // set: fixtures, gguf, vocab, demo. Archives in a set are unpacked once into the
 // user's cache directory. A directory named shared beside the checkout may hold a
 // larger set under the same names; testdata takes precedence, so that a clone and a

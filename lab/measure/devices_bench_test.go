@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Balanced and uniform divisions are compared, and waits on every device.
+// The report compares balanced and uniform splits, and the ways to wait on every device.
 func TestBenchDevices(t *testing.T) {
 	o := DevicesOptions{Pair: devicePair()[:1], Slow: []int{3}, Rows: 512, Cols: 64, Tokens: []int{1, 4}, Repeats: 1}
 	o.Pair = append(o.Pair, "cpu")
@@ -26,7 +26,8 @@ func TestBenchDevices(t *testing.T) {
 	require.Contains(t, text.String(), "| 3× | 4 |")
 }
 
-// devicePair is two devices that every machine has: with one core, one made slower.
+// devicePair returns two devices that every machine has. With one core, the second is the
+// slowed-down first.
 func devicePair() []string {
 	if pair := deviceplan.Groups(deviceplan.Devices()); pair != nil {
 		return pair

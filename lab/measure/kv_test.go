@@ -13,9 +13,9 @@ import (
 	"github.com/llmrun/llmrun/internal/bench"
 )
 
-// madeUpKV is a machine that can be computed by hand: 20 ms a token and 1 ms more
-// for 1000 tokens of context, of which each takes 1000 bytes in all layers, 1000
-// tokens in memory, and a flash that brings those of 1000 in a ms.
+// madeUpKV is a machine with simple numbers: a token takes 20 ms, plus 1 ms for each 1000 tokens of
+// context; a token of context takes 1000 bytes in all layers; 1000 tokens stay in memory; and flash
+// reads the bytes of 1000 tokens in a millisecond.
 func madeUpKV(contexts ...int) *KVReport {
 	r := &KVReport{Model: "m", Layers: 10, TokenBytes: 1000, HeadFraction: 0.2, Ring: 8e6}
 	for _, n := range contexts {
@@ -34,7 +34,7 @@ func madeUpKV(contexts ...int) *KVReport {
 	return r
 }
 
-// flatKV is the same machine where attention costs nothing.
+// flatKV is the same machine with attention that takes no time.
 func flatKV(contexts ...int) *KVReport {
 	r := madeUpKV(contexts...)
 	for i := range r.Rows {
@@ -66,16 +66,16 @@ func TestKVPredictions(t *testing.T) {
 	}
 }
 
-// A ring that is full before the output matrix is computed leaves flash idle.
+// Flash is idle when the ring is full before the output matrix is computed.
 func TestKVPredictionsWithASmallRing(t *testing.T) {
 	r := flatKV(5000, 40000, 60000)
-	r.Ring = 1e6 // 1 ms, of 4 ms
+	r.Ring = 1e6 // 1 ms; the output matrix takes 4 ms
 	r.summarize()
 	require.InDelta(t, 18000, r.Summary.PredictedCrossing, 1e-6)
 	require.InDelta(t, 39+3, r.Rows[1].Predicted, 1e-9)
 }
 
-// Where attention itself takes as long as flash, nothing ever crosses.
+// If attention takes as long as flash, there is no crossing.
 func TestKVPredictionsOfASlowAttention(t *testing.T) {
 	r := madeUpKV(2000, 30000, 60000)
 	r.summarize()
@@ -88,8 +88,7 @@ func TestKVPredictionsOfASlowAttention(t *testing.T) {
 	require.Zero(t, r.Summary.PredictedBeyond, "nothing was on flash")
 }
 
-// A row that is slow while flash is idle is before the crossing, and counts
-// as what was paid there.
+// A slow row with an idle flash is before the crossing; its extra time is the cost of reads there.
 func TestKVCostBeforeTheCrossing(t *testing.T) {
 	r := flatKV(5000, 10000, 30000, 40000)
 	r.Rows[1].With, r.Rows[1].Ratio = 26, 1.3

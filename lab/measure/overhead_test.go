@@ -61,8 +61,7 @@ func TestPairedTakesTheMiddle(t *testing.T) {
 	require.InDelta(t, 0.5, p.High, 1e-9)
 }
 
-// A configuration is judged by how much flash changed between the plan, the
-// beginning and the end of it.
+// drift compares the flash speeds of the plan, the beginning and the end of a configuration.
 func TestDrift(t *testing.T) {
 	row := BudgetRow{FlashGBs: 2, FlashAfter: 2.2, planned: 1.9}
 	require.EqualValues(t, 1, row.drift(), "nothing is read")

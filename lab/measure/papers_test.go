@@ -14,7 +14,7 @@ import (
 	"github.com/llmrun/llmrun/lab/sim"
 )
 
-// The report shows what is fitted, what is not reached, and that it is simulated.
+// The report marks fitted constants and missed figures, and states that it is simulated.
 func TestHeteroReportIsHonest(t *testing.T) {
 	r := &PapersReport{
 		Tables: []papers.Table{{Title: "T", Figures: []papers.Figure{

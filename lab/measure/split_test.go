@@ -13,8 +13,8 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// A device that has the whole pass leaves nothing to divide: scripts get an empty list
-// and people a sentence.
+// If the device computes the whole pass, no matmul is split: the JSON list is empty, and the text has
+// a sentence.
 func TestSplitReportOfAWholePass(t *testing.T) {
 	for _, c := range []struct {
 		products    []weights.SplitMatmul

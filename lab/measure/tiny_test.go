@@ -9,7 +9,7 @@ import (
 	"github.com/llmrun/llmrun/internal/bench"
 )
 
-// tinyModel writes a model that loads in no time.
+// tinyModel writes a small model.
 func tinyModel(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.gguf")

@@ -8,8 +8,7 @@ import (
 	"github.com/llmrun/llmrun/lab/schedule"
 )
 
-// must are the figures that have to be reached; the page of results says of the
-// others why they are not.
+// must are the figures that the simulator has to reach. The page of results explains the others.
 var must = map[string][]string{
 	"HeteroLLM: prefill, aligned lengths": {
 		"8B, 256: layer-level over GPU only", "8B, 256: tensor-level", "8B, 256: tensor-level over layer-level",
@@ -46,8 +45,8 @@ func TestPublishedFigures(t *testing.T) {
 	}
 }
 
-// Each technique of mllm-NPU makes prefill faster, in every model, and the NPU
-// alone is slower than the CPU.
+// Each technique of mllm-NPU makes prefill faster in every model, and the NPU without them is slower
+// than the CPU.
 func TestAblationOrder(t *testing.T) {
 	for _, m := range []Model{Qwen18, Gemma2B, Llama7B} {
 		a := Ablate(m)
@@ -71,8 +70,8 @@ func TestSharedGraphsDoNotGrow(t *testing.T) {
 	}
 }
 
-// What others leave of the GPU changes the plan: with less of it tensor-level is
-// slower, but no slower than leaving the GPU alone.
+// The fraction of the GPU that other programs leave changes the plan: tensor-level is slower with less
+// of the GPU, but not slower than without the GPU.
 func TestGPUShare(t *testing.T) {
 	lab := &Lab{}
 	time := func(share, limit float64, method Method) float64 {

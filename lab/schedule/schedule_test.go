@@ -31,8 +31,8 @@ func stack(layers int) (stages []Stage) {
 	return stages
 }
 
-// A schedule is valid for every length of prompt, and out of order is never
-// longer than in order and shorter as soon as there are two chunks.
+// A schedule is valid for every length of prompt. Out of order is never longer than in order, and it
+// is shorter for two chunks or more.
 func TestOutOfOrderIsValidAndShorter(t *testing.T) {
 	stages := stack(4)
 	for chunks := 1; chunks <= 12; chunks++ {
@@ -48,8 +48,7 @@ func TestOutOfOrderIsValidAndShorter(t *testing.T) {
 	}
 }
 
-// Whatever the times are, schedules are valid and no shorter than the work of
-// the busier processor.
+// For any times, schedules are valid and at least as long as the work of the busier processor.
 func TestRandomTimes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range 200 {
@@ -81,7 +80,7 @@ func TestCheckSeesMistakes(t *testing.T) {
 	require.ErrorContains(t, Check(stages, 2, early), "before")
 }
 
-// Chunks share all but attention.
+// Chunks share all graphs except attention.
 func TestGraphsAreShared(t *testing.T) {
 	graphs := []Graph{
 		{Name: "qkv", Weights: 100, Buffers: func(int) int64 { return 10 }, Work: 1},
