@@ -1,11 +1,16 @@
 //go:build !noasm
 
-// Hand-written: no other file measures tile registers.
+// Throughput of the AMX instruction TDPBSSD.
+//
+// Hand-written: this is the only loop with tile registers.
+//
+//	CX iterations left   AX config   SI row   DX 0, the row stride of TILELOADD
+//	TMM0-TMM3 accumulators   TMM4, TMM5 factors
 
 #include "textflag.h"
 
-// Instructions of AMX, which the assembler does not know, for tile t below 8.
-// LDTILECFG is that of (AX), TILELOADD reads every row from (SI).
+// Encodings of AMX instructions, which the Go assembler lacks. Tile numbers are
+// 0 to 7. LDTILECFG loads (AX). TILELOADD loads every row of tile t from (SI+DX·row).
 #define VEX BYTE $0xC4; BYTE $0xE2
 #define LDTILECFG VEX; BYTE $0x78; BYTE $0x49; BYTE $0x00
 #define TILERELEASE VEX; BYTE $0x78; BYTE $0x49; BYTE $0xC0
@@ -14,6 +19,7 @@
 #define TDPBSSD(sums, a, b) VEX; BYTE $(0x03+8*(15-b)); BYTE $0x5E; BYTE $(0xC0+8*sums+a)
 
 // func peakAMX(rounds int, config *tileConfig, row *[64]byte)
+// It executes rounds·4 TDPBSSD. rounds is positive.
 TEXT ·peakAMX(SB), NOSPLIT, $0-24
 	MOVQ rounds+0(FP), CX
 	MOVQ config+8(FP), AX

@@ -1,7 +1,7 @@
-// Package limits measures what a machine can do at most: how fast it reads
-// memory and how fast it multiplies small integers. Speeds of an engine mean
-// something as fractions of these, measured in the same minutes, because
-// both drift with what else runs on the machine.
+// Package limits measures two hardware limits of a machine: memory read
+// bandwidth and peak int8 throughput. Benchmarks report engine speeds as
+// fractions of these limits. Both drift with the machine's load, so measure
+// the limits and the engine within the same minutes.
 package limits
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// SweepBytes is a size of memory that is larger than the caches of current
-// machines, so that a sweep over it measures memory.
+// SweepBytes exceeds the last-level caches of current machines, so that a sweep
+// over SweepBytes measures DRAM.
 const SweepBytes = 1 << 30
 
-// NewMemory returns memory to measure with: in large pages where the system has
-// them, and written once, so that every page is there.
+// NewMemory returns a buffer for ReadBandwidth. It requests huge pages where the
+// system offers them and writes to every page, so that each has its own frame.
 func NewMemory(bytes int) []byte {
 	memory := make([]byte, bytes)
 	adviseHuge(memory)
@@ -30,44 +30,45 @@ func NewMemory(bytes int) []byte {
 	return memory
 }
 
-// A limit is measured that often and the best counts, as everything that
-// disturbs a measurement makes it worse. A peak is measured in less
-// than 0.1 ms, which is much shorter than a scheduler's turn.
+// Number of repetitions. The fastest one counts, because interference only slows
+// a run down. A run of peakRounds takes less than 0.1 ms, far less than an
+// operating system's time slice.
 const (
 	sweeps     = 5
 	peakRuns   = 200
 	peakRounds = 1 << 14
 )
 
-// ReadBandwidth returns the bytes a second at which so many threads together
-// read memory, best of some sweeps. NewMemory(SweepBytes) gives the machine's
-// limit; other memory must have been written once, or the system may back all of
-// it with one page of zeros.
+// ReadBandwidth returns the aggregate read bandwidth of the given number of
+// threads in bytes per second, the best of several sweeps over memory. Pass
+// NewMemory(SweepBytes) to measure the machine's limit. The caller must have
+// written every page of memory: the system may back unwritten pages with one
+// shared zero page, which stays in cache.
 func ReadBandwidth(memory []byte, threads int) (float64, error) {
-	const chunk = 1 << 20 // threads take these in turn and so end together
-	if threads < 1 || len(memory) < chunk*threads {
-		return 0, fmt.Errorf("limits: %d threads cannot share %d bytes, they need %d each", threads, len(memory), chunk)
+	const stripeBytes = 1 << 20 // threads claim stripes one by one and so finish together
+	if threads < 1 || len(memory) < stripeBytes*threads {
+		return 0, fmt.Errorf("limits: %d threads need %d bytes of memory each; the buffer has %d in total", threads, stripeBytes, len(memory))
 	}
-	chunks := len(memory) / chunk
+	stripes := len(memory) / stripeBytes
 	best := fastest(sweeps, threads, func() func(int) {
 		var next atomic.Int64
 		return func(int) {
 			for {
 				i := int(next.Add(1)) - 1
-				if i >= chunks {
+				if i >= stripes {
 					return
 				}
-				Read(memory[i*chunk : (i+1)*chunk])
+				Read(memory[i*stripeBytes : (i+1)*stripeBytes])
 			}
 		}
 	})
-	return float64(chunks*chunk) / best.Seconds(), nil
+	return float64(stripes*stripeBytes) / best.Seconds(), nil
 }
 
-// Int8Peak returns how many products and sums of 8-bit integers so many
-// threads together compute a second, counting two operations for a product
-// that is added. instruction names what does it: the best that the path in use
-// (quant.Features) has for it.
+// Int8Peak returns the peak int8 throughput of the given number of threads in
+// operations per second. A multiply-add counts as two operations. instruction
+// names the measured instruction: the fastest int8 multiply-add of the active
+// path (quant.Features).
 func Int8Peak(threads int) (perSecond float64, instruction string, err error) {
 	if threads < 1 {
 		return 0, "", fmt.Errorf("limits: %d threads", threads)
@@ -76,8 +77,8 @@ func Int8Peak(threads int) (perSecond float64, instruction string, err error) {
 	return p.measure(threads), p.instruction, nil
 }
 
-// MatrixPeak is Int8Peak for the processor's matrix unit, which multiplies
-// whole tiles: 0 and no name where the path in use has none.
+// MatrixPeak is Int8Peak for the processor's matrix unit (AMX). It returns 0 and
+// an empty instruction if the active path uses no matrix unit.
 func MatrixPeak(threads int) (perSecond float64, instruction string, err error) {
 	if threads < 1 {
 		return 0, "", fmt.Errorf("limits: %d threads", threads)
@@ -88,15 +89,15 @@ func MatrixPeak(threads int) (perSecond float64, instruction string, err error) 
 	return tilePeak.measure(threads), tilePeak.instruction, nil
 }
 
-// peak is a loop of integer products.
+// peak is a loop that measures the throughput of one instruction.
 type peak struct {
 	instruction string
-	perRound    float64 // operations in a round of the loop
+	perRound    float64 // operations per iteration of the loop
 	run         func(rounds int)
-	rounds      int // of a measurement, if not peakRounds
+	rounds      int // iterations per run; 0 means peakRounds
 }
 
-// measure returns the most operations a second that threads together do.
+// measure returns the highest aggregate throughput in operations per second.
 func (p *peak) measure(threads int) float64 {
 	rounds := peakRounds
 	if p.rounds > 0 {
@@ -108,8 +109,8 @@ func (p *peak) measure(threads int) float64 {
 	return float64(threads) * float64(rounds) * p.perRound / best.Seconds()
 }
 
-// fastest returns the shortest time in which threads end the work, which is
-// made anew for each of the runs.
+// fastest returns the shortest time in which all threads complete the work. It
+// calls work before each run to get the function that every thread executes.
 func fastest(runs, threads int, work func() func(thread int)) time.Duration {
 	var best time.Duration
 	for range runs {

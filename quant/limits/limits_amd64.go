@@ -10,19 +10,19 @@ func readAVX512(memory *byte, n int)
 //go:noescape
 func readAVX2(memory *byte, n int)
 
-// The loops of products: rounds of accumulators that do not wait for each
-// other, with factors of four bytes.
+// The peak kernels repeat multiply-adds into independent accumulators. Every
+// 32-bit lane of both operands holds factors.
 func peakVNNI512(rounds int, factors uint32)
 func peakVNNI256(rounds int, factors uint32)
 func peakAVX2(rounds int, factors uint32)
 
-// loop makes a loop multiply numbers: zeros would take less power, and some
-// processors run faster then.
+// loop binds nonzero operands to a peak kernel. Multiplying zeros draws less
+// power, and some processors then clock higher than under real load.
 func loop(f func(rounds int, factors uint32)) func(rounds int) {
 	return func(rounds int) { f(rounds, 0x5A3C7E19) }
 }
 
-// peakOf returns the loop for a path of the kernels.
+// peakOf returns the peak loop for a path named by quant.Features.
 func peakOf(path string) peak {
 	simd := path == "avx512" || path == "avx2"
 	switch {
@@ -31,13 +31,13 @@ func peakOf(path string) peak {
 	case simd && cpu.X86.HasAVXVNNI:
 		return peak{instruction: "VPDPBUSD ymm", perRound: 12 * 32 * 2, run: loop(peakVNNI256)}
 	case simd:
-		// Products of bytes, sums of pairs, and their sum in 16 bits.
+		// VPMADDUBSW multiplies bytes and adds pairs; VPADDW accumulates 16-bit sums.
 		return peak{instruction: "VPMADDUBSW+VPADDW ymm", perRound: 12 * 32 * 2, run: loop(peakAVX2)}
 	}
 	return plainPeak
 }
 
-// tileConfig is what the tile registers of AMX are configured with.
+// tileConfig is the memory operand of LDTILECFG.
 type tileConfig struct {
 	palette  uint8
 	_        [15]uint8
@@ -45,13 +45,14 @@ type tileConfig struct {
 	rows     [16]uint8
 }
 
-// peakAMX does rounds of products of full tiles whose rows are all the same.
+// peakAMX executes rounds iterations of four TDPBSSD with full tiles. Every row
+// of both source tiles is a copy of row.
 //
 //go:noescape
 func peakAMX(rounds int, config *tileConfig, row *[64]byte)
 
-// tilePeak is the loop of the matrix unit: in a round four products of 16 by 64
-// with 64 by 16 bytes.
+// tilePeak measures the matrix unit. One iteration executes four products of a
+// 16×64 with a 64×16 byte matrix.
 var tilePeak = peak{instruction: "TDPBSSD", perRound: 4 * 16 * 16 * 64 * 2, rounds: 1 << 11, run: func(rounds int) {
 	config := tileConfig{palette: 1}
 	for tile := range 8 {
@@ -64,8 +65,8 @@ var tilePeak = peak{instruction: "TDPBSSD", perRound: 4 * 16 * 16 * 64 * 2, roun
 	peakAMX(rounds, &config, &row)
 }}
 
-// Read reads memory as fast as one thread can, but for what is left of it after
-// a multiple of 1024 bytes.
+// Read loads memory at the full bandwidth of one thread. The SIMD kernels skip
+// the last len(memory) mod 1024 bytes.
 func Read(memory []byte) {
 	n := len(memory) &^ 1023
 	switch {

@@ -22,8 +22,8 @@ func TestReadBandwidth(t *testing.T) {
 	}
 }
 
-// TestRead proves that a read stays inside: the memory ends where the
-// slice does.
+// TestRead reads slices whose lengths are and are not multiples of 1024, the
+// block size of the SIMD kernels.
 func TestRead(t *testing.T) {
 	for _, n := range []int{0, 1, 1023, 1024, 1500, 5000} {
 		Read(make([]byte, n))
@@ -40,8 +40,7 @@ func TestInt8Peak(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestPeakLoops runs the loops of the paths that need no more than the one in
-// use.
+// TestPeakLoops runs the peak loop of every path that this processor supports.
 func TestPeakLoops(t *testing.T) {
 	for _, path := range []string{"portable", "avx2", quant.Features()} {
 		if path == "avx2" && quant.Features() != "avx512" {
@@ -61,7 +60,7 @@ func TestMatrixPeak(t *testing.T) {
 	require.Equal(t, quant.Tiles(), got > 0)
 	require.Equal(t, quant.Tiles(), instruction != "")
 	if !quant.Tiles() {
-		t.Skip("no tiles to measure: the processor has no AMX, or it may not be used")
+		t.Skip("the processor has no AMX, or the active path does not use it")
 	}
 	require.Greater(t, got, 1e9)
 	require.Less(t, got, 1e15)

@@ -1,10 +1,17 @@
 //go:build !noasm
 
-// Hand-written: each loop measures an instruction of its own.
+// Throughput of int8 multiply-adds. Each loop updates 12 or 16 independent
+// accumulators, enough to hide the instruction's latency.
+//
+// Hand-written: each loop measures a different instruction.
+//
+//	CX iterations left   Z30, Z31 (512-bit) or Y14, Y15 (256-bit) factors
+//	Z0-Z15 or Y0-Y11 accumulators
 
 #include "textflag.h"
 
 // func peakVNNI512(rounds int, factors uint32)
+// It executes rounds·16 VPDPBUSD of 512 bits. rounds is positive.
 TEXT ·peakVNNI512(SB), NOSPLIT, $0-12
 	MOVQ         rounds+0(FP), CX
 	MOVL         factors+8(FP), AX
@@ -33,11 +40,13 @@ loop:
 	VZEROUPPER
 	RET
 
+// PRODUCT_SUM adds pairs of byte products to the 16-bit lanes of sum.
 #define PRODUCT_SUM(product, sum) \
 	VPMADDUBSW Y14, Y15, product \
 	VPADDW     product, sum, sum
 
 // func peakAVX2(rounds int, factors uint32)
+// It executes rounds·12 pairs of VPMADDUBSW and VPADDW. rounds is positive.
 TEXT ·peakAVX2(SB), NOSPLIT, $0-12
 	MOVQ         rounds+0(FP), CX
 	MOVL         factors+8(FP), AX
@@ -63,8 +72,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// DOT is VPDPBUSD Y14, Y15, Y<sum> of AVX-VNNI, which the assembler does not
-// know, for sums below 8 and from 8 on.
+// DOT encodes VPDPBUSD Y14, Y15, Y<sum> of AVX-VNNI, which the Go assembler
+// lacks, for sum 0 to 7. DOT_FROM8 is the same for sum 8 to 15.
 #define DOT(sum) \
 	BYTE $0xC4; BYTE $0xC2; BYTE $0x05; BYTE $0x50; BYTE $(0xC6+8*sum)
 
@@ -72,6 +81,7 @@ loop:
 	BYTE $0xC4; BYTE $0x42; BYTE $0x05; BYTE $0x50; BYTE $(0xC6+8*(sum-8))
 
 // func peakVNNI256(rounds int, factors uint32)
+// It executes rounds·12 VPDPBUSD of 256 bits. rounds is positive.
 TEXT ·peakVNNI256(SB), NOSPLIT, $0-12
 	MOVQ         rounds+0(FP), CX
 	MOVL         factors+8(FP), AX

@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// seen keeps results in use, so that the compiler keeps what computes them.
+// seen receives the results of loops, so that the compiler cannot remove them.
 var seen atomic.Uint64
 
-// readPlain reads memory in plain Go, which comes close to the limit of one
-// thread but hardly of several.
+// readPlain loads memory in portable Go. It nearly reaches the bandwidth of one
+// thread; several threads together may stay below the machine's limit.
 func readPlain(memory []byte) {
 	var a, b, c, d uint64
 	for len(memory) >= 32 {
@@ -22,8 +22,8 @@ func readPlain(memory []byte) {
 	seen.Store(a | b | c | d)
 }
 
-// plainPeak is the loop where no instruction for small integers is used: one
-// product at a time.
+// plainPeak measures scalar multiply-adds, for paths without an int8 SIMD
+// instruction.
 var plainPeak = peak{instruction: "scalar", perRound: 4 * 2, run: func(rounds int) {
 	var a, b, c, d int32
 	for i := range int32(rounds) {

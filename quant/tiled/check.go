@@ -7,29 +7,29 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// checkQueries is enough for kernels that take several queries and those that
-// take one.
+// checkQueries makes a tile of 8 queries, which runs the kernels for four queries.
 const checkQueries = 5
 
-// CheckKeys compares the scores of a few fixed random queries for a block of keys
-// with those of the portable twin, and so tells whether the kernels work here:
-// keys of cols elements, in 8 bits or in 4. The error is a [quant.KernelError].
+// CheckKeys tests the score kernels of the active path on this processor. It scores
+// fixed random queries against a block of keys with cols elements of 8 or 4 bits, and
+// compares the results with the portable twin's. If they differ, it returns a
+// [quant.KernelError].
 func CheckKeys(cols, bits int) error {
 	if _, plain := active.(portable); plain {
-		return nil // is its own twin
+		return nil // nothing to compare
 	}
 	for _, queries := range []int{1, checkQueries} {
 		want, got := checkScores(portable{}, cols, bits, queries), checkScores(active, cols, bits, queries)
 		for i := range want {
 			if math.Float32bits(want[i]) != math.Float32bits(got[i]) {
-				return &quant.KernelError{Path: active.name(), Kernel: "scores of keys in codes"}
+				return &quant.KernelError{Path: active.name(), Kernel: "scores of quantized keys"}
 			}
 		}
 	}
 	return nil
 }
 
-// checkScores computes scores on a path, with queries that it has rounded.
+// checkScores quantizes random queries and computes their scores on a path.
 func checkScores(path kernels, cols, bits, queries int) []float32 {
 	rng := rand.New(rand.NewPCG(uint64(bits), 1))
 	numbers := func() []float32 {

@@ -1,60 +1,54 @@
-// Package tiled multiplies quantized weights with activations in integers.
+// Package tiled computes matmuls of quantized weights with int8 activations.
 //
-// Weights are kept as model files have them, bit for bit, but in another
-// order: tiles of [TileRows] rows, in which the elements that one instruction
-// takes lie side by side. Activations are rounded to int8, with a scale for
-// each group of [GroupElems] elements. A product is then sums of small
-// integers, which are exact on every machine, and one multiply-add in float32
-// for each group.
+// It stores the exact bits of a model file's weights in a different order: tiles
+// of [TileRows] rows, in which the elements that one instruction reads are
+// adjacent. It quantizes activations to int8 with one scale per group of
+// [GroupElems] elements. A dot product is then an exact integer sum per group,
+// followed by one float32 multiply-add per group.
 //
 // # Arithmetic
 //
-// Weights of a group stand for scale·(code-zero) - min, where scale and min
-// belong to a row and group and zero to the format. In I4Z,
-// where rows and groups have zeros of their own, min is scale·zero, which is
-// exact, and the format's zero is 0. An
-// element of the result is, with g over the groups in ascending order, acc
-// beginning at +0 and fma rounding once:
+// A weight is scale·(code-zero) - min. Each row and group has a scale and a min;
+// each format has one zero point. In I4Z, every row and group has its own zero
+// point; there min is scale·zero, which is exact, and the format's zero point
+// is 0. An element of the result accumulates over the groups g in ascending order,
+// starting with acc = +0; fma rounds once:
 //
 //	i   = Σ (code-zero)·q           over the group; exact
 //	acc = fma(float32(i)·scale, d, acc)
 //	acc = fma(-(float32(Σ q)·d), min, acc)   in formats with a min
 //
-// where q are the rounded activations and d is their scale. In Q6_K scale is the
-// block's, and each half of a group has a whole number of its own, a factor from
-// -128 to 127, that stands for a part of the scale:
+// where q are the quantized activations and d is their scale. In Q6_K, all groups
+// of a block share scale, and each half of a group has an int8 factor:
 //
 //	i   = Σ factor·Σ (code-zero)·q  over the halves, over a half; exact
 //
-// Its magnitude is at most 2·128·16·32·127 = 16 646 144, which is below 2^24: a
-// float32 has i exactly, and also what of it a path may compute in floats. The
-// definition does not mention other rows or other tokens: results do not depend
-// on how work is divided, and every instruction set gives the same bits. The
-// promise is for finite results. A scale beyond 2^103, which only MXFP4 can
-// express, may give a result that is finite on one instruction set and not on
-// another.
+// |i| is at most 2·128·16·32·127 = 16 646 144 < 2^24, so float32 represents i and
+// its partial sums exactly. The formula involves one row and one token only. The
+// result therefore does not depend on how callers split the work, and every
+// instruction set computes the same bits. This holds for finite results. With a
+// scale above 2^103, which only MXFP4 can express, one instruction set may
+// overflow where another does not.
 //
-// # Whole registers
+// # Full registers
 //
-// A group of 32 codes of 4 bits has 16 bytes and one scale, which fills no vector
-// register. A tile therefore keeps the same group of 16 rows together: their
-// codes are 256 bytes, or four AVX-512 registers (eight of AVX2, sixteen of NEON),
-// and their scales 32 bytes, which widen to one AVX-512 register of float32 with
-// one row a lane. Codes are loaded by whole registers, and a scale needs no
-// broadcast: it already is in the lane of its row's sum.
+// A group of 32 4-bit codes takes 16 bytes and has one scale, too little to fill a
+// vector register. A tile therefore stores the same group of 16 rows together. The
+// codes take 256 bytes: four AVX-512, eight AVX2 or sixteen NEON registers. The
+// binary16 scales take 32 bytes and widen to one AVX-512 register of float32 with
+// one row per lane. A kernel loads full registers of codes and needs no broadcast
+// of scales, because each scale is already in the lane of its row's sum.
 //
-// Super-groups, in mobile inference with matrix units, fill registers with eight
-// neighbouring groups of one row instead (8·16 bytes of codes and 8 scales).
-// What is coalesced is the same; the axis differs. Along a row, a register would
-// hold the scales of groups that are used one after the other, and each would
-// have to be spread over the lanes. Only formats whose files have blocks of 256
-// elements keep eight groups of a row together here as well: their 6-bit scales
-// are packed across them.
+// The super-groups of mobile inference engines with matrix units instead fill
+// registers with eight adjacent groups of one row (8·16 bytes of codes and 8
+// scales). A register then holds the scales of consecutive groups, and the kernel
+// has to broadcast each of them. Here, only formats with blocks of 256 elements
+// store eight groups of a row together, because their packed 6-bit scales span
+// the block.
 //
-// # Rounding of activations
+// # Quantization of activations
 //
-// Activations are rounded as q = round(x·(127/a)), halves to even, and d = a/127,
-// where a is the largest magnitude of the group; a group of nothing above 2^-100
-// is all zeros, d = 0. Where an element is infinite or a NaN so is d, and no
-// result is finite.
+// With a the largest magnitude of a group, q = round(x·(127/a)), ties to even, and
+// d = a/127. If a is below 2^-100, all q and d are 0. If an element is infinite or
+// NaN, d is not finite either, and neither is any result.
 package tiled

@@ -6,34 +6,35 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// TileRows is how many rows of a matrix are interleaved: the 32-bit lanes of
-// the widest vector register, or a few narrower ones.
+// TileRows is the number of interleaved rows in a tile: one row per 32-bit lane
+// of an AVX-512 register, or of several narrower registers.
 const TileRows = 16
 
-// GroupElems is how many elements of a row share an activation scale.
+// GroupElems is the number of elements that share an activation scale.
 const GroupElems = 32
 
-// laneBytes is how many elements of a row one lane takes in an instruction.
+// laneBytes is the number of codes that a 32-bit lane of a dot-product
+// instruction multiplies.
 const laneBytes = 4
 
-// planeBytes is one instruction's worth of codes: laneBytes elements of every
-// row of a tile.
+// planeBytes is the size of a plane: laneBytes adjacent codes of every row of a
+// tile. One AVX-512 dot-product instruction reads one plane.
 const planeBytes = TileRows * laneBytes
 
-// planes is how many such steps make a group.
+// planes is the number of planes in a group.
 const planes = GroupElems / laneBytes
 
-// format describes how the codes and scales of a type lie in a tile. A tile
-// holds, for each block of the type, the bytes of TileRows blocks:
+// format describes the tile layout of a type. A tile is a sequence of tile blocks;
+// each stores the same block of TileRows rows in this order:
 //
-//	halves   numbers of 16 bits, each for all rows (scale, then offset)
-//	exponent one byte of each row, in formats whose scale is a power of two
-//	zeros    one byte of each row, in formats whose rows have a zero of their own
-//	scales   of the block's sub-blocks, see scaleKind
-//	groups   for each group of 32 elements, its codes:
-//	  high bits (formats of 5 and 6 bits), then
-//	  low nibbles: byte 4·row+j of vector p holds element 4p+j in its low and
-//	  element 16+4p+j in its high half; or whole bytes: element 4p+j of vector p
+//	halves   [halves][TileRows] binary16: scale, then offset
+//	exponent [TileRows] bytes, if the scale is a power of two
+//	zeros    [TileRows] bytes, if each row has its own zero point
+//	scales   of the sub-blocks, see scaleKind
+//	groups   for each group of 32 elements:
+//	  the high bits of 5-bit and 6-bit codes, then
+//	  nibbles: byte 4·row+j of vector p holds element 4p+j in the low and
+//	  element 16+4p+j in the high nibble; 8-bit codes: it holds element 4p+j
 //
 // The fifth bit of element 4p+j is bit 4·row+j of the p-th 64-bit word. The
 // two high bits of a 6-bit element 4p+j are field p%4 (of 2 bits) of byte
@@ -41,17 +42,17 @@ const planes = GroupElems / laneBytes
 type format struct {
 	halves   int
 	exponent bool
-	zeros    bool // the code that stands for nothing belongs to row and group
+	zeros    bool // each row and group has its own zero point
 	scales   scaleKind
-	bits     int        // of a code as stored: 4, 5, 6 or 8
-	zero     int        // what a code is less before it is scaled
-	table    *[16]uint8 // the codes that nibbles stand for, in formats of 4 bits
+	bits     int        // of a stored code: 4, 5, 6 or 8
+	zero     int        // zero point of decoded codes
+	table    *[16]uint8 // decoded code of each nibble; nil unless bits is 4
 	block    blockKind
 }
 
-// blockKind says how model files lay out a block, see split and join. It is no pair of
-// functions: what is handed to one of those that nobody knows beforehand goes to the
-// heap, and rows of an embedding are taken out of tiles for each token.
+// blockKind identifies the block layout of a model file; split and join switch on
+// it. Function values would make their arguments escape to the heap, and the
+// embedding lookup calls UnpackRow for each token.
 type blockKind uint8
 
 const (
@@ -63,31 +64,31 @@ const (
 	q6KBlock
 	xsBlock   // IQ4_XS
 	mxBlock   // an exponent, then nibbles
-	zeroBlock // a half, the row's zero, nibbles
+	zeroBlock // a half, a zero point, nibbles
 )
 
-// scaleKind says how the scales of sub-blocks are stored.
+// scaleKind identifies the layout of sub-block scales in a tile block.
 type scaleKind uint8
 
 const (
-	oneScale scaleKind = iota // the half is the scale
-	pairs6                    // 8 scales and 8 mins of 6 bits: [8][16] low nibbles of both, [4][16] high bits of subs s (low half) and s+4
+	oneScale scaleKind = iota // no sub-blocks: the half is the scale
+	pairs6                    // 8 scales and 8 mins of 6 bits: [8][16] low nibbles (scale low, min high), [4][16] high bits of sub-blocks s (low nibble) and s+4
 	bytes16                   // 16 signed bytes: [16][16]
-	six8                      // 8 scales of 6 bits less 32: [4][16] low nibbles of subs s (low half) and s+4, [2][16] high bits of subs s, s+2, s+4, s+6
+	six8                      // 8 scales of 6 bits with zero point 32: [4][16] low nibbles of sub-blocks s (low nibble) and s+4, [2][16] high bits of sub-blocks s, s+2, s+4, s+6
 )
 
-// bytesOf returns the size of the scales in a tile block.
+// bytes returns the size of the sub-block scales in a tile block.
 func (k scaleKind) bytes() int {
 	return [...]int{oneScale: 0, pairs6: 12 * TileRows, bytes16: 16 * TileRows, six8: 6 * TileRows}[k]
 }
 
-// halfGroups reports whether the sum of each half of a group has a factor of its own.
+// halfGroups reports whether each half of a group has its own factor (Q6_K).
 func (f *format) halfGroups() bool { return f.scales == bytes16 }
 
-// hasMin reports whether weights have an offset that is not the format's zero.
+// hasMin reports whether the format subtracts a min per row and group.
 func (f *format) hasMin() bool { return f.halves == 2 || f.zeros }
 
-// headBytes is what stands before the groups of a tile block.
+// headBytes returns the size of a tile block's head, all that precedes its groups.
 func (f *format) headBytes() int {
 	n := f.halves*2*TileRows + f.scales.bytes()
 	if f.exponent || f.zeros {
@@ -96,14 +97,14 @@ func (f *format) headBytes() int {
 	return n
 }
 
-// groupBytes is the size of one group's codes in a tile.
+// groupBytes returns the size of one group's codes for all rows of a tile.
 func (f *format) groupBytes() int { return f.bits * GroupElems * TileRows / 8 }
 
-// groups returns how many groups a tile block of that many bytes has.
+// groups returns the number of groups in a tile block of blockBytes bytes.
 func (f *format) groups(blockBytes int) int { return (blockBytes - f.headBytes()) / f.groupBytes() }
 
-// rowBlock is a block of one row, taken apart. Every field holds bits as they
-// are stored: nothing is computed, so that joining gives the same bytes.
+// rowBlock holds the fields of one row's block. The fields keep the stored bits
+// unconverted, so that join restores the original bytes.
 type rowBlock struct {
 	half     [2]uint16
 	exponent byte
@@ -113,7 +114,7 @@ type rowBlock struct {
 	code     [256]uint8
 }
 
-// formats lists the types that have a tiled form.
+// formats maps each supported type to its tile layout.
 var formats = map[quant.Type]*format{
 	quant.Q4_0:   {halves: 1, bits: 4, zero: 8, table: &evenly, block: nibbleBlock},
 	quant.Q4_1:   {halves: 2, bits: 4, table: &evenly, block: nibbleBlock},
@@ -130,8 +131,8 @@ var formats = map[quant.Type]*format{
 	quant.NF4:    {halves: 1, bits: 4, zero: 128, table: &normal, block: nibbleBlock},
 }
 
-// What 4-bit codes stand for: themselves, or the values of formats that are not
-// evenly spaced, made unsigned by the format's zero.
+// Decoding tables of 4-bit codes. A linear format maps a code to itself; a
+// non-linear format maps it to its value plus the format's zero point.
 var (
 	evenly    = [16]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 	nonlinear = unsigned(128, -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -149,10 +150,11 @@ func unsigned(zero int, values ...int) (codes [16]uint8) {
 // Supported reports whether t has a tiled form.
 func Supported(t quant.Type) bool { return formats[t] != nil }
 
-// Fits reports whether a matrix with rows of so many elements has a tiled form.
+// Fits reports whether Pack supports type t with cols elements per row.
 func Fits(t quant.Type, cols int) bool { return Supported(t) && cols%GroupElems == 0 }
 
-// Bytes returns the size of a tiled matrix. Rows are filled up to whole tiles.
+// Bytes returns the size of a tiled matrix, with rows padded to a multiple of
+// TileRows.
 func Bytes(t quant.Type, rows, cols int) (int, error) {
 	if !Supported(t) {
 		return 0, fmt.Errorf("tiled: type %s has no tiled form", t)
@@ -162,7 +164,7 @@ func Bytes(t quant.Type, rows, cols int) (int, error) {
 		return 0, err
 	}
 	if rows < 0 || cols%GroupElems != 0 {
-		return 0, fmt.Errorf("tiled: a matrix of %d rows of %d elements", rows, cols)
+		return 0, fmt.Errorf("tiled: invalid shape [%d, %d]: rows must not be negative and columns must be a multiple of %d", rows, cols, GroupElems)
 	}
 	return (rows + TileRows - 1) / TileRows * TileRows * n, nil
 }

@@ -6,48 +6,49 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// kernels is one path: what has an implementation for each instruction set. A
-// path embeds the portable one and overrides what it does better; results are
-// the same to the last bit. Kernels are stateless and trust the shapes that
-// their arguments state.
+// kernels is one path: the kernels for one instruction set. Most paths embed a
+// slower path and override some of its kernels. All paths compute bit-identical
+// results. Kernels have no state and do not check the shapes of their arguments.
 type kernels interface {
 	// name is the path's name in quant.Features.
 	name() string
-	// quantize rounds the activations of a token.
+	// quantize quantizes the activations of one token.
 	quantize(a quantizeArgs)
-	// decode fills the panel with the groups of n blocks of a tile. It may centre
-	// codes, and says so in the panel.
+	// decode decodes n blocks of a tile into the panel. If it subtracts the zero
+	// point from the codes, it sets p.centred.
 	decode(p *panel, f *format, blocks []byte, n int)
-	// mulPanel multiplies a panel with a tile of tokens.
+	// mulPanel multiplies a panel with tiles of tokens: the GEMM kernel.
 	mulPanel(a *kernelArgs)
-	// copyResults copies the results of some tiles.
+	// copyResults copies results from the scratch memory to the output.
 	copyResults(a *copyArgs)
-	// mulSmall computes the sums of some tiles of rows for one token, or a few,
-	// straight from the tiles, or reports false where there is no such kernel.
+	// mulSmall multiplies tiles of rows with 1 to 8 tokens without decoding them
+	// to a panel: the GEMV and small-N GEMM kernels. It returns false if the path
+	// has no such kernel for the type and width.
 	mulSmall(t quant.Type, a *smallArgs) bool
-	// scores multiplies a block of keys with a tile of queries.
+	// scores multiplies a block of 8-bit keys with a tile of queries.
 	scores(a *scoreArgs, s *Scratch)
-	// scores4 is scores for keys of 4 bits.
+	// scores4 multiplies a block of 4-bit keys with a tile of queries.
 	scores4(a *scoreArgs, s *Scratch)
 }
 
-// widePath is a path that multiplies some formats in a way of its own, for which it
-// brings the tokens to another form: for several tiles of rows at a time.
+// widePath is a path that multiplies some formats in bfloat16. It widens the
+// activations once for several tiles of rows.
 type widePath interface {
-	// wide reports whether it does so.
+	// wide reports whether the path multiplies the format in bfloat16.
 	wide(f *format, tokens int) bool
-	// mulWide computes the sums of n tiles of rows.
+	// mulWide computes the sums of n tiles of rows for all tokens of a.
 	mulWide(s *Scratch, t quant.Type, tiles []byte, n int, a *Activations)
 }
 
-// pairingPath is a path that wants the codes of neighbouring tokens in turns, eight
-// elements of the one and eight of the other, in tiles of some tokens.
+// pairingPath is a path whose kernels read the codes of two adjacent tokens
+// interleaved, eight elements of one token, then eight of the other.
 type pairingPath interface {
+	// pairsTokens reports whether tiles of width tokens are interleaved.
 	pairsTokens(width int) bool
 }
 
-// codesApart returns how many bytes lie from eight codes of a token to the next
-// eight, in a tile of so many tokens.
+// codesApart returns the distance in bytes between consecutive runs of eight codes
+// of a token, in a tile of width tokens.
 func codesApart(path kernels, width int) int {
 	if path, ok := path.(pairingPath); ok && path.pairsTokens(width) {
 		return 2 * pairElems
@@ -55,35 +56,35 @@ func codesApart(path kernels, width int) int {
 	return pairElems
 }
 
-// kernelArgs is what a panel kernel multiplies: some groups of a tile of
-// weights with a tile of tokens. Pointers are to the first group.
+// kernelArgs are the arguments of a panel kernel, which multiplies groups of a
+// tile of weights with tiles of tokens. All pointers are to the first group.
 type kernelArgs struct {
-	sums   *float32 // [width][TileRows], added to
+	sums   *float32 // [tiles][width][TileRows]; the kernel accumulates into it
 	codes  *uint8   // [groups][planes][TileRows][laneBytes]
 	scales *float32 // [groups][TileRows]
-	mins   *float32 // [groups][TileRows], nil = none
+	mins   *float32 // [groups][TileRows]; nil if the format has none
 	x      *int8    // [groups][width][GroupElems], see pairingPath
 	dx     *float32 // [groups][width]
 	shift  *float32 // [groups][width]
-	start  *int32   // [groups][halves][width], nil with mins: startBits
+	start  *int32   // [groups][halves][width]; nil means startBits, for formats with a min
 	groups int
 	width  int // 1, 2, 4, 8 or 16
-	halves int // 1, or 2 for formats without a min
-	zero   int // of the format; start has it already
+	halves int // 2 if each half of a group has a factor, otherwise 1
+	zero   int // zero point of the format, already included in start
 
-	factors *float32 // [groups][halves][TileRows] of half sums, whole numbers; nil with one half
+	factors *float32 // [groups][halves][TileRows], integers; nil if halves is 1
 
-	// Codes of a centred panel are signed: less the format's zero already.
+	// centred means that the codes are signed: decode subtracted the zero point.
 	centred bool
-	// tiles of tokens follow one another; skip groups lie between the last group
-	// of a tile and the first of the next. 1 where codes are not centred.
+	// tiles is the number of consecutive tiles of tokens; 1 unless centred. skip is
+	// the number of groups of x between the end of one tile and the next.
 	tiles, skip int
-	products    *int32      // memory for sums of groups [2][width][TileRows]
-	config      *tileConfig // set by the path that has tiles
+	products    *int32      // scratch for integer sums [2][width][TileRows]
+	config      *tileConfig // set by the AMX path
 }
 
-// tileConfig is what the tile registers of AMX are configured with: the number of rows
-// and the bytes of a row for each.
+// tileConfig is the memory operand of LDTILECFG: rows and bytes per row of each AMX
+// tile register.
 type tileConfig struct {
 	palette  uint8
 	_        [15]uint8
@@ -91,31 +92,29 @@ type tileConfig struct {
 	rows     [16]uint8
 }
 
-// smallArgs is what a vector kernel multiplies: tiles of weights as they are
-// stored with one token or the few of a narrow tile.
+// smallArgs are the arguments of a GEMV or small-N GEMM kernel, which multiplies
+// packed tiles of weights with one tile of up to 8 tokens.
 type smallArgs struct {
 	sums   *float32 // [tiles][width][TileRows], overwritten
-	tile   *byte    // the first; the others follow
+	tile   *byte    // [tiles][size]
 	tiles  int
 	x      *int8      // [groups][width][GroupElems]
 	dx     *float32   // [groups][width]
 	shift  *float32   // [groups][width]
-	start  *int32     // [groups][halves][width], nil in formats with a min
-	table  *[16]uint8 // the codes that nibbles stand for, in formats of 4 bits
-	blocks int
-	width  int    // 1, 2, 4 or 8
-	size   int    // bytes of a tile
-	panel  *panel // memory for scales that a path decodes
+	start  *int32     // [groups][halves][width]; nil in formats with a min
+	table  *[16]uint8 // decoded code of each nibble; nil unless codes have 4 bits
+	blocks int        // per row
+	width  int        // 1, 2, 4 or 8
+	size   int        // bytes of a tile
+	panel  *panel     // scratch for decoded scales
 
-	// Set by paths that go through two runs of tiles at a time: where the second
-	// run begins, how far its sums lie behind the first's, in bytes, and the tiles
-	// of each.
-	second *byte
-	apart  int
-	pairs  int
+	// inPairs sets these for kernels that process two runs of tiles at once.
+	second *byte // first tile of the second run
+	apart  int   // bytes from the sums of the first run to those of the second
+	pairs  int   // tiles in each run
 }
 
-// each calls a kernel that knows one tile at a time for all of them.
+// each calls a kernel once per tile.
 func (a *smallArgs) each(kernel func(*smallArgs)) {
 	for i := range a.tiles {
 		if i > 0 {
@@ -125,8 +124,8 @@ func (a *smallArgs) each(kernel func(*smallArgs)) {
 	}
 }
 
-// inPairs calls a kernel that goes through two runs of tiles at a time: the first
-// and the second half. Of an odd number the middle one is in both.
+// inPairs calls a kernel that processes the first and the second half of the tiles
+// at once. If the number of tiles is odd, both halves contain the middle tile.
 func (a *smallArgs) inPairs(kernel func(*smallArgs)) {
 	a.pairs = (a.tiles + 1) / 2
 	skip := a.tiles - a.pairs
@@ -137,8 +136,9 @@ func (a *smallArgs) inPairs(kernel func(*smallArgs)) {
 // active is the path in use; tests switch it.
 var active = choose(quant.Features())
 
-// choose returns the path for what quant.Features names. Where quant has a path
-// that needs less than ours of that name, it is the best one here.
+// choose returns the path with the name that quant.Features returns. If the
+// processor lacks a feature that this package's path of that name requires, it
+// returns the fastest path that the processor supports.
 func choose(name string) kernels {
 	all := paths()
 	for _, path := range all {
@@ -149,7 +149,7 @@ func choose(name string) kernels {
 	return all[0]
 }
 
-// portable is the path of plain Go, which defines the others.
+// portable is the path in portable Go, the reference for all others.
 type portable struct{}
 
 func (portable) name() string { return "portable" }
@@ -181,7 +181,7 @@ func (portable) mulPanel(a *kernelArgs) {
 				}
 				product := float32(i) * scales[g*TileRows+row]
 				if a.factors == nil {
-					product += 0 // of zero it is +0, as the kernels' subtraction makes it
+					product += 0 // -0 becomes +0; the SIMD kernels subtract startFloat and never produce -0
 				}
 				*acc = quant.FMA32(product, d, *acc)
 				if a.mins != nil {
@@ -193,7 +193,7 @@ func (portable) mulPanel(a *kernelArgs) {
 	}
 }
 
-// sum returns the integer sum of a half group of a row and a token.
+// sum returns Σ (code-zero)·q over half h of group g, for one row and one token.
 func (a *kernelArgs) sum(codes []uint8 /* of the group */, token []int8, g, h, t, row int) int32 {
 	elems := GroupElems / a.halves
 	i := a.startOf(g, h, t) - startBits
@@ -204,7 +204,7 @@ func (a *kernelArgs) sum(codes []uint8 /* of the group */, token []int8, g, h, t
 	return i
 }
 
-// factor returns what the sum of a half group is multiplied with.
+// factor returns the factor of half h of group g; 1 in formats without factors.
 func (a *kernelArgs) factor(g, h, row int) int32 {
 	if a.factors == nil {
 		return 1
@@ -212,7 +212,7 @@ func (a *kernelArgs) factor(g, h, row int) int32 {
 	return int32(unsafe.Slice(a.factors, a.groups*a.halves*TileRows)[(g*a.halves+h)*TileRows+row])
 }
 
-// startOf returns where the sum of a token's half group begins.
+// startOf returns the initial value of the integer sum of a token's half group.
 func (a *kernelArgs) startOf(g, h, t int) int32 {
 	if a.start == nil {
 		return startBits
@@ -220,7 +220,7 @@ func (a *kernelArgs) startOf(g, h, t int) int32 {
 	return unsafe.Slice(a.start, a.groups*a.halves*a.width)[(g*a.halves+h)*a.width+t]
 }
 
-// asInt8, asInt32 and asUint16 view the memory of floats as integers.
+// asInt8, asInt32 and asUint16 reinterpret the memory of floats as integers.
 func asInt8(f []float32) []int8 {
 	return unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
@@ -233,7 +233,7 @@ func asUint16(f []float32) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(f))), 2*len(f))
 }
 
-// step returns the pointer to the element n after p.
+// step returns p advanced by n elements.
 func step[T any](p *T, n int) *T {
 	return (*T)(unsafe.Add(unsafe.Pointer(p), n*int(unsafe.Sizeof(*p))))
 }

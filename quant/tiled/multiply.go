@@ -12,53 +12,55 @@ import (
 type Matrix struct {
 	Type       quant.Type
 	Rows, Cols int
-	Data       []byte // as Pack writes it
-	// First is the tile that Data begins with. Data may hold a part of the tiles
-	// only, while a large matrix passes through memory; no others are asked for.
+	Data       []byte // tiles, as Pack writes them
+	// First is the index of the first tile in Data. Data may hold only some tiles
+	// of a matrix that the engine streams; Multiply must not be called for others.
 	First int
-	// Stride is how far the results of two tokens lie apart, in floats, where the
-	// matrix is a part of a larger one; 0 = Rows.
+	// Stride is the distance in floats between the results of consecutive tokens,
+	// if the matrix is a part of a larger one; 0 means Rows.
 	Stride int
 }
 
-// Scratch is the working memory of one worker. It must not be used by two
-// goroutines at a time.
+// Scratch is the working memory of one worker. Only one goroutine may use it at
+// a time.
 type Scratch struct {
 	panel panel
-	score scoreArgs // here because it would escape to the heap
-	// Results of some tiles of rows, which are written out together: a token's
-	// results lie far apart from the next token's, and the same distance apart,
-	// so that writing one cache line at a time drives the others out.
+	score scoreArgs // a local variable would escape to the heap
+	// results buffers the sums of several tiles of rows before copyOut writes them.
+	// In y, the results of consecutive tokens are a large fixed stride apart; writing
+	// them tile by tile would evict cache lines before they are full.
 	results []float32 // [resultTiles][tokens][TileRows]
-	sums    []float32 // [tokens][TileRows] those of the present tile
-	// What kernels are called with; here because it would escape to the heap.
+	sums    []float32 // [tokens][TileRows] of the current tile, a part of results
+	// Arguments of kernels; local variables would escape to the heap.
 	args     kernelArgs
 	small    smallArgs
 	copy     copyArgs
-	products []int32  // of the kernels that keep sums of groups in memory
-	wide     []uint16 // tokens of the kernels that multiply bfloat16 numbers
+	products []int32  // integer sums of the AMX kernels
+	wide     []uint16 // activations in bfloat16, for a widePath
 }
 
 const (
-	// resultTiles is how many tiles' results are written out together.
+	// resultTiles is the number of tiles whose results copyOut writes together.
 	resultTiles = 8
-	// wideTiles is that for a widePath. Bringing the tokens to another form is once
-	// for all of these tiles; for 8 it takes a tenth of the time.
+	// wideTiles replaces resultTiles for a widePath, which widens the activations
+	// once per wideTiles tiles. With 8 tiles, widening would take 10 % of the time.
 	wideTiles = 32
-	// smallTiles is that for the few tokens that are multiplied straight from tiles,
-	// and how many tiles a kernel is called for: more than a caller would notice
-	// the calls of, and fewer than keep the thread from the garbage collector.
+	// smallTiles replaces resultTiles for GEMV and small-N GEMM. One kernel call
+	// processes up to smallTiles tiles: enough to make the call overhead
+	// negligible, few enough not to delay the garbage collector, which cannot
+	// preempt a kernel.
 	smallTiles = 64
 )
 
-// NewScratch returns scratch memory for batches of up to tokens.
+// NewScratch returns scratch memory for batches of at most tokens tokens.
 func NewScratch(tokens int) *Scratch {
 	return NewScratchIn(make([]float32, ScratchFloats(tokens, false)), tokens, false)
 }
 
-// NewScratchIn is NewScratch in memory that the caller lends, ScratchFloats for the
-// same tokens; wide says whether any weights will be that are Wide. What does not
-// depend on the tokens, some 50 KB, is not in it.
+// NewScratchIn is NewScratch in memory that the caller provides: at least
+// ScratchFloats(tokens, wide) floats. wide must be true if Wide is true for the type
+// of any matrix. NewScratchIn itself allocates about 50 KB whose size does not
+// depend on the number of tokens.
 func NewScratchIn(memory []float32, tokens int, wide bool) *Scratch {
 	n := resultFloats(tokens, wide)
 	return &Scratch{
@@ -67,7 +69,7 @@ func NewScratchIn(memory []float32, tokens int, wide bool) *Scratch {
 	}
 }
 
-// ScratchFloats returns how many float32 NewScratchIn wants.
+// ScratchFloats returns the number of float32 that NewScratchIn needs.
 func ScratchFloats(tokens int, wide bool) int {
 	n := resultFloats(tokens, wide)
 	if wide {
@@ -76,15 +78,15 @@ func ScratchFloats(tokens int, wide bool) int {
 	return n
 }
 
-// resultFloats is what results take that are written out together, for any number
-// of tokens up to the greatest.
+// resultFloats returns the size of Scratch.results for every number of tokens up
+// to tokens.
 func resultFloats(tokens int, wide bool) int {
-	few := min(tokens, maxSmallTokens) // either may take more
+	few := min(tokens, maxSmallTokens) // small batches buffer more tiles and may need more
 	return max(tilesTogether(few, false)*paddedTokens(max(1, few)), tilesTogether(tokens, wide)*paddedTokens(tokens)) * TileRows
 }
 
-// Wide reports whether this processor brings tokens to another form where it
-// multiplies many of them with weights of a type, which takes memory.
+// Wide reports whether the active path widens large batches of activations to
+// bfloat16 for weights of type t, which needs more scratch memory.
 func Wide(t quant.Type) bool { return isWide(formats[t], math.MaxInt) }
 
 func isWide(f *format, tokens int) bool {
@@ -92,23 +94,22 @@ func isWide(f *format, tokens int) bool {
 	return wide && f != nil && path.wide(f, tokens)
 }
 
-// wideGroups is how many groups a panel of bfloat16 numbers has. It takes 16 KiB of
-// a first-level cache, and a tile of tokens 8 KiB; with twice as many groups the
-// product is a sixth slower.
+// wideGroups is the number of groups in a bfloat16 panel. The panel takes 16 KiB
+// of the L1 cache and a tile of tokens takes 8 KiB. Twice as many groups make the
+// matmul 17 % slower.
 const wideGroups = panelGroups / 4
 
-// wideElems is how many bfloat16 numbers the tokens of a panel are.
+// wideElems returns the number of widened activations per panel.
 func wideElems(tokens int) int { return paddedTokens(tokens) * wideGroups * GroupElems }
 
-// reserve has room for the results of so many tiles.
+// reserve grows results to hold the sums of the given number of tiles.
 func (s *Scratch) reserve(tiles, tokens int) {
 	if size := tiles * paddedTokens(tokens) * TileRows; len(s.results) < size {
 		s.results = make([]float32, size)
 	}
 }
 
-// use makes sums the place for the results of tile i of those that are written
-// out together. It is cleared.
+// use points sums at the i-th tile of results and clears it.
 func (s *Scratch) use(i, tokens int) {
 	s.reserve(i+1, tokens)
 	n := paddedTokens(tokens) * TileRows
@@ -116,13 +117,14 @@ func (s *Scratch) use(i, tokens int) {
 	clear(s.sums)
 }
 
-// Multiply computes y[t][row] for all tokens of a and the rows of tiles t0 to
-// t1-1 of w. Disjoint ranges of tiles may be computed at the same time.
+// Multiply computes y[token][row] = Σ w[row][k]·a[token][k] for all tokens of a and
+// the rows of tiles t0 to t1-1 of w. Goroutines may compute disjoint ranges of tiles
+// concurrently, each with its own Scratch.
 func Multiply(y []float32 /* [tokens, w.Rows], or rows of w.Stride */, w *Matrix, t0, t1 int, a *Activations, s *Scratch) {
 	f := formats[w.Type]
 	stride := cmp.Or(w.Stride, w.Rows)
 	if f == nil || a.cols != w.Cols || stride < w.Rows || a.tokens > 0 && len(y) < (a.tokens-1)*stride+w.Rows || t1 > w.Tiles() {
-		panic(fmt.Sprintf("tiled: product of %d rows of %d %s with %d tokens of %d", w.Rows, w.Cols, w.Type, a.tokens, a.cols))
+		panic(fmt.Sprintf("tiled: invalid matmul of a %s matrix [%d, %d] with activations [%d, %d]: tiles %d to %d, stride %d, %d results", w.Type, w.Rows, w.Cols, a.tokens, a.cols, t0, t1, stride, len(y)))
 	}
 	wide := isWide(f, a.tokens)
 	tileBytes, together := w.tileBytes(), tilesTogether(a.tokens, wide)
@@ -140,7 +142,8 @@ func Multiply(y []float32 /* [tokens, w.Rows], or rows of w.Stride */, w *Matrix
 	}
 }
 
-// multiplyTiles computes the sums of n tiles of rows, one after the other.
+// multiplyTiles computes the sums of n tiles of rows for all tokens with the GEMM
+// kernels.
 func (s *Scratch) multiplyTiles(f *format, t quant.Type, tiles []byte, n int, a *Activations) {
 	size := len(tiles) / n
 	for i := range n {
@@ -149,7 +152,7 @@ func (s *Scratch) multiplyTiles(f *format, t quant.Type, tiles []byte, n int, a 
 	}
 }
 
-// tilesTogether returns how many tiles' results are written out together.
+// tilesTogether returns the number of tiles whose results copyOut writes together.
 func tilesTogether(tokens int, wide bool) int {
 	switch {
 	case wide:
@@ -160,7 +163,7 @@ func tilesTogether(tokens int, wide bool) int {
 	return smallTiles
 }
 
-// Tiles returns how many tiles of rows a matrix has.
+// Tiles returns the number of tiles of the whole matrix.
 func (w *Matrix) Tiles() int { return (w.Rows + TileRows - 1) / TileRows }
 
 // tileBytes returns the size of a tile of rows.
@@ -168,12 +171,12 @@ func (w *Matrix) tileBytes() int {
 	return w.Cols / w.Type.BlockElems() * w.Type.BlockBytes() * TileRows
 }
 
-// maxSmallTokens is how many tokens are multiplied straight from tiles where a path
-// can: so few that this takes hardly longer than reading the tiles.
+// maxSmallTokens is the largest batch for GEMV and small-N GEMM kernels, which read
+// tiles without a panel. Up to this size, memory bandwidth limits the matmul.
 const maxSmallTokens = 8
 
-// multiplySmall computes the sums of n tiles of rows for a few tokens, or reports
-// false where the path has no kernel for them.
+// multiplySmall computes the sums of n tiles of rows for at most maxSmallTokens
+// tokens. It returns false if the path has no kernel for them.
 func (s *Scratch) multiplySmall(f *format, t quant.Type, tiles []byte, n int, a *Activations) bool {
 	if len(tiles) == 0 || a.tokens == 0 {
 		return false
@@ -187,8 +190,8 @@ func (s *Scratch) multiplySmall(f *format, t quant.Type, tiles []byte, n int, a 
 	return active.mulSmall(t, &s.small)
 }
 
-// multiplyTile computes the sums of one tile of rows for all tokens, a panel at
-// a time.
+// multiplyTile computes the sums of one tile of rows for all tokens. It decodes
+// one panel after another and multiplies each with all tokens.
 func (s *Scratch) multiplyTile(f *format, t quant.Type, tile []byte, a *Activations) {
 	blockBytes := t.BlockBytes() * TileRows
 	blockGroups := t.BlockElems() / GroupElems
@@ -202,8 +205,8 @@ func (s *Scratch) multiplyTile(f *format, t quant.Type, tile []byte, a *Activati
 	}
 }
 
-// multiplyCodes adds the products of n groups of codes, which begin at group g
-// of the row, to the sums of all tokens. Their scales and mins are the panel's.
+// multiplyCodes adds the products of n groups of codes, groups g to g+n-1 of the
+// row, to the sums of all tokens. Scales, mins and factors are those in the panel.
 func (s *Scratch) multiplyCodes(f *format, codes *uint8 /* [n][planes][TileRows][laneBytes] */, a *Activations, g, n int) {
 	args := &s.args
 	*args = kernelArgs{

@@ -6,18 +6,17 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// LayoutVersion numbers the order of bytes that Pack writes. Files that hold
-// tiles carry it: whoever changes the order raises it.
+// LayoutVersion is the version of the tile layout that Pack writes. Packs store it.
+// Increment it when the layout changes.
 const LayoutVersion = 1
 
-// Pack writes rows of a model file, all of one matrix, in tiles. dst has the
-// size that Bytes gives; rows that fill up the last tile are zero bytes. src
-// holds rows of type t, which must be Supported.
+// Pack converts all rows of a matrix from the model file's layout to tiles. dst has
+// the size that Bytes returns; Pack fills the missing rows of the last tile with zero
+// bytes. src holds rows of type t, which must be Supported.
 //
-// What goes where is defined by format, rowBlock and store. The types that are
-// in common use have a packer of their own, which moves a word at a time instead
-// of taking blocks apart into elements: a model is packed when it is first used,
-// and somebody waits.
+// format, rowBlock and store define the layout. The common types have specialized
+// packers that move words instead of single elements, because the user waits for
+// packing when a model is first loaded.
 func Pack(dst []byte, t quant.Type, src []byte /* [rows, cols] */, rows, cols int) {
 	f, blockBytes := formats[t], t.BlockBytes()
 	rowBytes := cols / t.BlockElems() * blockBytes
@@ -30,7 +29,7 @@ func Pack(dst []byte, t quant.Type, src []byte /* [rows, cols] */, rows, cols in
 	for first := 0; first < rows; first += TileRows {
 		tile := dst[first*rowBytes:]
 		tileRows := src[first*rowBytes : min(first+TileRows, rows)*rowBytes]
-		// Block by block, so that what is written stays in the nearest cache.
+		// The loop over rows is the inner one, so that the tile block stays in the L1 cache.
 		for b := range cols / t.BlockElems() {
 			block := tile[b*tileBlock:][:tileBlock]
 			for row := range len(tileRows) / rowBytes {
@@ -40,15 +39,15 @@ func Pack(dst []byte, t quant.Type, src []byte /* [rows, cols] */, rows, cols in
 	}
 }
 
-// packElements packs a block of any format, by way of its elements.
+// packElements packs one row's block of any format element by element.
 func (f *format) packElements(tile []byte, row int, src []byte) {
 	var r rowBlock
 	f.split(&r, src)
 	f.store(tile, row, &r)
 }
 
-// packers write the block src of one row into a tile block that was cleared, as
-// packElements does.
+// packers are specialized versions of packElements. tile is a cleared tile block and
+// src is the block of one row.
 var packers = map[quant.Type]func(tile []byte, row int, src []byte){
 	quant.Q4_0:   packNibbles,
 	quant.Q4_1:   packNibbles,
@@ -69,11 +68,11 @@ const (
 	lowBits     = 0x0101010101010101
 	lowPairs    = 0x03030303
 	signBits    = 0x8080808080808080
-	nibbleGroup = 4 * planeBytes // bytes that a group's nibbles take in a tile
+	nibbleGroup = 4 * planeBytes // size of a group's nibbles in a tile
 )
 
-// packHalves copies the 16-bit numbers in front of a block and returns what
-// follows them, in the block and in the tile.
+// packHalves copies the leading 16-bit numbers of a block, all but the last rest
+// bytes of src, and returns the remainders of tile and src.
 func packHalves(tile []byte, row int, src []byte, rest int) (toTile, toSrc []byte) {
 	for len(src) > rest {
 		tile[2*row], tile[2*row+1] = src[0], src[1]
@@ -82,35 +81,36 @@ func packHalves(tile []byte, row int, src []byte, rest int) (toTile, toSrc []byt
 	return tile, src
 }
 
-// putWords writes two words of one row into two neighbouring planes.
+// putWords writes the low and high 32 bits of words to one row of two adjacent
+// planes.
 func putWords(planes []byte, row int, words uint64) {
-	at := row % TileRows * laneBytes // as it is; the compiler learns the range
+	at := row % TileRows * laneBytes // row < TileRows; % lets the compiler drop bounds checks
 	_ = planes[2*planeBytes-1]
 	binary.LittleEndian.PutUint32(planes[at:], uint32(words))
 	binary.LittleEndian.PutUint32(planes[planeBytes+at:], uint32(words>>32))
 }
 
-// packNibbles packs 32 elements whose nibbles are as in a tile: element i beside
-// element 16+i.
+// packNibbles packs a block of 32 nibbles. Files and tiles pair them alike: element
+// i shares a byte with element 16+i.
 func packNibbles(tile []byte, row int, src []byte) {
 	tile, src = packHalves(tile, row, src, 16)
 	putWords(tile, row, binary.LittleEndian.Uint64(src))
 	putWords(tile[2*planeBytes:], row, binary.LittleEndian.Uint64(src[8:]))
 }
 
-// packMXFP4 is packNibbles with a byte before the nibbles.
+// packMXFP4 packs a byte, the exponent, and nibbles.
 func packMXFP4(tile []byte, row int, src []byte) {
 	tile[row] = src[0]
 	packNibbles(tile[TileRows:], row, src[1:])
 }
 
-// packI4Z is packNibbles with a byte between the scale and the nibbles.
+// packI4Z packs a scale, a byte, the zero point, and nibbles.
 func packI4Z(tile []byte, row int, src []byte) {
 	tile, src = packHalves(tile, row, src, 17)
 	packMXFP4(tile, row, src)
 }
 
-// packFiveBits is packNibbles with a word of fifth bits before the nibbles.
+// packFiveBits packs halves, a 32-bit word of fifth bits, and nibbles.
 func packFiveBits(tile []byte, row int, src []byte) {
 	tile, src = packHalves(tile, row, src, 20)
 	high := binary.LittleEndian.Uint32(src)
@@ -120,12 +120,12 @@ func packFiveBits(tile []byte, row int, src []byte) {
 	packNibbles(tile[8*planes:], row, src[4:])
 }
 
-// orBits puts four bits of a row into a plane of fifth bits.
+// orBits sets the four fifth bits of a row in a plane of fifth bits.
 func orBits(plane []byte, row int, bits uint32) {
 	plane[row/2] |= byte(bits & 15 << (row % 2 * 4))
 }
 
-// packBytes packs 32 signed elements, which become unsigned ones.
+// packBytes packs 32 signed bytes as unsigned codes with zero point 128.
 func packBytes(tile []byte, row int, src []byte) {
 	tile, src = packHalves(tile, row, src, 32)
 	for k := range 4 {
@@ -133,7 +133,7 @@ func packBytes(tile []byte, row int, src []byte) {
 	}
 }
 
-// packPairs packs the 12 bytes of scales and mins of the K formats.
+// packPairs packs the 12 bytes of 6-bit scales and mins of Q4_K and Q5_K.
 func packPairs(head []byte, row int, src []byte) {
 	var r rowBlock
 	r.splitPairs(src)
@@ -145,8 +145,8 @@ func packPairs(head []byte, row int, src []byte) {
 	}
 }
 
-// packWide packs 32 bytes that hold one group in their low nibbles and another
-// in their high ones.
+// packWide packs 32 bytes whose low nibbles are one group and whose high nibbles
+// are another.
 func packWide(low, high []byte /* nibbles of a group */, row int, src []byte /* [32] */) {
 	for k := range 2 {
 		first, second := binary.LittleEndian.Uint64(src[8*k:]), binary.LittleEndian.Uint64(src[16+8*k:])
@@ -164,7 +164,8 @@ func packQ4K(tile []byte, row int, src []byte) {
 	}
 }
 
-// Bit g of byte l, of 32, is the fifth bit of element l of group g.
+// packQ5K packs a Q5_K block, in which bit g of byte l of the fifth bits belongs to
+// element l of group g.
 func packQ5K(tile []byte, row int, src []byte) {
 	const groupBytes = 8*planes + nibbleGroup
 	tile, src = packHalves(tile, row, src, 172)
@@ -173,7 +174,7 @@ func packQ5K(tile []byte, row int, src []byte) {
 	for k := range 4 {
 		x := binary.LittleEndian.Uint64(fifth[8*k:])
 		for g := range 8 {
-			// The product gathers the lowest bits of eight bytes in the highest byte.
+			// The multiplication gathers the lowest bits of eight bytes in the highest byte.
 			bits := uint32(x >> g & lowBits * 0x0102040810204080 >> 56)
 			orBits(groups[g*groupBytes+16*k:], row, bits)
 			orBits(groups[g*groupBytes+16*k+8:], row, bits>>4)
@@ -184,8 +185,9 @@ func packQ5K(tile []byte, row int, src []byte) {
 	}
 }
 
-// A half of a Q6_K block is four groups: 64 bytes of low nibbles, of which the
-// first 32 hold groups 0 and 2, and 32 bytes with two bits for each group.
+// packQ6K packs a Q6_K block. Each half of the block has four groups: 64 bytes of
+// nibbles, of which the first 32 hold groups 0 and 2, and 32 bytes of high bits,
+// two bits per group.
 func packQ6K(tile []byte, row int, src []byte) {
 	const highBytes = 2 * planeBytes
 	const groupBytes = highBytes + nibbleGroup

@@ -6,21 +6,22 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// panelGroups is how many groups of a tile are decoded at a time. The codes of
-// a panel, 16 KiB, stay in a first-level cache while activations pass.
+// panelGroups is the number of groups of a tile that decode processes at a time.
+// The codes of a panel take 16 KiB, so they stay in the L1 cache while the kernel
+// multiplies them with all tokens.
 const panelGroups = 32
 
-// panel is some groups of a tile of weights, decoded to one form for all
-// formats, which is what the matrix kernels read.
+// panel holds decoded groups of a tile. Its layout is the same for all formats;
+// GEMM kernels read it.
 type panel struct {
 	codes   []uint8   // [groups][planes][TileRows][laneBytes]
 	scales  []float32 // [groups][TileRows]
 	mins    []float32 // [groups][TileRows]
-	factors []float32 // [groups][halves][TileRows] of formats with half groups
+	factors []float32 // [groups][halves][TileRows], for formats with half groups
 
-	tokens  int       // that it will be multiplied with
-	centred bool      // codes are less the format's zero
-	table   [16]uint8 // of a format of 4 bits, centred
+	tokens  int       // batch size of the matmul; input of decode
+	centred bool      // the codes are signed: decode subtracted the zero point
+	table   [16]uint8 // decoding table less the zero point, for 4-bit formats
 }
 
 func newPanel() panel {
@@ -32,8 +33,7 @@ func newPanel() panel {
 	}
 }
 
-// decode fills the panel with groups of a tile block. at is the group of the
-// panel to begin with.
+// decode decodes a tile block into the panel, from group at of the panel on.
 func (p *panel) decode(f *format, block []byte, at int) {
 	groups := block[f.headBytes():]
 	size := f.groupBytes()
@@ -43,7 +43,8 @@ func (p *panel) decode(f *format, block []byte, at int) {
 	p.decodeScales(f, block, at)
 }
 
-// decodeCodes brings one group's codes to one byte each, less nothing.
+// decodeCodes unpacks one group's codes to one byte each. It does not subtract
+// the zero point.
 func decodeCodes(f *format, dst []uint8, group []byte) {
 	if f.bits == 8 {
 		copy(dst, group)
@@ -69,8 +70,8 @@ func decodeCodes(f *format, dst []uint8, group []byte) {
 	}
 }
 
-// decodeScales computes the scale and min, or the scale and factors, of every row
-// and group of a block.
+// decodeScales computes the scale, and the min or factors if the format has them,
+// of every row and group of a tile block.
 func (p *panel) decodeScales(f *format, block []byte, at int) {
 	groups := f.groups(len(block))
 	scales, mins, factors := p.scales[at*TileRows:], p.mins[at*TileRows:], p.factors[2*at*TileRows:]
@@ -82,7 +83,7 @@ func (p *panel) decodeScales(f *format, block []byte, at int) {
 			switch f.scales {
 			case oneScale:
 				scales[g*TileRows+row] = base
-				mins[g*TileRows+row] = -offset // these formats add it
+				mins[g*TileRows+row] = -offset // Q4_1 and Q5_1 add the offset
 				if f.zeros {
 					mins[g*TileRows+row] = base * float32(r.zero)
 				}
@@ -100,13 +101,14 @@ func (p *panel) decodeScales(f *format, block []byte, at int) {
 	}
 }
 
-// base returns the scale that a whole block has in common.
+// base returns the scale of a row's whole block.
 func (f *format) base(r *rowBlock) float32 {
 	if !f.exponent {
 		return quant.F16ToF32(r.half[0])
 	}
-	// A power of two, halved because the table holds twice the values.
-	if r.exponent < 2 { // below the normal range of float32
+	// MXFP4: 2^(exponent-128), half the format's scale, because the table holds
+	// doubled values.
+	if r.exponent < 2 { // subnormal in float32
 		return math.Float32frombits(0x00200000 << r.exponent)
 	}
 	return math.Float32frombits((uint32(r.exponent) - 1) << 23)

@@ -2,20 +2,21 @@ package tiled
 
 import "unsafe"
 
-// copyArgs is what copy kernels read and write: the results of whole tiles of
-// rows, of which a token's lie far apart in both places. Distances are in
-// floats.
+// copyArgs are the arguments of a copy kernel, which copies the sums of complete
+// tiles of rows from Scratch.results to the output:
+//
+//	y[token·rows + tile·TileRows + row] = from[tile·size + token·TileRows + row]
 type copyArgs struct {
-	y      *float32 // where the first token's results go
-	rows   int      // from a token's to the next token's
-	from   *float32 // [tiles][size], of which [tokens][TileRows] are used
-	size   int
+	y      *float32 // output of the first token
+	rows   int      // floats from one token's output to the next
+	from   *float32 // [tiles][size]; the kernel reads [tokens][TileRows] of each
+	size   int      // floats per tile
 	tiles  int
 	tokens int
 }
 
-// copyOut writes the results of some tiles, the first of which begins at a
-// row, to where they belong: a token's rows lie stride floats from the next's.
+// copyOut copies the buffered sums of tiles from row on to y. The results of
+// consecutive tokens in y are stride floats apart.
 func (s *Scratch) copyOut(y []float32, stride, rows, row, tiles, tokens int) {
 	if tokens == 0 {
 		return
@@ -29,7 +30,7 @@ func (s *Scratch) copyOut(y []float32, stride, rows, row, tiles, tokens int) {
 	if whole == tiles {
 		return
 	}
-	for t := range tokens { // the matrix ends within a tile
+	for t := range tokens { // the last tile has fewer than TileRows rows
 		copy(y[t*stride+row+whole*TileRows:t*stride+rows], s.results[whole*size+t*TileRows:])
 	}
 }
