@@ -88,8 +88,8 @@ type Test struct {
 	// FlashPerToken is the bytes of weights that the test read from flash for each token.
 	FlashPerToken int64 `json:"flash_bytes_per_token,omitempty"`
 
-	Length  int
-	Decode  bool
+	Length  int       `json:"-"` // number of tokens
+	Decode  bool      `json:"-"`
 	samples []float64 // tokens per second, one per run
 	flash   int64     // bytes of weights that all runs read from flash
 }

@@ -67,6 +67,7 @@ func TestReportsHaveTheFieldsThatProgramsRead(t *testing.T) {
 	require.NoError(t, err)
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
+	require.NotRegexp(t, `"[^"]*[A-Z][^"]*":`, string(text), "a field has no JSON name")
 	var got struct {
 		Limits struct {
 			Read float64 `json:"read_gb_s"`
