@@ -21,8 +21,8 @@ const (
 	outlierSync = 0.297 * (1 - 0.85)
 	// attentionRate is the arithmetic rate of attention on the CPU, as in the simulator.
 	attentionRate = 0.4e12
-	// prefillShare is the fraction of prefill in the time of a task.
-	prefillShare = (0.944 + 0.988) / 2
+	// prefillFraction is the fraction of prefill in the time of a task.
+	prefillFraction = (0.944 + 0.988) / 2
 )
 
 // Seconds of a task of 600 tokens, the published length nearest to the ablation's 512.
@@ -47,7 +47,7 @@ func MllmConstants() []sim.Constant {
 		{Name: "per-group matmuls", Value: perGroup, Unit: "times", Source: "§2.3: 8.1 to 10.7"},
 		{Name: "building graphs of Gemma-2B", Value: gemmaBuild, Unit: "s", Source: "§2.3; other models by their weights"},
 		{Name: "synchronizing outliers", Value: outlierSync, Unit: "of all", Source: "§3.3: 29.7 %, in the 15 % of the layers that are not pruned"},
-		{Name: "prefill, of a task", Value: prefillShare, Unit: "", Source: "§2.1: 94.4 to 98.8 %"},
+		{Name: "prefill, of a task", Value: prefillFraction, Unit: "", Source: "§2.1: 94.4 to 98.8 %"},
 		{Name: "llama.cpp, 600 tokens, Qwen1.5-1.8B", Value: llamaCpp[Qwen18.Name], Unit: "s", Source: "Table 4"},
 		{Name: "llama.cpp, 600 tokens, Gemma-2B", Value: llamaCpp[Gemma2B.Name], Unit: "s", Source: "Table 4"},
 		{Name: "llama.cpp, 600 tokens, Llama-7B", Value: llamaCpp[Llama7B.Name], Unit: "s", Source: "Table 4"},
@@ -102,7 +102,7 @@ func Ablate(m Model) Ablation {
 		stages := mllmStages(m, slow)
 		return stages, schedule.Run(stages, chunks, order)
 	}
-	a := Ablation{Model: m.Name, CPU: llamaCpp[m.Name] * 512 / 600 * prefillShare}
+	a := Ablation{Model: m.Name, CPU: llamaCpp[m.Name] * 512 / 600 * prefillFraction}
 	_, slots := total(perGroup, schedule.InOrder)
 	a.Chunks = schedule.Length(slots).Seconds()
 	a.Naive = a.Chunks + gemmaBuild*m.Weights()/Gemma2B.Weights()

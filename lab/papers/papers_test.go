@@ -72,10 +72,10 @@ func TestSharedGraphsDoNotGrow(t *testing.T) {
 
 // The fraction of the GPU that other programs leave changes the plan: tensor-level is slower with less
 // of the GPU, but not slower than without the GPU.
-func TestGPUShare(t *testing.T) {
+func TestGPUFraction(t *testing.T) {
 	lab := &Lab{}
-	time := func(share, limit float64, method Method) float64 {
-		r, err := lab.Do(Run{SoC: phone, Model: InternLM2, Method: method, Tokens: 256, GPUFraction: share, Quota: limit})
+	time := func(fraction, limit float64, method Method) float64 {
+		r, err := lab.Do(Run{SoC: phone, Model: InternLM2, Method: method, Tokens: 256, GPUFraction: fraction, Quota: limit})
 		require.NoError(t, err)
 		return r.Time.Seconds()
 	}

@@ -96,12 +96,12 @@ type solverKey struct {
 }
 
 // Profile returns the costs of a chip, measured by execution on the simulator.
-func (l *Lab) Profile(soc string, share float64) (*solve.Profiler, error) {
-	key := costsKey{soc, share, false}
+func (l *Lab) Profile(soc string, fraction float64) (*solve.Profiler, error) {
+	key := costsKey{soc, fraction, false}
 	if c, known := l.costs[key]; known {
 		return c.(*solve.Profiler), nil
 	}
-	chip, err := sim.New(soc, sim.Options{TimeOnly: true, GPUFraction: share})
+	chip, err := sim.New(soc, sim.Options{TimeOnly: true, GPUFraction: fraction})
 	if err != nil {
 		return nil, err
 	}
@@ -167,9 +167,9 @@ func (l *Lab) predictionErrors(m Model, p *Prediction) error {
 		return err
 	}
 	var ops []hetero.Op
-	for _, product := range m.Matmuls() {
+	for _, matmul := range m.Matmuls() {
 		for _, tokens := range solve.DefaultSteps.Lengths {
-			whole := product.Op(tokens)
+			whole := matmul.Op(tokens)
 			half := whole
 			half.Rows = max(256, half.Rows/2/256*256)
 			ops = append(ops, whole, half)
@@ -219,20 +219,20 @@ func (l *Lab) Do(r Run) (Result, error) {
 // times. Only Online counts the time, once per shape.
 func (p *pass) prepare() error {
 	shapes := map[[2]int]time.Duration{}
-	for _, product := range append(p.Model.Matmuls(), p.headMatmul()) {
+	for _, matmul := range append(p.Model.Matmuls(), p.headMatmul()) {
 		tokens := p.Tokens
-		if product.Name == "head" {
+		if matmul.Name == "head" {
 			tokens = 1
 		}
-		op := product.Op(tokens)
+		op := matmul.Op(tokens)
 		split := p.solver.Solve(op)
-		p.result.Splits[product.Name] = split
+		p.result.Splits[matmul.Name] = split
 		begin := p.soc.Elapsed()
-		if err := p.exec.Prepare(product.Name, op, &split); err != nil {
+		if err := p.exec.Prepare(matmul.Name, op, &split); err != nil {
 			return err
 		}
-		if product.Name != "head" {
-			shapes[[2]int{product.Rows, product.Cols}] = p.soc.Elapsed() - begin
+		if matmul.Name != "head" {
+			shapes[[2]int{matmul.Rows, matmul.Cols}] = p.soc.Elapsed() - begin
 		}
 	}
 	if p.Method == Online {
@@ -254,16 +254,16 @@ func (p *pass) layer() error {
 	heads := float64(m.Heads * m.HeadAt)
 	attention := step{flops: 4 * tokens * (float64(p.Past) + tokens/2) * heads, bytes: kv + 4*tokens*heads*2}
 	activation := step{bytes: 3 * tokens * float64(m.Hidden) * 2}
-	products := m.Matmuls()
+	matmuls := m.Matmuls()
 	for _, s := range []step{
 		norm,
-		{matmuls: products[:3]},
+		{matmuls: matmuls[:3]},
 		attention,
-		{matmuls: products[3:4]},
+		{matmuls: matmuls[3:4]},
 		norm,
-		{matmuls: products[4:6]},
+		{matmuls: matmuls[4:6]},
 		activation,
-		{matmuls: products[6:]},
+		{matmuls: matmuls[6:]},
 	} {
 		if err := p.step(s, p.Tokens); err != nil {
 			return err
@@ -295,10 +295,10 @@ func (p *pass) step(s step, tokens int) error {
 		return nil
 	}
 	input, output := p.pending, []solve.Pending(nil)
-	for _, product := range s.matmuls {
-		split := p.result.Splits[product.Name]
+	for _, matmul := range s.matmuls {
+		split := p.result.Splits[matmul.Name]
 		begin := p.soc.Elapsed()
-		done, err := p.exec.Submit(product.Name, product.Op(tokens), &split, hetero.View{}, hetero.View{}, input)
+		done, err := p.exec.Submit(matmul.Name, matmul.Op(tokens), &split, hetero.View{}, hetero.View{}, input)
 		if err != nil {
 			return err
 		}
