@@ -80,27 +80,27 @@ func (d *Device) Charge(flops, bytes float64) hetero.Ticket {
 	if d.caps.Kind == hetero.CPU {
 		rate = d.soc.value[cpuFlops]
 	}
-	return d.submit(&job{compute: flops / rate, bytes: bytes})
+	return d.submit(&workItem{compute: flops / rate, bytes: bytes})
 }
 
-// submit appends a job to the queue at the host's current time.
-func (d *Device) submit(j *job) hetero.Ticket {
+// submit appends a work item to the queue at the host's current time.
+func (d *Device) submit(w *workItem) hetero.Ticket {
 	m := d.soc.machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.advance(m.now + d.soc.value[submitCost])
-	j.left, j.ready = 1, m.now
+	w.left, w.ready = 1, m.now
 	switch {
 	case d.caps.Kind == hetero.NPU:
-		j.ready += d.soc.value[npuStart]
-	case d.caps.Kind == hetero.GPU && len(d.queue.jobs) == 0:
-		j.ready += d.soc.value[requeueCost]
+		w.ready += d.soc.value[npuStart]
+	case d.caps.Kind == hetero.GPU && len(d.queue.items) == 0:
+		w.ready += d.soc.value[requeueCost]
 	}
-	if len(d.queue.jobs) == 0 {
+	if len(d.queue.items) == 0 {
 		d.queue.free = m.now
 	}
-	d.queue.jobs = append(d.queue.jobs, j)
-	return &ticket{machine: m, job: j}
+	d.queue.items = append(d.queue.items, w)
+	return &ticket{machine: m, item: w}
 }
 
 // kernel is a matmul on a device.
@@ -140,8 +140,8 @@ func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error)
 	if op.Tokens = tokens; tokens < 1 || tokens > k.op.Tokens || d.caps.Static && tokens != k.op.Tokens {
 		return nil, fmt.Errorf("%s: a kernel for %[3]d tokens got %[2]d", d.caps.Name, tokens, k.op.Tokens)
 	}
-	j := &job{}
-	j.compute, j.bytes = d.soc.cost(d.caps.Kind, op)
+	w := &workItem{}
+	w.compute, w.bytes = d.soc.cost(d.caps.Kind, op)
 	if k.weights != nil {
 		from, to := d.buffers[x.Buffer], d.buffers[y.Buffer]
 		if from == nil || to == nil {
@@ -151,33 +151,33 @@ func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error)
 			to.written = append(to.written, area{y, op.Tokens, op.Rows})
 		}
 		x.Buffer, y.Buffer = from.Buffer, to.Buffer
-		j.run = func() { k.weights.multiply(op, d.caps.Kind, x, y) }
+		w.run = func() { k.weights.multiply(op, d.caps.Kind, x, y) }
 	}
-	return d.submit(j), nil
+	return d.submit(w), nil
 }
 
-// ticket is a submitted job.
+// ticket is a submitted work item.
 type ticket struct {
 	machine *machine
-	job     *job
+	item    *workItem
 }
 
-// Done polls the job's flag, which takes time while the job runs. It returns the state of the flag
-// at the end of that time.
+// Done polls the flag of the work item, which takes time while the item runs. It returns the state
+// of the flag at the end of that time.
 func (t *ticket) Done() bool {
 	t.machine.mu.Lock()
 	defer t.machine.mu.Unlock()
-	if !t.job.done {
+	if !t.item.done {
 		t.machine.advance(t.machine.now + t.machine.pollTime)
 	}
-	return t.job.done
+	return t.item.done
 }
 
-// Wait sleeps repeatedly until the job is done, like a host without a predicted end.
+// Wait sleeps repeatedly until the work item is done, like a host without a predicted end.
 func (t *ticket) Wait() error {
 	t.machine.mu.Lock()
 	defer t.machine.mu.Unlock()
-	for !t.job.done {
+	for !t.item.done {
 		t.machine.advance(t.machine.now + t.machine.grain)
 	}
 	return nil

@@ -9,11 +9,11 @@
 // input.
 //
 // A simulated chip, an [SoC], has one clock, several devices and one memory. A device executes its
-// queue in order. A job takes the time of its arithmetic or of its memory traffic, whichever is
+// queue in order. A work item takes the time of its arithmetic or of its memory traffic, whichever is
 // longer. A device that uses memory alone reaches its own bandwidth; several devices share the total
 // bandwidth. The host is the goroutine that submits and waits; submitting, polling and sleeping
 // advance the clock. Results appear in the order of completion: a program that reads a result
 // without waiting for it reads the previous contents, as on a real machine. A device without shared
-// memory copies with commands of its queue: a copy waits for the jobs before it, and the host waits
+// memory copies with commands of its queue: a copy waits for the work items before it, and the host waits
 // for the copy.
 package sim

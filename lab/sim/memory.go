@@ -87,7 +87,7 @@ func (a area) copy(to, from *hetero.Buffer) {
 }
 
 // chargeCopy advances the clock by the time of a copy if memory is not shared. A copy is a command
-// of the device's queue: it begins when all earlier jobs have ended, and the host waits for it.
+// of the device's queue: it begins when all earlier work items have ended, and the host waits for it.
 func (d *Device) chargeCopy() {
 	if d.caps.SharesMemory {
 		return

@@ -139,17 +139,17 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// A copy is a command of its device's queue. It waits for earlier jobs of that queue, but not for
+// A copy is a command of its device's queue. It waits for earlier work items of that queue, but not for
 // other devices.
 func TestCopiesWaitForTheirQueue(t *testing.T) {
 	large := op(1, 65536, 4096)
 	alone := newChip(t, Options{})
-	product := took(t, alone, map[*Device]hetero.Op{alone.GPU: large}, 1)
+	matmul := took(t, alone, map[*Device]hetero.Op{alone.GPU: large}, 1)
 	for _, own := range []bool{true, false} {
 		s := newChip(t, Options{SeparateMemory: true})
 		busy, want := s.NPU, s.Copy()
 		if own {
-			busy, want = s.GPU, product+s.Copy()
+			busy, want = s.GPU, matmul+s.Copy()
 		}
 		k, err := busy.Prepare(large)
 		require.NoError(t, err)
@@ -197,7 +197,7 @@ func identityOf(size int) hetero.Op {
 	return hetero.Op{Tokens: 2, Rows: size, Cols: size, Type: quant.F32, Weights: weights}
 }
 
-// A result appears when its job ends. A read without a wait returns the previous contents.
+// A result appears when its work item ends. A read without a wait returns the previous contents.
 func TestResultsTakeTime(t *testing.T) {
 	s, err := New("8-gen-3", Options{})
 	require.NoError(t, err)

@@ -87,11 +87,11 @@ func (s *SoC) cost(kind hetero.Kind, op hetero.Op) (compute, bytes float64) {
 	case hetero.CPU:
 		return 2 * tokens * rows * cols / s.value[cpuFlops], bytes
 	case hetero.GPU:
-		share := 1.0
+		fraction := 1.0
 		if s.o.GPUFraction > 0 {
-			share = s.o.GPUFraction
+			fraction = s.o.GPUFraction
 		}
-		return 2 * tokens * rows * cols / (s.value[gpuFlops] * share), bytes
+		return 2 * tokens * rows * cols / (s.value[gpuFlops] * fraction), bytes
 	}
 	// Stage performance: the array works on whole tiles.
 	side := s.value[npuArray]
