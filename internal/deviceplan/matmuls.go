@@ -72,8 +72,8 @@ func shapeMatmuls(name, mix string) (list []weights.Matmul, err error) {
 }
 
 // opsFor returns the distinct operations of the matmuls for numbers of tokens.
-func opsFor(products []weights.Matmul, tokens []int) (list []hetero.Op) {
-	for _, p := range products {
+func opsFor(matmuls []weights.Matmul, tokens []int) (list []hetero.Op) {
+	for _, p := range matmuls {
 		for _, n := range tokens {
 			if op := opOf(p, n); (n == 1 || !p.LastTokenOnly) && !slices.ContainsFunc(list, func(o hetero.Op) bool { return sameShape(o, op) }) {
 				list = append(list, op)

@@ -104,12 +104,12 @@ func (p *planner) make(ctx context.Context, ops []hetero.Op) error {
 		p.predictor = solve.NewPredictor(p.lab.Profiler, list)
 		p.solver = p.newSolver(p.predictor, solve.DefaultSteps)
 	}
-	for _, product := range p.matmuls {
+	for _, m := range p.matmuls {
 		for _, tokens := range p.o.Tokens {
-			if product.LastTokenOnly && tokens > 1 {
+			if m.LastTokenOnly && tokens > 1 {
 				continue
 			}
-			if err := p.planMatmul(ctx, product, tokens); err != nil {
+			if err := p.planMatmul(ctx, m, tokens); err != nil {
 				return err
 			}
 		}
@@ -160,8 +160,8 @@ func paddedOps(ops []hetero.Op) []hetero.Op {
 }
 
 // planMatmul plans one matmul for a number of tokens.
-func (p *planner) planMatmul(ctx context.Context, product weights.Matmul, tokens int) error {
-	op := opOf(product, tokens)
+func (p *planner) planMatmul(ctx context.Context, m weights.Matmul, tokens int) error {
+	op := opOf(m, tokens)
 	solver := p.solver
 	if p.o.Real {
 		solver = p.newSolver(p.lab.Profiler, coarse(op))
@@ -171,10 +171,10 @@ func (p *planner) planMatmul(ctx context.Context, product weights.Matmul, tokens
 		return err
 	}
 	if len(split.Pieces) == 0 {
-		return fmt.Errorf("%w: no split of %s for %d tokens is allowed", ErrDevices, product.Name, tokens)
+		return fmt.Errorf("%w: no split of %s for %d tokens is allowed", ErrDevices, m.Name, tokens)
 	}
 	row := PlannedMatmul{
-		Name: product.Name, Count: product.Count, Tokens: tokens, Rows: product.Rows, Cols: product.Cols, Type: product.Type.String(),
+		Name: m.Name, Count: m.Count, Tokens: tokens, Rows: m.Rows, Cols: m.Cols, Type: m.Type.String(),
 		Permuted: split.Streamed,
 	}
 	singles := make([]solve.Split, len(p.lab.devices))
