@@ -21,7 +21,7 @@ func TestRecordsAreSaved(t *testing.T) {
 	pair := []hetero.Device{soc.GPU, soc.NPU}
 	p := solve.NewProfiler(pair, nil)
 	p.Weights = quant.Q4_0
-	op := product(1, 4096, 1024)
+	op := matmulOp(1, 4096, 1024)
 	op.Type = quant.Q8_0
 	times := func(p *solve.Profiler) []any {
 		return []any{p.Time(0, op), p.Time(1, op), p.Start(0), p.Start(1), p.Slowdown(op)}

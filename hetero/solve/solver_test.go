@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/lab/sim"
 )
 
-func product(tokens, rows, cols int) hetero.Op {
+func matmulOp(tokens, rows, cols int) hetero.Op {
 	return hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Streamed: true}
 }
 
@@ -33,11 +33,11 @@ func TestSplitIsNoSlowerThanOneDevice(t *testing.T) {
 	alone := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Allow: func(s *solve.Split) bool { return s.Cut == solve.None }}
 	for _, tokens := range []int{1, 20, 64, 300, 525, 600} {
 		for _, shape := range [][2]int{{4096, 4096}, {1024, 4096}, {14336, 4096}, {4096, 14336}} {
-			op := product(tokens, shape[0], shape[1])
+			op := matmulOp(tokens, shape[0], shape[1])
 			require.LessOrEqual(t, s.Solve(op).Time, alone.Solve(op).Time, "%d tokens, %v", tokens, shape)
 		}
 	}
-	down := product(256, 4096, 14336)
+	down := matmulOp(256, 4096, 14336)
 	require.Less(t, s.Solve(down).Time.Seconds(), 0.75*alone.Solve(down).Time.Seconds())
 	runs := p.Runs
 	s.Solve(down)
@@ -48,15 +48,15 @@ func TestSplitIsNoSlowerThanOneDevice(t *testing.T) {
 // past few tokens, and few weights are stationary under many tokens.
 func TestOrderIsChosen(t *testing.T) {
 	s := solve.Solver{Costs: profiled(t), Steps: solve.DefaultSteps, Static: true}
-	require.True(t, s.Solve(product(64, 14336, 4096)).Streamed)
-	require.False(t, s.Solve(product(1024, 256, 4096)).Streamed)
+	require.True(t, s.Solve(matmulOp(64, 14336, 4096)).Streamed)
+	require.False(t, s.Solve(matmulOp(1024, 256, 4096)).Streamed)
 }
 
 // TestSequencesAreSplitByLength checks splits by length: 300 = 256 + 44, and 600 =
 // 512 + 32 + 56.
 func TestSequencesAreSplitByLength(t *testing.T) {
 	steps := solve.DefaultSteps
-	op := product(600, 1024, 4096)
+	op := matmulOp(600, 1024, 4096)
 	found := map[solve.Cut][]solve.Piece{}
 	for _, split := range steps.Cuts(op, true) {
 		if len(split.Pieces) == 3 && split.Cut == solve.MultiSequence {
@@ -64,7 +64,7 @@ func TestSequencesAreSplitByLength(t *testing.T) {
 		}
 	}
 	require.Equal(t, []solve.Piece{{1, 0, 512, 512, 0, 1024}, {1, 512, 64, 64, 0, 1024}, {0, 576, 24, 24, 0, 1024}}, found[solve.MultiSequence])
-	for _, split := range steps.Cuts(product(300, 1024, 4096), true) {
+	for _, split := range steps.Cuts(matmulOp(300, 1024, 4096), true) {
 		if split.Cut == solve.Sequence {
 			require.Equal(t, []solve.Piece{{1, 0, 256, 256, 0, 1024}, {0, 256, 44, 44, 0, 1024}}, split.Pieces)
 		}
@@ -87,7 +87,7 @@ func TestBuffersFitEverySplit(t *testing.T) {
 // cost.
 func TestQuotaIsRespected(t *testing.T) {
 	p := profiled(t)
-	op := product(256, 4096, 14336)
+	op := matmulOp(256, 4096, 14336)
 	free := (&solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}).Solve(op)
 	for _, quota := range []float64{0.2, 0.5} {
 		s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Quota: quota}
@@ -107,7 +107,7 @@ func TestQuotaIsRespected(t *testing.T) {
 // discourage splits.
 func TestCopiesDiscourageSplits(t *testing.T) {
 	p := profiled(t)
-	op := product(1, 14336, 4096)
+	op := matmulOp(1, 14336, 4096)
 	s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}
 	require.Equal(t, solve.Row, s.Solve(op).Cut)
 	s = solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Copy: 400 * time.Microsecond}
@@ -148,8 +148,8 @@ func TestPredictions(t *testing.T) {
 	for _, tokens := range []int{32, 128, 512} {
 		for rows := 512; rows <= 8192; rows *= 2 {
 			for cols := 1024; cols <= 8192; cols *= 2 {
-				samples = append(samples, product(tokens, rows, cols))
-				between = append(between, product(tokens, rows+256, cols))
+				samples = append(samples, matmulOp(tokens, rows, cols))
+				between = append(between, matmulOp(tokens, rows+256, cols))
 			}
 		}
 	}
@@ -173,7 +173,7 @@ func TestMatricesLargerThanDeviceMemory(t *testing.T) {
 	steps.Rows = 1 << 16
 	s := solve.Solver{Costs: p, Steps: steps, Static: true}
 	for _, tokens := range []int{1, 32} {
-		op := product(tokens, 1<<18, 1<<16) // 8 GiB in 4 bits
+		op := matmulOp(tokens, 1<<18, 1<<16) // 8 GiB in 4 bits
 		split := s.Solve(op)
 		require.NoError(t, p.Err)
 		require.Len(t, split.Pieces, 2, "%v", split)
@@ -181,7 +181,7 @@ func TestMatricesLargerThanDeviceMemory(t *testing.T) {
 		require.NoError(t, exec.Prepare("w", op, &split))
 		require.NoError(t, exec.Close())
 	}
-	narrow := product(1, 1<<16, 1<<18) // one step of rows has 8 GiB
+	narrow := matmulOp(1, 1<<16, 1<<18) // one step of rows has 8 GiB
 	split := s.Solve(narrow)
 	require.NoError(t, p.Err)
 	require.Equal(t, []solve.Piece{{Device: 0, Tokens: 1, Padded: 1, Rows: 1 << 16}}, split.Pieces)
