@@ -90,13 +90,13 @@ func Budgets(ctx context.Context, o BudgetOptions) (*BudgetReport, error) {
 		}
 		for _, context := range o.Contexts {
 			var whole *budgetRun
-			for _, share := range append([]float64{0}, o.Fractions...) {
-				row := BudgetRow{Model: filepath.Base(path), Fraction: share, Context: context, RAM: int64(share * float64(model.bytes))}
+			for _, fraction := range append([]float64{0}, o.Fractions...) {
+				row := BudgetRow{Model: filepath.Base(path), Fraction: fraction, Context: context, RAM: int64(fraction * float64(model.bytes))}
 				run, err := steadiest(ctx, &budgetRun{o: &o, model: model, unlimited: whole, row: row})
 				if err != nil {
 					return nil, err
 				}
-				if share == 0 {
+				if fraction == 0 {
 					whole = run
 				}
 				r.Rows = append(r.Rows, run.row)

@@ -54,16 +54,16 @@ type SplitReport struct {
 // SplitRow is the split of one kind of matrix, and the times of the steps that begin with it, for
 // one token and for at least MinTokens.
 type SplitRow struct {
-	Name         string      `json:"name"`
-	Count        int         `json:"count"`
-	Rows         int         `json:"rows"`
-	Cols         int         `json:"cols"`
-	Type         string      `json:"type"`
-	OneFraction  float64     `json:"one_share"` // fraction of the rows that the device computes
-	ManyFraction float64     `json:"many_share"`
-	MinTokens    int         `json:"least"` // 0: the matrix multiplies single tokens only
-	One          *SplitSteps `json:"one,omitempty"`
-	Many         *SplitSteps `json:"many,omitempty"`
+	Name            string      `json:"name"`
+	Count           int         `json:"count"`
+	Rows            int         `json:"rows"`
+	Cols            int         `json:"cols"`
+	Type            string      `json:"type"`
+	DecodeFraction  float64     `json:"one_share"` // fraction of the rows that the device computes
+	PrefillFraction float64     `json:"many_share"`
+	MinTokens       int         `json:"least"` // 0: the matrix multiplies single tokens only
+	Decode          *SplitSteps `json:"one,omitempty"`
+	Prefill         *SplitSteps `json:"many,omitempty"`
 }
 
 // SplitSteps is the average time of a step.
@@ -128,15 +128,15 @@ func CompareSplit(ctx context.Context, o SplitOptions) (_ *SplitReport, err erro
 }
 
 // list records the splits of a model; matmuls is nil for a model without splits.
-func (r *SplitReport) list(products []weights.SplitMatmul) {
-	r.Whole = products == nil
+func (r *SplitReport) list(matmuls []weights.SplitMatmul) {
+	r.Whole = matmuls == nil
 	r.Matmuls = []SplitRow{} // an empty list rather than null
-	for _, p := range products {
-		one, many := p.Fractions()
+	for _, p := range matmuls {
+		decode, prefill := p.Fractions()
 		r.Matmuls = append(r.Matmuls, SplitRow{
 			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
-			OneFraction: one, ManyFraction: many, MinTokens: p.Split.MinBatch,
-			One: averageStep(p.Single), Many: averageStep(p.Batch),
+			DecodeFraction: decode, PrefillFraction: prefill, MinTokens: p.Split.MinBatch,
+			Decode: averageStep(p.Single), Prefill: averageStep(p.Batch),
 		})
 	}
 }
@@ -232,14 +232,14 @@ func (r *SplitReport) WriteTables(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\n| matmul | size | device, one token | tokens | device, as many tokens or more | decode step: predicted | took | waited | prefill step: predicted | took | waited |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range r.Matmuls {
-		fmt.Fprintf(w, "| %s | %d of %d×%d %s | %.0f %% |", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.OneFraction)
+		fmt.Fprintf(w, "| %s | %d of %d×%d %s | %.0f %% |", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.DecodeFraction)
 		if p.MinTokens > 0 {
-			fmt.Fprintf(w, " %d | %.0f %% |", p.MinTokens, 100*p.ManyFraction)
+			fmt.Fprintf(w, " %d | %.0f %% |", p.MinTokens, 100*p.PrefillFraction)
 		} else {
 			fmt.Fprint(w, " | |")
 		}
-		p.One.write(w)
-		p.Many.write(w)
+		p.Decode.write(w)
+		p.Prefill.write(w)
 		fmt.Fprintln(w)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // a sentence.
 func TestSplitReportOfAWholePass(t *testing.T) {
 	for _, c := range []struct {
-		products    []weights.SplitMatmul
+		matmuls     []weights.SplitMatmul
 		whole, list string // in JSON
 		text        string
 	}{
@@ -25,7 +25,7 @@ func TestSplitReportOfAWholePass(t *testing.T) {
 		{[]weights.SplitMatmul{{Matmul: weights.Matmul{Name: "attn_q", Rows: 8, Cols: 8}}}, "false", "[{", "| attn_q |"},
 	} {
 		r := &SplitReport{Device: "gpu"}
-		r.list(c.products)
+		r.list(c.matmuls)
 		data, err := json.Marshal(r)
 		require.NoError(t, err)
 		require.Contains(t, string(data), `"whole_pass_on_device":`+c.whole)
@@ -38,16 +38,16 @@ func TestSplitReportOfAWholePass(t *testing.T) {
 
 // TestUnmeasuredSplitStepsAreBlank also checks the JSON names that scripts use.
 func TestUnmeasuredSplitStepsAreBlank(t *testing.T) {
-	product := weights.SplitMatmul{
+	matmul := weights.SplitMatmul{
 		Matmul: weights.Matmul{Name: "attn_q", Type: quant.Q4_0, Rows: 8, Cols: 32, Count: 2},
 		Split:  weights.RowSplit{Single: 8, Batch: 2, MinBatch: 32},
 		Single: weights.SplitSteps{Steps: 2, Took: 8 * time.Microsecond},
 	}
-	head := product
+	head := matmul
 	head.Name, head.Split = "output", weights.RowSplit{Single: 4, Batch: 4}
 	head.Single.Predicted = 6 * time.Microsecond
 	r := &SplitReport{Device: "npu"}
-	r.list([]weights.SplitMatmul{product, head})
+	r.list([]weights.SplitMatmul{matmul, head})
 	var text strings.Builder
 	r.WriteTables(&text)
 	require.Contains(t, text.String(), "| attn_q | 2 of 8×32 Q4_0 | 0 % | 32 | 75 % | | 4 µs | 0 | | | |\n")

@@ -15,9 +15,9 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestShadowSavesAModelWithOutliers injects outliers into the bundled model. The outliers do not
+// TestOutlierPathSavesAModelWithOutliers injects outliers into the bundled model. The outliers do not
 // change the perplexity in float32. In W8A8 they ruin it without the outlier path, and not with it.
-func TestShadowSavesAModelWithOutliers(t *testing.T) {
+func TestOutlierPathSavesAModelWithOutliers(t *testing.T) {
 	if strings.HasPrefix(quant.Features(), "portable") {
 		t.Skip("takes a minute without SIMD kernels, whose results exec compares")
 	}
@@ -49,7 +49,7 @@ func TestShadowSavesAModelWithOutliers(t *testing.T) {
 	floats := ppl(injected, nil)
 	require.InEpsilon(t, ppl(model, nil), floats, 1e-4, "the function is the same")
 	without, with := ppl(injected, &llmrun.W8A8{NoOutlierPath: true}), ppl(injected, &llmrun.W8A8{})
-	t.Logf("perplexity %.3f, without shadow %+.2f %%, with %+.2f %%", floats, 100*(without/floats-1), 100*(with/floats-1))
+	t.Logf("perplexity %.3f, without the outlier path %+.2f %%, with %+.2f %%", floats, 100*(without/floats-1), 100*(with/floats-1))
 	require.Greater(t, without/floats, 1.1)
 	require.InEpsilon(t, floats, with, 0.01)
 }
