@@ -175,10 +175,10 @@ type SplitSteps struct {
 // how long they took so far. It returns nil without a split.
 func (e *Engine) SplitMatmuls() (list []SplitMatmul) {
 	for _, p := range e.model.SplitStats() {
-		one, many := p.Fractions()
+		decode, prefill := p.Fractions()
 		list = append(list, SplitMatmul{
 			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
-			DecodeFraction: one, PrefillFraction: many, PrefillTokens: p.Split.MinBatch,
+			DecodeFraction: decode, PrefillFraction: prefill, PrefillTokens: p.Split.MinBatch,
 			Decode: SplitSteps(p.Single), Prefill: SplitSteps(p.Batch),
 		})
 	}

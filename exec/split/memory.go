@@ -72,11 +72,11 @@ func selectCandidates(wanted []candidate, left int64) capacity {
 // savedTime returns how much time the split of a matrix saves.
 func (p *planner) savedTime(matmul weights.Matmul, split weights.RowSplit) time.Duration {
 	here := p.hostOnly[matmulKey(matmul)]
-	one, many := here.SingleTime-split.SingleTime, here.BatchTime-split.BatchTime
+	single, batch := here.SingleTime-split.SingleTime, here.BatchTime-split.BatchTime
 	if matmul.LastTokenOnly {
-		return (1 + answerTokens) * one
+		return (1 + answerTokens) * single
 	}
-	return many + answerTokens*one
+	return batch + answerTokens*single
 }
 
 // fileBytes returns the size of the offloaded rows in the file.

@@ -74,7 +74,7 @@ type SplitMatmul struct {
 }
 
 // Fractions returns the device's fraction of the rows for one token and for a batch.
-func (d *SplitMatmul) Fractions() (one, many float64) {
+func (d *SplitMatmul) Fractions() (single, batch float64) {
 	part := func(first int) float64 { return 1 - float64(first)/float64(d.Rows) }
 	return part(d.Split.Single), part(d.Split.Batch)
 }
