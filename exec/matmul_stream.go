@@ -10,13 +10,13 @@ const (
 	// Streamed rows are multiplied in slices of at least minSlice bytes and, if more bytes are
 	// ready, of up to maxSlice. Small slices start early. Large slices need fewer barriers, at
 	// which all threads wait for one that the system has preempted. With many tokens, a byte takes
-	// longer to multiply, and a slice may have up to maxSliceManyTokens bytes. With a small ring,
+	// longer to multiply, and a slice may have up to maxSliceBatch bytes. With a small ring,
 	// 1/sliceFraction of it is enough to start, and a slice takes at most half of it unless that
 	// is below minSlice, so that the other half fills meanwhile.
-	minSlice           = 1 << 20
-	maxSlice           = 4 << 20
-	maxSliceManyTokens = 16 << 20
-	sliceFraction      = 8
+	minSlice      = 1 << 20
+	maxSlice      = 4 << 20
+	maxSliceBatch = 16 << 20
+	sliceFraction = 8
 )
 
 // streamThreads returns the model's threads as a stream uses them. It resolves m.workers at each
@@ -113,7 +113,7 @@ func (q *matmulQueue) sliceLimits() (least, most int) {
 	size := ring.Slots * ring.Piece
 	most = maxSlice
 	if q.n > upTokens {
-		most = maxSliceManyTokens
+		most = maxSliceBatch
 	}
 	return min(minSlice, size/sliceFraction), min(most, max(minSlice, size/2))
 }

@@ -187,13 +187,13 @@ func (d *splitLoader) cpuLayout(p *weights.Placement) weights.Matrix {
 // packRows packs the CPU's rows of a matrix into their memory.
 func (d *splitLoader) packRows(p *weights.Placement, memory []byte) {
 	m, raw := d.cpuLayout(p), p.Matrix.Data
-	rowBytes, kept := m.RowBytes(), d.residentRows(p.Matrix)
+	rowBytes, resident := m.RowBytes(), d.residentRows(p.Matrix)
 	unitRows, unit := m.Unit()
 	units := len(memory) / unit
 	parts := min(units, partsPerThread*d.workers.Count())
 	d.workers.Run(parts, func(part, _ int) {
 		lo, hi := threadpool.Span(units, parts, part)
-		first, last := lo*unitRows, min(hi*unitRows, kept)
+		first, last := lo*unitRows, min(hi*unitRows, resident)
 		if from := raw[first*rowBytes : last*rowBytes]; m.Tiled {
 			tiled.Pack(memory[lo*unit:hi*unit], m.Type, from, last-first, m.Cols)
 		} else {

@@ -81,7 +81,7 @@ func TestSplitOutlierPathAllocatesNothing(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	p := partners(t)[0]
-	m := loadW8A8(t, fsys, dir, p.splitWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2}), W8A8{Outliers: OutlierFraction(1)})
+	m := loadW8A8(t, fsys, dir, p.splitWith(t, split{single: 0.5, batch: 0.5}, Options{Threads: 2}), W8A8{Outliers: OutlierFraction(1)})
 	requireNoAllocs(t, m)
 	require.Positive(t, m.OutlierStats().Marked)
 }

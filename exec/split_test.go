@@ -78,14 +78,14 @@ func partners(t *testing.T) []partner {
 
 // split gives the same fraction of every matmul to a device.
 type split struct {
-	one, many float64 // fraction of the rows on the CPU
-	least     int
+	single, batch float64 // fraction of the rows on the CPU
+	least         int
 }
 
 func (s split) of(static bool) func(weights.Matmul) weights.RowSplit {
 	return func(p weights.Matmul) weights.RowSplit {
 		first := func(part float64) int { return int(math.Ceil(part * float64(p.Rows))) }
-		rows := weights.RowSplit{Single: first(s.one), Batch: first(s.many), MinBatch: s.least, SingleTime: time.Microsecond, BatchTime: time.Microsecond}
+		rows := weights.RowSplit{Single: first(s.single), Batch: first(s.batch), MinBatch: s.least, SingleTime: time.Microsecond, BatchTime: time.Microsecond}
 		if static {
 			if rows.Single = p.Rows; p.LastTokenOnly {
 				rows.Batch = p.Rows
@@ -228,17 +228,17 @@ func TestSplitWeightsAreHeldOnce(t *testing.T) {
 		m := loadModel(t, synthFS(t, "tiny", "q4_0", 2048), "m.gguf", p.splitWith(t, s, Options{Threads: 1, Chunk: 4}))
 		return m.Budget().Usage().By[tiering.Pinned]
 	}
-	none := pinned(split{one: 1, many: 1})
-	for _, s := range []split{{}, {one: 0.5, many: 0.5}} {
+	none := pinned(split{single: 1, batch: 1})
+	for _, s := range []split{{}, {single: 0.5, batch: 0.5}} {
 		require.InEpsilon(t, none, pinned(s), 0.1, "%+v", s)
 	}
-	require.Greater(t, pinned(split{one: 1, many: 0}), none*5/4, "rows for one case only are in both memories")
+	require.Greater(t, pinned(split{single: 1, batch: 0}), none*5/4, "rows for one case only are in both memories")
 }
 
 // TestSplitDecodeAllocatesNothing decodes token by token and checks the recorded statistics.
 func TestSplitDecodeAllocatesNothing(t *testing.T) {
 	p := partners(t)[0]
-	m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", p.splitWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2, Chunk: 8, KV: kv.K8V8}))
+	m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", p.splitWith(t, split{single: 0.5, batch: 0.5}, Options{Threads: 2, Chunk: 8, KV: kv.K8V8}))
 	requireNoAllocs(t, m)
 	for _, d := range m.SplitStats() {
 		require.Positive(t, d.Split.Single, d.Name)
@@ -257,11 +257,11 @@ func TestPredictionsScaleWithTokens(t *testing.T) {
 	require.Equal(t, "simulated NPU", npu.name)
 	for _, c := range []struct {
 		p     partner
-		many  float64 // fraction of the rows on the CPU
+		batch float64 // fraction of the rows on the CPU
 		whole bool    // every chunk takes the time of a whole one
 	}{{cores, 0.5, false}, {npu, 0.5, true}, {npu, 1, false}} {
 		p := c.p
-		o := p.splitWith(t, split{one: 1, many: c.many, least: 4}, Options{Threads: 1, Chunk: 8, KV: kv.K8V8})
+		o := p.splitWith(t, split{single: 1, batch: c.batch, least: 4}, Options{Threads: 1, Chunk: 8, KV: kv.K8V8})
 		m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o)
 		for _, tokens := range []int{3, 5, 8} {
 			s, err := m.NewSequence(0)

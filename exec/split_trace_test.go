@@ -15,7 +15,7 @@ import (
 // device's work is inside of them, for devices that measure their work and for others.
 func TestSplitStepsAreTraced(t *testing.T) {
 	for _, p := range partners(t) {
-		o := p.splitWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 1, Chunk: 8})
+		o := p.splitWith(t, split{single: 0.5, batch: 0.5}, Options{Threads: 1, Chunk: 8})
 		o.Split.Trace = trace.New()
 		m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o)
 		allLogits(t, m, make([]int32, 8))
