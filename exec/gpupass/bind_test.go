@@ -27,7 +27,7 @@ func TestBindFailsMidway(t *testing.T) {
 	require.NoError(t, err)
 	defer other.Close()
 
-	last := network.layers[len(network.layers)-1].one.attend
+	last := network.layers[len(network.layers)-1].single.attend
 	attend := last[0]
 	last[0], err = network.context.Kernel("probe.cl", "", "probe") // it has one argument only
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ const (
 
 // contextSplit is how attention of one token splits the context.
 type contextSplit struct {
-	size  int // of a group: index of oneToken.sizes
+	size  int // of a group: index of singleMemory.sizes
 	parts int
 }
 
@@ -52,12 +52,12 @@ func (n *Network) attendLocal(size int) int64 {
 	return int64(4*size*(16+3) + 40*dims)
 }
 
-// makeAttendOne creates a layer's attention kernels, one per group size.
-func (n *Network) makeAttendOne(l int) (kernels []*opencl.Kernel, err error) {
-	s, t, y := n.spec, &n.one, &n.layers[l]
+// makeAttendSingle creates a layer's attention kernels, one per group size.
+func (n *Network) makeAttendSingle(l int) (kernels []*opencl.Kernel, err error) {
+	s, t, y := n.spec, &n.single, &n.layers[l]
 	spec := &s.Layers[l]
 	for i, size := range slices.Clone(t.sizes) {
-		k, err := n.context.Kernel("attend.cl", fmt.Sprintf("%s -DONE=%d", n.layerOptions(spec), size), "attend_one")
+		k, err := n.context.Kernel("attend.cl", fmt.Sprintf("%s -DONE=%d", n.layerOptions(spec), size), "attend_single")
 		if err != nil {
 			return nil, err
 		}
@@ -80,24 +80,24 @@ func (n *Network) makeAttendOne(l int) (kernels []*opencl.Kernel, err error) {
 	return kernels, nil
 }
 
-// attendOne launches attention of one token in a layer.
-func (n *Network) attendOne(kernels []*opencl.Kernel) error {
-	d := n.one.split
-	size := n.one.sizes[d.size]
+// attendSingle launches attention of one token in a layer.
+func (n *Network) attendSingle(kernels []*opencl.Kernel) error {
+	d := n.single.split
+	size := n.single.sizes[d.size]
 	global, local := [2]int{n.spec.Heads * size, d.parts}, [2]int{size, 1}
 	return n.context.Launch(kernels[d.size], global[:], local[:])
 }
 
 // splitFor returns the split of a context of a number of tokens.
 func (n *Network) splitFor(tokens int) contextSplit {
-	if n.one.forcedSplit != nil {
-		return *n.one.forcedSplit
+	if n.single.forcedSplit != nil {
+		return *n.single.forcedSplit
 	}
 	var d contextSplit
-	for d.size+1 < len(n.one.sizes) && tokens > maxSmallSplits*n.one.sizes[d.size] {
+	for d.size+1 < len(n.single.sizes) && tokens > maxSmallSplits*n.single.sizes[d.size] {
 		d.size++
 	}
-	size := n.one.sizes[d.size]
+	size := n.single.sizes[d.size]
 	// In each round, a group computes as many tokens as it has work items. All
 	// rounds but the last are full.
 	rounds := (tokens + size - 1) / size
@@ -110,7 +110,7 @@ func (n *Network) splitFor(tokens int) contextSplit {
 
 // setSplit applies a split to the kernels.
 func (n *Network) setSplit(d contextSplit) error {
-	t := &n.one
+	t := &n.single
 	if d == t.split {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (n *Network) setSplit(d contextSplit) error {
 	if d.parts != t.split.parts {
 		t.split.parts = 0 // invalid until all kernels are updated
 		for l := range n.layers {
-			if err := n.layers[l].one.o.SetSplits(d.parts); err != nil {
+			if err := n.layers[l].single.o.SetSplits(d.parts); err != nil {
 				return err
 			}
 		}

@@ -17,7 +17,7 @@ func TestContextSplitsAgree(t *testing.T) {
 	var network *Network
 	const chunk = 64
 	m := load(t, testutil.Shared(t, "fixtures", "llama32"), exec.Options{Chunk: chunk, Accelerator: Accelerator{Opened: func(n *Network) {
-		network, n.one.sizes = n, []int{32, smallGroup, largeGroup, 2 * largeGroup}
+		network, n.single.sizes = n, []int{32, smallGroup, largeGroup, 2 * largeGroup}
 	}}})
 	ids := someIDs(5*chunk+3, m.Spec.Vocab)
 	s, err := m.NewSequence(0)
@@ -26,7 +26,7 @@ func TestContextSplitsAgree(t *testing.T) {
 	logits(t, m, s, ids[:5*chunk])
 	var want [][]float32
 	for _, d := range []contextSplit{{1, 1}, {1, 2}, {1, 3}, {1, maxSplits}, {0, 1}, {0, 11}, {2, 1}, {2, 2}, {3, 1}, {3, 3}} {
-		network.one.forcedSplit = &d
+		network.single.forcedSplit = &d
 		s.Truncate(5 * chunk)
 		var got [][]float32
 		for _, id := range ids[5*chunk:] {
@@ -51,10 +51,10 @@ func TestGroupSizesBeyondDevice(t *testing.T) {
 	want := teacherForced(t, m, ids)
 	few := []int{smallGroup}
 	m = load(t, path, onGPU(Accelerator{Opened: func(n *Network) {
-		network, n.one.sizes = n, append(few, 2*n.context.Info.MaxGroup)
+		network, n.single.sizes = n, append(few, 2*n.context.Info.MaxGroup)
 	}}))
 	require.Equal(t, want, teacherForced(t, m, ids))
-	require.Equal(t, few, network.one.sizes)
+	require.Equal(t, few, network.single.sizes)
 }
 
 // TestSplitFor checks the context splits of devices from phones to servers.
@@ -76,7 +76,7 @@ func TestSplitFor(t *testing.T) {
 		{phone, 4, 200, contextSplit{0, 2}},
 	} {
 		n := &Network{spec: &arch.Spec{Heads: c.heads}, context: &opencl.Context{Info: opencl.Info{ComputeUnits: c.units}}}
-		n.one.sizes = []int{smallGroup, largeGroup}
+		n.single.sizes = []int{smallGroup, largeGroup}
 		require.Equal(t, c.want, n.splitFor(c.tokens), "%+v", c)
 	}
 }

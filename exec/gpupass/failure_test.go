@@ -33,8 +33,8 @@ func TestFailedPassWaits(t *testing.T) {
 		kernel **opencl.Kernel
 		tokens int
 	}{
-		{"one token", &network.layers[1].one.attend[0], 1},
-		{"many", &network.layers[1].many.attnNorm, testChunk},
+		{"one token", &network.layers[1].single.attend[0], 1},
+		{"batch", &network.layers[1].batch.attnNorm, testChunk},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			kept := *c.kernel

@@ -55,14 +55,14 @@ func (n *Network) planMemory(o *exec.Offer) *memoryPlan {
 		inner = max(inner, w.Down.Cols)
 		f.layers = append(f.layers, layerBytesOf(w, int64(n.tokenBytes(i))))
 	}
-	many := n.manyFloats(o.Chunk, inner)
-	for _, floats := range many {
+	batch := n.batchFloats(o.Chunk, inner)
+	for _, floats := range batch {
 		add(4 * floats)
 	}
 	if !n.context.SharesMemory {
-		f.fixed += 4 * int64(many[0]) // the host's copy of the input
+		f.fixed += 4 * int64(batch[0]) // the host's copy of the input
 	}
-	if 2*inner > n.one.innerCapacity {
+	if 2*inner > n.single.innerCapacity {
 		add(8 * inner) // the MLP of one token
 	}
 	add(int(gatheredBytes(opencl.SizeOf(weightsOf(&o.Head)))))

@@ -119,7 +119,7 @@ func TestMemoryPlanWithStaging(t *testing.T) {
 		p.opened = func(n *Network) {
 			network, n.context.SharesMemory = n, false
 			require.NoError(t, n.releaseFrom(0))
-			require.NoError(t, n.allocateOne())
+			require.NoError(t, n.allocateSingle())
 		}
 		p.counted = func(n *Network) {
 			least, _ = p.fitting.total(0, n.spec.Context)

@@ -14,17 +14,17 @@ import (
 func (n *Network) Input(tokens int) []float32 {
 	n.inputErr = nil
 	if tokens == 1 {
-		return n.one.input[n.one.x:][:n.spec.Dim]
+		return n.single.input[n.single.x:][:n.spec.Dim]
 	}
 	if tokens > n.chunk {
 		n.inputErr = errChunkTooLarge
-	} else if n.many.capacity == 0 {
-		n.inputErr = n.allocateMany(n.chunk)
+	} else if n.batch.capacity == 0 {
+		n.inputErr = n.allocateBatch(n.chunk)
 	}
 	if n.inputErr != nil {
 		return make([]float32, tokens*n.spec.Dim) // Read returns the error
 	}
-	return n.many.host[n.many.x:][:tokens*n.spec.Dim]
+	return n.batch.host[n.batch.x:][:tokens*n.spec.Dim]
 }
 
 // Read runs the pass of a chunk. See exec.Network.
@@ -42,9 +42,9 @@ func (n *Network) Read(ctx context.Context, memory exec.SequenceMemory, c *exec.
 	}
 	var err error
 	if c.Tokens == 1 {
-		err = n.forwardOne(c)
+		err = n.forwardSingle(c)
 	} else {
-		err = n.forwardMany(ctx, c)
+		err = n.forwardBatch(ctx, c)
 	}
 	if err != nil {
 		return n.finishFailed(err)

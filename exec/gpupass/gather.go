@@ -26,7 +26,7 @@ func gatheredBytes(bytes int64) int64 { return (bytes + gatherAlign - 1) / gathe
 // can be as large and the device has room. It skips devices that share memory, where
 // the second copy would take the machine's memory.
 func (n *Network) gather() error {
-	t, c := &n.one, n.context
+	t, c := &n.single, n.context
 	size := gatheredBytes(int64(t.memory.Size()))
 	from := int(size)
 	for _, p := range n.matrices {

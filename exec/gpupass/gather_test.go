@@ -14,7 +14,7 @@ func (n *Network) copying(t *testing.T) {
 	t.Helper()
 	n.context.SharesMemory = false
 	require.NoError(t, n.releaseFrom(0))
-	require.NoError(t, n.allocateOne())
+	require.NoError(t, n.allocateSingle())
 }
 
 // TestGatheredWeightsChangeNothing runs a text on a device that copies: with weights in
@@ -35,10 +35,10 @@ func TestGatheredWeightsChangeNothing(t *testing.T) {
 	}}))
 	ids := someIDs(45, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)
-	require.Less(t, network.one.memory.Size(), most)
+	require.Less(t, network.single.memory.Size(), most)
 	m = load(t, path, onGPU(Accelerator{Opened: copying}))
-	require.Greater(t, network.one.memory.Size(), most)
+	require.Greater(t, network.single.memory.Size(), most)
 	require.Equal(t, want, teacherForced(t, m, ids))
 	held := network.context.Stats().Held
-	require.Less(t, held-int64(network.one.memory.Size()), int64(most), "the weights are stored once")
+	require.Less(t, held-int64(network.single.memory.Size()), int64(most), "the weights are stored once")
 }

@@ -269,7 +269,7 @@ func TestFailedAllocationFreesAll(t *testing.T) {
 		require.ErrorAs(t, m.Extend(context.Background(), s, ids, &exec.ExtendOptions{}), &full)
 		require.Len(t, network.owned, owned)
 		require.Equal(t, held, network.context.Stats().Held)
-		require.Zero(t, network.many)
+		require.Zero(t, network.batch)
 	}
 	*limit = most
 	require.Len(t, logits(t, m, s, ids), len(ids))

@@ -10,14 +10,14 @@ import (
 
 // layer holds the weights and kernels of a layer.
 type layer struct {
-	attnGain, ffnGain int           // elements of one.memory
+	attnGain, ffnGain int           // elements of single.memory
 	qGain, kGain      int           // attnGain if heads have no norm
 	qkv               []columnBlock // queries, keys and values
 	o, down           *opencl.WeightMatrix
 	gateUp            []columnBlock // one interleaved block, or gates and then ups
 
-	one  oneLayer
-	many manyLayer
+	single singleLayer
+	batch  batchLayer
 }
 
 // columnBlock is a weight matrix that computes some columns of a step's result.
@@ -110,12 +110,12 @@ func (n *Network) countLoaded() error {
 		return err
 	}
 	for l := range n.layers {
-		if err := n.makeOneLayer(l); err != nil {
+		if err := n.makeSingleLayer(l); err != nil {
 			return err
 		}
 	}
 	var err error
-	n.head, err = n.newGEMV(n.endMatrix, n.normedStream(n.endGain), opencl.Output{Y: n.one.memory, To: n.one.logits})
+	n.head, err = n.newGEMV(n.endMatrix, n.normedStream(n.endGain), opencl.Output{Y: n.single.memory, To: n.single.logits})
 	return err
 }
 

@@ -34,7 +34,7 @@ func (p Accelerator) Open(o *exec.Offer) (exec.Network, error) {
 		return nil, err
 	}
 	n := &Network{spec: o.Spec, context: c, chunk: o.Chunk}
-	if err := n.allocateOne(); err != nil {
+	if err := n.allocateSingle(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	if err := n.placeLayers(o, p.Layers); err != nil {
@@ -61,7 +61,7 @@ type Network struct {
 	layers  []layer
 	loaded  int // layers, and the output matrix
 	head    *opencl.GEMV
-	// The norm before the output matrix, as an element of one.memory, and the
+	// The norm before the output matrix, as an element of single.memory, and the
 	// matrix.
 	endGain   int
 	endMatrix *opencl.WeightMatrix
@@ -73,8 +73,8 @@ type Network struct {
 	// tokens need.
 	ops, lastOps int64
 
-	one    oneToken
-	many   manyTokens
+	single singleMemory
+	batch  batchMemory
 	replay replay
 	// bound is the sequence that the kernels' arguments refer to.
 	bound *sequence

@@ -62,13 +62,13 @@ func (n *Network) useRecording(c *exec.Chunk) bool {
 
 // record records the commands of a pass with logits.
 func (n *Network) record(g *opencl.Graph, c *exec.Chunk) error {
-	r, t := &n.replay, &n.one
+	r, t := &n.replay, &n.single
 	in, err := g.Send(t.memory, 0, 4*len(t.input))
 	if err != nil {
 		return err
 	}
 	for l := range n.layers {
-		if err := n.runLayerOne(l, c); err != nil {
+		if err := n.runLayerSingle(l, c); err != nil {
 			return err
 		}
 	}
@@ -80,11 +80,11 @@ func (n *Network) record(g *opencl.Graph, c *exec.Chunk) error {
 	return err
 }
 
-// replayOne runs the recorded pass of a token whose input, state and angles are in
+// replaySingle runs the recorded pass of a token whose input, state and angles are in
 // the staging buffer.
-func (n *Network) replayOne(c *exec.Chunk) error {
+func (n *Network) replaySingle(c *exec.Chunk) error {
 	r := &n.replay
-	copy(r.in, n.one.input)
+	copy(r.in, n.single.input)
 	if err := r.graph.Launch(); err != nil {
 		r.refused = err // fall back to launches
 		return errors.Join(err, n.dropRecording())

@@ -59,7 +59,7 @@ func TestRecordedTokensAreTheSame(t *testing.T) {
 		some(seqs[1], ids[38:42])
 		seqs[1].Truncate(36)
 		some(seqs[1], ids[36:40])
-		n.one.forcedSplit = &contextSplit{0, 3}
+		n.single.forcedSplit = &contextSplit{0, 3}
 		some(seqs[1], ids[40:44])
 		return all
 	}
@@ -76,9 +76,9 @@ func TestRecordedTokensAreTheSame(t *testing.T) {
 // without recordings.
 func TestUnrecordableKernel(t *testing.T) {
 	recording, network := loadRecorded(t, "llama32", true)
-	k, err := network.kernel(0, "layer.cl", "gated", network.one.hidden, network.one.inner, 0, 0)
+	k, err := network.kernel(0, "layer.cl", "gated", network.single.hidden, network.single.inner, 0, 0)
 	require.NoError(t, err)
-	network.layers[0].one.gated = k
+	network.layers[0].single.gated = k
 	ids := someIDs(24, recording.Spec.Vocab)
 	teacherForced(t, recording, ids)
 	require.ErrorContains(t, network.NotRecorded(), "gated")

@@ -131,18 +131,18 @@ func (n *Network) bind(t *sequence) error {
 	}
 	for l := range n.layers {
 		y := &n.layers[l]
-		for _, k := range y.one.attend {
-			if err := k.SetMemory(attendOneKV, t.layers[l]); err != nil {
+		for _, k := range y.single.attend {
+			if err := k.SetMemory(attendSingleKV, t.layers[l]); err != nil {
 				return err
 			}
 		}
-		if y.many.attend == nil {
+		if y.batch.attend == nil {
 			continue
 		}
-		if err := y.many.prepare.SetMemory(prepareKV, t.layers[l]); err != nil {
+		if err := y.batch.prepare.SetMemory(prepareKV, t.layers[l]); err != nil {
 			return err
 		}
-		if err := y.many.attend.SetMemory(attendManyKV, t.layers[l]); err != nil {
+		if err := y.batch.attend.SetMemory(attendBatchKV, t.layers[l]); err != nil {
 			return err
 		}
 	}

@@ -81,7 +81,7 @@ void fetch_values(uint4 *values, __global uchar *kv, int from, int here, int kv_
   }
 }
 
-// attend_one computes the attention of one head over one split of the context. It
+// attend_single computes the attention of one head over one split of the context. It
 // first rotates the token's query and key. For the first head of each KV head, the
 // group whose split contains the token also appends the key and value to the cache.
 // sums receives the weighted sums of values, states the greatest score and the sum of
@@ -91,7 +91,7 @@ void fetch_values(uint4 *values, __global uchar *kv, int from, int here, int kv_
 // position. A group issues all loads before it waits for any. It loads the next tokens'
 // keys and values as soon as it has used the current ones.
 __kernel __attribute__((reqd_work_group_size(ONE, 1, 1))) void
-attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int q_gain, int k_gain,
+attend_single(__global float *memory, __global uchar *kv, int qkv, int angles, int q_gain, int k_gain,
            float eps, float scale, int window, int sums, int states) {
   __local float before_q[DIMS], before_k[DIMS], ALIGNED space[SPACE(ONE)], weights[ONE];
   __local float4 greatest_of[SPACE(HELD)];

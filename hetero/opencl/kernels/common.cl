@@ -20,7 +20,7 @@
 // The operation on the input of a GEMV, see InputOp.
 #define AS_IT_IS 0
 #define NORMED 1 // divided by its root mean square, times a gain
-#define MERGED 2 // merged splits of attention, see attend_one
+#define MERGED 2 // merged splits of attention, see attend_single
 
 // The instruction for dot products of codes, see Info.Dot.
 #define DOT_PORTABLE 0

@@ -90,7 +90,7 @@ prepare(__global float *qkv, __global const float *angles, __global uchar *kv, i
       in[i] = head[i];
 }
 
-#define MANY (8 * TILE_QUERIES) // work items of attend_many: eight per query
+#define MANY (8 * TILE_QUERIES) // work items of attend_batch: eight per query
 #define KEYS (TILE_KEYS / 8) // keys of a tile that each work item multiplies
 #define WIDTH (DIMS + 4) // width of a row in local memory
 #define COLUMNS ((DIMS + 31) / 32) // quads of the result that each work item adds
@@ -114,11 +114,11 @@ void load_tile(__local float *tile, __global uchar *kv, int kv_head, int from, i
   }
 }
 
-// attend_many computes the attention of one head for rows begin to tokens-1 of a
+// attend_batch computes the attention of one head for rows begin to tokens-1 of a
 // chunk. prepare has rotated the queries and stored keys and values in the cache. A
 // group computes TILE_QUERIES rows and reads the context in tiles of TILE_KEYS tokens.
 __kernel __attribute__((reqd_work_group_size(MANY, 1, 1))) void
-attend_many(__global const float *qkv, __global uchar *kv, int position, int begin, int tokens, float scale,
+attend_batch(__global const float *qkv, __global uchar *kv, int position, int begin, int tokens, float scale,
             int window, __global float *y) {
   __local float ALIGNED queries[TILE_QUERIES * WIDTH], ALIGNED tile[TILE_KEYS * WIDTH], weights[TILE_QUERIES * (TILE_KEYS + 1)];
   const int id = get_local_id(0), head = get_group_id(1), kv_head = head / GROUP;

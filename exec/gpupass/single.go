@@ -15,12 +15,12 @@ const (
 	stateFloats = 16
 )
 
-// attendOneKV is the index of attend_one's KV argument.
-const attendOneKV = 1
+// attendSingleKV is the index of attend_single's KV argument.
+const attendSingleKV = 1
 
-// oneToken is the working memory for passes of one token. It is one buffer, because
+// singleMemory is the working memory for passes of one token. It is one buffer, because
 // drivers need time for each buffer of a launch.
-type oneToken struct {
+type singleMemory struct {
 	memory *opencl.Memory
 	// Element offsets in memory. State and angles begin at 0.
 	x      int // input row, which becomes the residual stream
@@ -44,17 +44,17 @@ type oneToken struct {
 	forcedSplit *contextSplit  // set by tests: for all contexts
 }
 
-// oneLayer holds the kernels of a layer for one token.
-type oneLayer struct {
+// singleLayer holds the kernels of a layer for one token.
+type singleLayer struct {
 	qkv, gateUp []*opencl.GEMV
 	attend      []*opencl.Kernel // by group size
 	gated       *opencl.Kernel   // nil where gateUp applies the activation
 	o, down     *opencl.GEMV
 }
 
-// allocateOne allocates the memory for passes of one token.
-func (n *Network) allocateOne() (err error) {
-	s, t, size := n.spec, &n.one, 0
+// allocateSingle allocates the memory for passes of one token.
+func (n *Network) allocateSingle() (err error) {
+	s, t, size := n.spec, &n.single, 0
 	place := func(floats int) (at int) {
 		at, size = size, size+(floats+3)/4*4
 		return at
@@ -85,13 +85,13 @@ func (n *Network) allocateOne() (err error) {
 func gainFloats(width int) int { return (width + 3) / 4 * 4 }
 
 // gain stores a norm's gain, with the family's offset added, and returns its
-// element in one.memory.
+// element in single.memory.
 func (n *Network) gain(values []float32) (at int, err error) {
 	sum := make([]float32, len(values))
 	for i, v := range values {
 		sum[i] = v + n.spec.Norm.Offset
 	}
-	t := &n.one
+	t := &n.single
 	at = t.gains
 	t.gains += gainFloats(len(values))
 	n.weights += 4 * int64(len(values))
@@ -114,7 +114,7 @@ func (n *Network) hostView(m *opencl.Memory, at, count int) (stage *opencl.Memor
 // growInner allocates a larger inner vector for an MLP that is wider than arch.Spec
 // says.
 func (n *Network) growInner(inner int) (err error) {
-	t := &n.one
+	t := &n.single
 	if 2*inner <= t.innerCapacity {
 		return nil
 	}
@@ -123,53 +123,53 @@ func (n *Network) growInner(inner int) (err error) {
 	return err
 }
 
-// makeOneLayer creates the kernels of a layer for one token.
-func (n *Network) makeOneLayer(l int) error {
+// makeSingleLayer creates the kernels of a layer for one token.
+func (n *Network) makeSingleLayer(l int) error {
 	if err := n.growInner(n.layers[l].down.Cols); err != nil {
 		return err
 	}
-	stream := opencl.Output{Y: n.one.memory, To: n.one.x, Op: opencl.Add, Factor: n.spec.ResidualScale}
-	if err := n.makeOneAttention(l, stream); err != nil {
+	stream := opencl.Output{Y: n.single.memory, To: n.single.x, Op: opencl.Add, Factor: n.spec.ResidualScale}
+	if err := n.makeSingleAttention(l, stream); err != nil {
 		return err
 	}
-	return n.makeOneMLP(l, stream)
+	return n.makeSingleMLP(l, stream)
 }
 
-// makeOneAttention creates the kernels of a layer's attention. stream is the output of the
+// makeSingleAttention creates the kernels of a layer's attention. stream is the output of the
 // projection.
-func (n *Network) makeOneAttention(l int, stream opencl.Output) (err error) {
-	t, y := &n.one, &n.layers[l]
-	if y.one.qkv, err = n.newGEMVs(y.qkv, n.normedStream(y.attnGain), opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
+func (n *Network) makeSingleAttention(l int, stream opencl.Output) (err error) {
+	t, y := &n.single, &n.layers[l]
+	if y.single.qkv, err = n.newGEMVs(y.qkv, n.normedStream(y.attnGain), opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
 		return err
 	}
-	if y.one.attend, err = n.makeAttendOne(l); err != nil {
+	if y.single.attend, err = n.makeAttendSingle(l); err != nil {
 		return err
 	}
 	splits := opencl.Input{X: t.memory, From: t.sums, Op: opencl.Merged, Side: t.states, Head: n.spec.HeadDim}
-	y.one.o, err = n.newGEMV(y.o, splits, stream)
+	y.single.o, err = n.newGEMV(y.o, splits, stream)
 	return err
 }
 
-// makeOneMLP creates the kernels of a layer's MLP. stream is the output of the down projection.
-func (n *Network) makeOneMLP(l int, stream opencl.Output) (err error) {
-	t, y, act := &n.one, &n.layers[l], gateOp(n.spec.Act)
+// makeSingleMLP creates the kernels of a layer's MLP. stream is the output of the down projection.
+func (n *Network) makeSingleMLP(l int, stream opencl.Output) (err error) {
+	t, y, act := &n.single, &n.layers[l], gateOp(n.spec.Act)
 	in, out := n.normedStream(y.ffnGain), opencl.Output{Y: t.hidden, To: t.inner}
 	if y.fused() {
 		out.Op = act
-		y.one.gateUp, err = n.newGEMVs(y.gateUp, in, out)
-	} else if y.one.gateUp, err = n.newGEMVs(y.gateUp, in, out); err == nil {
-		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, y.down.Cols, int(act))
+		y.single.gateUp, err = n.newGEMVs(y.gateUp, in, out)
+	} else if y.single.gateUp, err = n.newGEMVs(y.gateUp, in, out); err == nil {
+		y.single.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, y.down.Cols, int(act))
 	}
 	if err != nil {
 		return err
 	}
-	y.one.down, err = n.newGEMV(y.down, opencl.Input{X: t.hidden, From: t.inner}, stream)
+	y.single.down, err = n.newGEMV(y.down, opencl.Input{X: t.hidden, From: t.inner}, stream)
 	return err
 }
 
 // normedStream returns the residual stream, normalized with a gain, as the input of a GEMV.
 func (n *Network) normedStream(gain int) opencl.Input {
-	return opencl.Input{X: n.one.memory, From: n.one.x, Op: opencl.Normed, Side: gain, Eps: n.spec.Norm.Eps}
+	return opencl.Input{X: n.single.memory, From: n.single.x, Op: opencl.Normed, Side: gain, Eps: n.spec.Norm.Eps}
 }
 
 // newGEMV creates the GEMV of a matrix.
@@ -210,19 +210,19 @@ func (n *Network) angleOffset(l *arch.LayerSpec, tokens, from int) int {
 	return from
 }
 
-// forwardOne runs the pass of a token whose input is in the staging buffer.
-func (n *Network) forwardOne(c *exec.Chunk) error {
+// forwardSingle runs the pass of a token whose input is in the staging buffer.
+func (n *Network) forwardSingle(c *exec.Chunk) error {
 	// Some drivers are slower when the submitting thread changes.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	t := &n.one
+	t := &n.single
 	if err := n.setSplit(n.splitFor(c.Position + 1)); err != nil {
 		return err
 	}
 	t.input[0] = bitsOf(c.Position)
 	n.writeAngles(t.input[stateFloats:], c, 1)
 	if n.useRecording(c) {
-		return n.replayOne(c)
+		return n.replaySingle(c)
 	}
 	if t.stage != nil {
 		if err := t.memory.Send(0, t.stage, 0, t.stage.Size()); err != nil {
@@ -230,7 +230,7 @@ func (n *Network) forwardOne(c *exec.Chunk) error {
 		}
 	}
 	for l := range n.layers {
-		if err := n.runLayerOne(l, c); err != nil {
+		if err := n.runLayerSingle(l, c); err != nil {
 			return err
 		}
 	}
@@ -240,15 +240,15 @@ func (n *Network) forwardOne(c *exec.Chunk) error {
 	return n.runHead(0, c)
 }
 
-// runLayerOne launches the kernels of a layer. The last layer stops after
+// runLayerSingle launches the kernels of a layer. The last layer stops after
 // attention, which appends the key and value, if no logits are wanted.
-func (n *Network) runLayerOne(l int, c *exec.Chunk) error {
+func (n *Network) runLayerSingle(l int, c *exec.Chunk) error {
 	y := &n.layers[l]
-	k := &y.one
+	k := &y.single
 	if err := launchAll(k.qkv); err != nil {
 		return err
 	}
-	if err := n.attendOne(k.attend); err != nil {
+	if err := n.attendSingle(k.attend); err != nil {
 		return err
 	}
 	if n.rowsNeeded(l, c).count == 0 {
@@ -274,7 +274,7 @@ func (n *Network) runHead(row int, c *exec.Chunk) error {
 	if err := n.head.Launch(); err != nil {
 		return err
 	}
-	t := &n.one
+	t := &n.single
 	var err error
 	if t.out == nil {
 		err = n.context.Finish()

@@ -14,7 +14,7 @@ const (
 	normFrom                   = 1
 	prepareKV, preparePosition = 2, 3
 
-	attendManyKV, attendManyPosition, attendManyFirst, attendManyEnd = 1, 2, 3, 4
+	attendBatchKV, attendBatchPosition, attendBatchFirst, attendBatchEnd = 1, 2, 3, 4
 )
 
 // Work items per group, see kernels/layer.cl.
@@ -22,12 +22,12 @@ const (
 	normThreads    = 256
 	prepareThreads = 64
 	gatedThreads   = 64
-	queryThreads   = 8 // of attend_many, per query
+	queryThreads   = 8 // of attend_batch, per query
 )
 
-// manyTokens is the working memory for passes of many tokens, allocated at the
+// batchMemory is the working memory for passes of several tokens, allocated at the
 // first one.
-type manyTokens struct {
+type batchMemory struct {
 	capacity int            // in tokens; 0: not allocated yet
 	stage    *opencl.Memory // host staging where the device copies, otherwise nil
 	host     []float32      // host view of input: angles of all rotations, and rows
@@ -37,11 +37,11 @@ type manyTokens struct {
 	qkv      *opencl.Memory // [rows, qkvWidth]
 	att      *opencl.Memory // [rows, Heads*HeadDim]
 	hidden   *opencl.Memory // [2, rows, inner]
-	tile     int            // queries per group of attend_many
+	tile     int            // queries per group of attend_batch
 }
 
-// manyLayer holds the kernels of a layer for many tokens.
-type manyLayer struct {
+// batchLayer holds the kernels of a layer for several tokens.
+type batchLayer struct {
 	attnNorm, ffnNorm *opencl.Kernel
 	qkv, gateUp       []*opencl.GEMM
 	prepare, attend   *opencl.Kernel
@@ -49,16 +49,16 @@ type manyLayer struct {
 	o, down           *opencl.GEMM
 }
 
-// allocateMany allocates the memory for passes of up to rows tokens and creates their
+// allocateBatch allocates the memory for passes of up to rows tokens and creates their
 // kernels. After a failure it frees everything, and the next prompt tries again.
-func (n *Network) allocateMany(rows int) (err error) {
-	s, t, mark := n.spec, &n.many, len(n.owned)
+func (n *Network) allocateBatch(rows int) (err error) {
+	s, t, mark := n.spec, &n.batch, len(n.owned)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.releaseFrom(mark))
-			n.many = manyTokens{}
+			n.batch = batchMemory{}
 			for l := range n.layers {
-				n.layers[l].many = manyLayer{}
+				n.layers[l].batch = batchLayer{}
 			}
 		}
 	}()
@@ -66,7 +66,7 @@ func (n *Network) allocateMany(rows int) (err error) {
 	for l := range n.layers {
 		inner = max(inner, n.layers[l].down.Cols)
 	}
-	floats := n.manyFloats(rows, inner)
+	floats := n.batchFloats(rows, inner)
 	for i, to := range []**opencl.Memory{&t.input, &t.h, &t.qkv, &t.att, &t.hidden} {
 		if *to, err = n.alloc(tiering.Scratch, 4*floats[i]); err != nil {
 			return err
@@ -78,7 +78,7 @@ func (n *Network) allocateMany(rows int) (err error) {
 	}
 	t.tile, _ = n.attentionTile()
 	for l := range n.layers {
-		if err := n.makeManyLayer(l, rows); err != nil {
+		if err := n.makeBatchLayer(l, rows); err != nil {
 			return err
 		}
 	}
@@ -87,47 +87,47 @@ func (n *Network) allocateMany(rows int) (err error) {
 	return nil
 }
 
-// manyFloats returns the elements of input, h, qkv, att and hidden.
-func (n *Network) manyFloats(rows, inner int) [5]int {
+// batchFloats returns the elements of input, h, qkv, att and hidden.
+func (n *Network) batchFloats(rows, inner int) [5]int {
 	s := n.spec
 	angles := (rows*n.angleFloats() + 3) / 4 * 4
 	return [...]int{angles + rows*s.Dim, rows * s.Dim, rows * n.qkvWidth(n.maxKVHeads()), rows * s.Heads * s.HeadDim, 2 * rows * inner}
 }
 
-// makeManyLayer creates the kernels of a layer for up to rows tokens.
-func (n *Network) makeManyLayer(l, rows int) error {
-	if err := n.makeManyAttention(l, rows); err != nil {
+// makeBatchLayer creates the kernels of a layer for up to rows tokens.
+func (n *Network) makeBatchLayer(l, rows int) error {
+	if err := n.makeBatchAttention(l, rows); err != nil {
 		return err
 	}
-	return n.makeManyMLP(l, rows)
+	return n.makeBatchMLP(l, rows)
 }
 
-// makeManyAttention creates the kernels from a layer's first norm to the output projection.
-func (n *Network) makeManyAttention(l, rows int) (err error) {
-	s, t, y := n.spec, &n.many, &n.layers[l]
-	spec, k := &s.Layers[l], &y.many
-	if k.attnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.attnGain, s.Norm.Eps); err != nil {
+// makeBatchAttention creates the kernels from a layer's first norm to the output projection.
+func (n *Network) makeBatchAttention(l, rows int) (err error) {
+	s, t, y := n.spec, &n.batch, &n.layers[l]
+	spec, k := &s.Layers[l], &y.batch
+	if k.attnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.single.memory, y.attnGain, s.Norm.Eps); err != nil {
 		return err
 	}
 	qkv := opencl.Output{Y: t.qkv, Stride: n.qkvWidth(spec.KVHeads)}
 	if k.qkv, err = n.newGEMMs(rows, y.qkv, qkv, func(column int) int { return column }); err != nil {
 		return err
 	}
-	if k.prepare, err = n.kernel(l, "layer.cl", "prepare", t.qkv, t.input, t.h /* until a sequence is bound */, 0, n.one.memory, y.qGain, y.kGain, s.Norm.Eps, n.angleOffset(spec, rows, 0)); err != nil {
+	if k.prepare, err = n.kernel(l, "layer.cl", "prepare", t.qkv, t.input, t.h /* until a sequence is bound */, 0, n.single.memory, y.qGain, y.kGain, s.Norm.Eps, n.angleOffset(spec, rows, 0)); err != nil {
 		return err
 	}
-	if k.attend, err = n.kernel(l, "layer.cl", "attend_many", t.qkv, t.h /* until a sequence is bound */, 0, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
+	if k.attend, err = n.kernel(l, "layer.cl", "attend_batch", t.qkv, t.h /* until a sequence is bound */, 0, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
 		return err
 	}
 	k.o, err = n.newGEMM(rows, y.o, t.att, s.Heads*s.HeadDim, n.addToStream())
 	return err
 }
 
-// makeManyMLP creates the kernels from a layer's second norm to the down projection.
-func (n *Network) makeManyMLP(l, rows int) (err error) {
-	s, t, y := n.spec, &n.many, &n.layers[l]
-	inner, k := y.down.Cols, &y.many
-	if k.ffnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.ffnGain, s.Norm.Eps); err != nil {
+// makeBatchMLP creates the kernels from a layer's second norm to the down projection.
+func (n *Network) makeBatchMLP(l, rows int) (err error) {
+	s, t, y := n.spec, &n.batch, &n.layers[l]
+	inner, k := y.down.Cols, &y.batch
+	if k.ffnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.single.memory, y.ffnGain, s.Norm.Eps); err != nil {
 		return err
 	}
 	out := opencl.Output{Y: t.hidden, Stride: inner}
@@ -146,7 +146,7 @@ func (n *Network) makeManyMLP(l, rows int) (err error) {
 
 // addToStream returns the output of a GEMM whose result is added to the residual stream.
 func (n *Network) addToStream() opencl.Output {
-	t := &n.many
+	t := &n.batch
 	return opencl.Output{Y: t.input, To: t.x, Stride: n.spec.Dim, Op: opencl.Add, Factor: n.spec.ResidualScale}
 }
 
@@ -164,7 +164,7 @@ func (n *Network) newGEMM(rows int, p *opencl.WeightMatrix, x *opencl.Memory, st
 func (n *Network) newGEMMs(rows int, blocks []columnBlock, out opencl.Output, to func(column int) int) (list []*opencl.GEMM, err error) {
 	for _, b := range blocks {
 		out.To = to(b.column)
-		m, err := n.newGEMM(rows, b.weights, n.many.h, n.spec.Dim, out)
+		m, err := n.newGEMM(rows, b.weights, n.batch.h, n.spec.Dim, out)
 		if err != nil {
 			return nil, err
 		}
@@ -173,9 +173,9 @@ func (n *Network) newGEMMs(rows int, blocks []columnBlock, out opencl.Output, to
 	return list, nil
 }
 
-// forwardMany runs the pass of a chunk whose rows are in the staging buffer.
-func (n *Network) forwardMany(ctx context.Context, c *exec.Chunk) error {
-	t := &n.many
+// forwardBatch runs the pass of a chunk whose rows are in the staging buffer.
+func (n *Network) forwardBatch(ctx context.Context, c *exec.Chunk) error {
+	t := &n.batch
 	n.writeAngles(t.host, c, t.capacity)
 	if t.stage != nil {
 		if err := t.input.Send(0, t.stage, 0, 4*(t.x+c.Tokens*n.spec.Dim)); err != nil {
@@ -183,7 +183,7 @@ func (n *Network) forwardMany(ctx context.Context, c *exec.Chunk) error {
 		}
 	}
 	for l := range n.layers {
-		if err := n.runLayerMany(l, c); err != nil {
+		if err := n.runLayerBatch(l, c); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -191,7 +191,7 @@ func (n *Network) forwardMany(ctx context.Context, c *exec.Chunk) error {
 		}
 	}
 	for _, row := range c.Want {
-		if err := n.one.memory.CopyPart(4*n.one.x, t.input, 4*(t.x+row*n.spec.Dim), 4*n.spec.Dim); err != nil {
+		if err := n.single.memory.CopyPart(4*n.single.x, t.input, 4*(t.x+row*n.spec.Dim), 4*n.spec.Dim); err != nil {
 			return err
 		}
 		if err := n.runHead(row, c); err != nil {
@@ -204,10 +204,10 @@ func (n *Network) forwardMany(ctx context.Context, c *exec.Chunk) error {
 	return nil
 }
 
-// runLayerMany launches the kernels of a layer. The last layer computes only the
+// runLayerBatch launches the kernels of a layer. The last layer computes only the
 // needed rows after its keys and values.
-func (n *Network) runLayerMany(l int, c *exec.Chunk) error {
-	k, s := &n.layers[l].many, n.spec
+func (n *Network) runLayerBatch(l int, c *exec.Chunk) error {
+	k, s := &n.layers[l].batch, n.spec
 	if err := n.launchNorm(k.attnNorm, c.Tokens); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (n *Network) runLayerMany(l int, c *exec.Chunk) error {
 	if on.count == 0 {
 		return nil
 	}
-	if err := n.attendMany(k.attend, c.Position, on); err != nil {
+	if err := n.attendBatch(k.attend, c.Position, on); err != nil {
 		return err
 	}
 	if err := k.o.LaunchRows(on.first, on.first, on.count); err != nil {
@@ -234,23 +234,23 @@ func (n *Network) runLayerMany(l int, c *exec.Chunk) error {
 	return n.runMLP(&n.layers[l], on)
 }
 
-// attendMany launches attention of some rows of a chunk at a position.
-func (n *Network) attendMany(k *opencl.Kernel, position int, on rowRange) error {
-	for _, a := range [3][2]int{{attendManyPosition, position}, {attendManyFirst, on.first}, {attendManyEnd, on.first + on.count}} {
+// attendBatch launches attention of some rows of a chunk at a position.
+func (n *Network) attendBatch(k *opencl.Kernel, position int, on rowRange) error {
+	for _, a := range [3][2]int{{attendBatchPosition, position}, {attendBatchFirst, on.first}, {attendBatchEnd, on.first + on.count}} {
 		if err := k.SetInt(a[0], a[1]); err != nil {
 			return err
 		}
 	}
-	group := n.many.tile * queryThreads
-	queries, query := [2]int{(on.count + n.many.tile - 1) / n.many.tile * group, n.spec.Heads}, [2]int{group, 1}
+	group := n.batch.tile * queryThreads
+	queries, query := [2]int{(on.count + n.batch.tile - 1) / n.batch.tile * group, n.spec.Heads}, [2]int{group, 1}
 	return n.context.Launch(k, queries[:], query[:])
 }
 
 // runMLP launches the MLP of some rows of the stream. Its intermediate results
 // begin at row 0.
 func (n *Network) runMLP(y *layer, on rowRange) error {
-	k := &y.many
-	if err := k.ffnNorm.SetInt(normFrom, n.many.x+on.first*n.spec.Dim); err != nil {
+	k := &y.batch
+	if err := k.ffnNorm.SetInt(normFrom, n.batch.x+on.first*n.spec.Dim); err != nil {
 		return err
 	}
 	if err := n.launchNorm(k.ffnNorm, on.count); err != nil {
