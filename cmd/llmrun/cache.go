@@ -118,7 +118,7 @@ func (c *cacheCommandFlags) list(s *cli.Streams, dir string, _ []string) error {
 	if err != nil {
 		return err
 	}
-	kept, err := llmrun.CachedKV(dir)
+	saved, err := llmrun.CachedKV(dir)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (c *cacheCommandFlags) list(s *cli.Streams, dir string, _ []string) error {
 			Dir   string              `json:"dir"`
 			Packs []llmrun.CachedPack `json:"packs"`
 			KV    llmrun.SavedKV      `json:"kv"`
-		}{dir, packs, kept})
+		}{dir, packs, saved})
 	}
 	for _, p := range packs {
 		used := "never"
@@ -143,8 +143,8 @@ func (c *cacheCommandFlags) list(s *cli.Streams, dir string, _ []string) error {
 		}
 	}
 	fmt.Fprintf(s.Out, "%s, %s in %s\n", countOf(len(packs), "pack"), cli.FormatBytes(packBytes(packs)), dir)
-	if kept.Files > 0 {
-		fmt.Fprintf(s.Out, "keys and values of prompts and sessions: %s, of which sessions need %s\n", cli.FormatBytes(kept.Bytes), cli.FormatBytes(kept.SessionBytes))
+	if saved.Files > 0 {
+		fmt.Fprintf(s.Out, "keys and values of prompts and sessions: %s, of which sessions need %s\n", cli.FormatBytes(saved.Bytes), cli.FormatBytes(saved.SessionBytes))
 	}
 	return nil
 }
@@ -175,11 +175,11 @@ func (c *cacheCommandFlags) clean(s *cli.Streams, dir string, _ []string) error 
 	if err := removePacks(dir, names); err != nil {
 		return err
 	}
-	kept, err := llmrun.CleanCachedKV(dir)
+	saved, err := llmrun.CleanCachedKV(dir)
 	if err != nil {
 		return err
 	}
-	return c.deleted(s, packs, kept)
+	return c.deleted(s, packs, saved)
 }
 
 // removePacks deletes packs by name, and continues after one that fails.
@@ -191,13 +191,13 @@ func removePacks(dir string, names []string) (err error) {
 }
 
 // deleted reports what was deleted.
-func (c *cacheCommandFlags) deleted(s *cli.Streams, packs []llmrun.CachedPack, kept llmrun.SavedKV) error {
+func (c *cacheCommandFlags) deleted(s *cli.Streams, packs []llmrun.CachedPack, saved llmrun.SavedKV) error {
 	if c.json {
-		return s.Out.WriteJSON(freed{packBytes(packs) + kept.Bytes})
+		return s.Out.WriteJSON(freed{packBytes(packs) + saved.Bytes})
 	}
 	fmt.Fprintf(s.Out, "%s deleted, %s freed\n", countOf(len(packs), "pack"), cli.FormatBytes(packBytes(packs)))
-	if kept.Files > 0 {
-		fmt.Fprintf(s.Out, "keys and values deleted, %s freed\n", cli.FormatBytes(kept.Bytes))
+	if saved.Files > 0 {
+		fmt.Fprintf(s.Out, "keys and values deleted, %s freed\n", cli.FormatBytes(saved.Bytes))
 	}
 	return nil
 }

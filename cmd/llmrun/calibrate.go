@@ -33,7 +33,7 @@ Use some thousand tokens of text of the kind that the model will process. Expert
 			f.Text(&c.to, "o output", "FILE", "where to write; without it, beside the model")
 			f.Toggle(&c.force, "force", "replace an existing file")
 			f.Fraction(&c.outliers, "outliers", "the fraction of an input's values that may lie beyond its scale; without it, 0.003, or 4 channels if that is more, or up to 0.1 if many values are far larger than the others")
-			f.Fraction(&c.shadows, "shadows", "the fraction of the inputs, the most important ones, whose float weights the file stores; without it, all")
+			f.Fraction(&c.stored, "shadows", "the fraction of the inputs, the most important ones, whose float weights the file stores; without it, all")
 			f.Group("Output")
 			f.Toggle(&c.json, "json", "print one JSON object")
 			return c.run
@@ -48,7 +48,7 @@ type calibrateFlags struct {
 	to       string // "": beside the model
 	force    bool
 	outliers float64 // 0: the library's default
-	shadows  float64 // 0: all
+	stored   float64 // fraction of the inputs; 0: all
 	json     bool
 }
 
@@ -74,7 +74,7 @@ func (c *calibrateFlags) run(ctx context.Context, s *cli.Streams, args []string)
 	}
 	done, err := llmrun.Calibrate(ctx, path, text, llmrun.CalibrateOptions{
 		FS: options.FS, To: c.to, Threads: options.Threads, Adapters: options.Adapters,
-		OutlierFraction: c.outliers, StoredFraction: c.shadows,
+		OutlierFraction: c.outliers, StoredFraction: c.stored,
 		Progress: func(p llmrun.Progress) {
 			if reading.Update(p.Done, p.Total); p.Done == p.Total {
 				reading.Finish()

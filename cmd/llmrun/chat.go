@@ -75,7 +75,7 @@ func (c *chatFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		return err
 	}
 	noteSlides(s, &options)
-	talk := &conversation{s: s, model: &c.model, engine: engine, session: session, options: options, messages: session.Messages(), kept: c.model.session != ""}
+	talk := &conversation{s: s, model: &c.model, engine: engine, session: session, options: options, messages: session.Messages(), named: c.model.session != ""}
 	if c.system != nil {
 		talk.setSystem(*c.system)
 	}
@@ -102,7 +102,7 @@ type conversation struct {
 	messages []llmrun.Message
 	answers  uint64          // number of answers so far; each has its own seed
 	saved    map[string]bool // files that this conversation wrote
-	kept     bool            // the session has a name; each answer is saved
+	named    bool            // the session has a name; each answer is saved
 }
 
 // errExit ends the conversation.
@@ -210,7 +210,7 @@ func (c *conversation) answer(ctx context.Context) error {
 	if got.text.Len() > 0 {
 		c.messages = append(c.messages, llmrun.Message{Role: "assistant", Content: got.text.String()})
 	}
-	if c.kept && c.session.Len() > 0 {
+	if c.named && c.session.Len() > 0 {
 		err = errors.Join(err, c.session.Save(""))
 	}
 	if isFull(err, c.session) {

@@ -88,7 +88,7 @@ func (c *conversation) reset(context.Context, string) error {
 	}
 	c.messages = withSystem(nil, system)
 	c.note("The conversation is cleared.")
-	if !c.kept {
+	if !c.named {
 		return nil
 	}
 	if err := errors.Join(c.session.Reset(), c.session.SetSystem(system)); err != nil {

@@ -23,8 +23,8 @@ type kvStats struct {
 	StallMS         float64 `json:"stall_ms"` // over the whole generation
 	Stalls          int     `json:"stalls"`
 	Failed          string  `json:"failed,omitempty"`
-	Recalled        int     `json:"recalled_tokens"` // prompt tokens that came from the prefix cache
-	Kept            int64   `json:"kept_bytes"`      // written for later prompts and sessions
+	Restored        int     `json:"recalled_tokens"` // prompt tokens that came from the prefix cache
+	Saved           int64   `json:"kept_bytes"`      // written for later prompts and sessions
 	// Selection counts the blocks that attention selected; nil if no block could be skipped.
 	Selection *llmrun.SelectionUse `json:"selection,omitempty"`
 }
@@ -40,7 +40,7 @@ func newKVStats(stats llmrun.Stats) kvStats {
 		HotPages: last.HotPages, ColdPages: last.ColdPages,
 		Read: first.Read + last.Read, Written: first.Written + last.Written,
 		StallMS: float64(first.Stalled+last.Stalled) / float64(time.Millisecond), Stalls: first.Stalls + last.Stalls,
-		Failed: last.Failed, Recalled: stats.RestoredTokens, Kept: stats.SavedBytes,
+		Failed: last.Failed, Restored: stats.RestoredTokens, Saved: stats.SavedBytes,
 	}
 	if stats.Selection.Blocks > 0 {
 		k.Selection = &stats.Selection
@@ -57,8 +57,8 @@ func (k *kvStats) print(w io.Writer) {
 		fmt.Fprintf(w, "kv: %d pages in memory, %d on flash (%d tokens); read %s and wrote %s per token, wrote %s in total; waited %.0f ms in %d stalls\n",
 			k.HotPages, k.ColdPages, k.ColdTokens, cli.FormatBytes(k.ReadPerToken), cli.FormatBytes(k.WrittenPerToken), cli.FormatBytes(k.Written), k.StallMS, k.Stalls)
 	}
-	if k.Recalled > 0 || k.Kept > 0 {
-		fmt.Fprintf(w, "kv: %d prompt tokens came from the prefix cache, %s were written to it\n", k.Recalled, cli.FormatBytes(k.Kept))
+	if k.Restored > 0 || k.Saved > 0 {
+		fmt.Fprintf(w, "kv: %d prompt tokens came from the prefix cache, %s were written to it\n", k.Restored, cli.FormatBytes(k.Saved))
 	}
 	if x := k.Selection; x != nil {
 		fmt.Fprintf(w, "kv: attended to %d of %d selectable blocks, %.1f %%; read %s of them from flash\n",

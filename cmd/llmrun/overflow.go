@@ -21,8 +21,8 @@ func (g *generationFlags) addOverflow(f *cli.FlagSet) {
 
 // noteSlides reports each slide on standard error.
 func noteSlides(s *cli.Streams, options *llmrun.GenerateOptions) {
-	options.OnSlide = func(kept, forgotten int) {
-		s.Note(fmt.Sprintf("the context is full: %d old tokens were dropped, and the other %d are prefilled again", forgotten, kept))
+	options.OnSlide = func(remaining, forgotten int) {
+		s.Note(fmt.Sprintf("the context is full: %d old tokens were dropped, and the other %d are prefilled again", forgotten, remaining))
 	}
 }
 

@@ -80,9 +80,9 @@ func (p *perplexityFlags) run(ctx context.Context, s *cli.Streams, args []string
 	}
 	bar.Finish()
 	report := perplexityReport{Perplexity: result}
-	if options := p.model.w8a8; options.on && options.shadow != "off" {
+	if options := p.model.w8a8; options.on && options.outlierPath != "off" {
 		use := engine.OutlierUse()
-		report.Shadow = &use
+		report.OutlierPath = &use
 	}
 	if err := p.print(s, report); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (p *perplexityFlags) run(ctx context.Context, s *cli.Streams, args []string
 // perplexityReport is the JSON object of --json.
 type perplexityReport struct {
 	llmrun.Perplexity
-	Shadow *llmrun.OutlierUse `json:"shadow,omitempty"` // with --w8a8
+	OutlierPath *llmrun.OutlierUse `json:"shadow,omitempty"` // with --w8a8
 }
 
 // read returns the contents of the file that the flags name.
@@ -125,7 +125,7 @@ func (p *perplexityFlags) print(s *cli.Streams, result perplexityReport) error {
 	if !p.json {
 		fmt.Fprintf(s.Out, "perplexity %.4f (mean negative log-likelihood %.6f; %d tokens, %d of them scored)\n",
 			result.PPL, result.MeanNLL, result.Tokens, result.Scored)
-		if u := result.Shadow; u != nil {
+		if u := result.OutlierPath; u != nil {
 			fmt.Fprintf(s.Out, "outlier path: %.1f %% of the rows have outliers; %s of %s of columns are in memory, used %d times; %d columns came from flash (%s)\n",
 				100*float64(u.Marked)/float64(max(1, u.Tokens)), cli.FormatBytes(u.Resident), cli.FormatBytes(u.All), u.Hot, u.Fetched, cli.FormatBytes(u.Read))
 		}

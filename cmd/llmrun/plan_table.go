@@ -57,9 +57,9 @@ func showSections(s *cli.Streams, p *llmrun.MemoryPlan) {
 	for _, section := range p.Sections[:layers] {
 		all, pinned = all+section.Bytes, pinned+section.Pinned
 	}
-	line(fmt.Sprintf("%d layers", layers), "%s", keptOf(pinned, all))
+	line(fmt.Sprintf("%d layers", layers), "%s", residencyOf(pinned, all))
 	head := p.Sections[layers]
-	line("output", "%s", keptOf(head.Pinned, head.Bytes))
+	line("output", "%s", residencyOf(head.Pinned, head.Bytes))
 	if p.Experts > 0 {
 		line("experts", "%d of %d in memory, the most recently used", p.ExpertSlots, p.Experts)
 	}
@@ -71,8 +71,8 @@ func showSections(s *cli.Streams, p *llmrun.MemoryPlan) {
 	}
 }
 
-// keptOf says how many of a section's bytes stay in memory.
-func keptOf(pinned, all int64) string {
+// residencyOf says how many of a section's bytes stay in memory.
+func residencyOf(pinned, all int64) string {
 	switch pinned {
 	case all:
 		return fmt.Sprintf("%s, all in memory", cli.FormatBytes(all))

@@ -237,8 +237,8 @@ type runReport struct {
 	DecodeSeconds   float64 `json:"decode_seconds"`
 	FirstTokenAfter float64 `json:"first_token_seconds"`
 	ReusedTokens    int     `json:"reused_tokens"`    // prompt tokens whose keys and values were reused
-	RecalledTokens  int     `json:"recalled_tokens"`  // those of them that came from the prefix cache on flash
-	KeptBytes       int64   `json:"kept_bytes"`       // written to the cache directory
+	RestoredTokens  int     `json:"recalled_tokens"`  // those of them that came from the prefix cache on flash
+	SavedBytes      int64   `json:"kept_bytes"`       // written to the cache directory
 	Slides          int     `json:"slides"`           // how often the full context slid
 	ForgottenTokens int     `json:"forgotten_tokens"` // tokens that slides dropped
 	Seed            *uint64 `json:"seed,omitempty"`   // none for greedy decoding
@@ -257,9 +257,9 @@ func newRunReport(got *answer, stats llmrun.Stats, seed *uint64) runReport {
 		StopReason:      stats.StopReason,
 		PromptTokens:    stats.PromptTokens,
 		ReusedTokens:    stats.ReusedTokens,
-		RecalledTokens:  stats.RestoredTokens,
+		RestoredTokens:  stats.RestoredTokens,
 		GeneratedTokens: stats.GeneratedTokens,
-		KeptBytes:       stats.SavedBytes,
+		SavedBytes:      stats.SavedBytes,
 		Slides:          stats.Slides,
 		ForgottenTokens: stats.ForgottenTokens,
 		PrefillTokPerS:  finite(stats.PrefillTokPerS()),

@@ -11,7 +11,7 @@ import (
 type w8a8Flags struct {
 	on          bool
 	calibration string
-	shadow      string   // outlier path: "on", which "" means, or "off"
+	outlierPath string   // "on", which "" means, or "off"
 	prune       *float64 // nil: the library's default
 	trace       string   // file
 }
@@ -27,7 +27,7 @@ func (m *modelFlags) addW8A8(f *cli.FlagSet) {
 		if text != "on" && text != "off" {
 			return fmt.Errorf("must be on or off, not %q", text)
 		}
-		w.shadow = text
+		w.outlierPath = text
 		return nil
 	})
 	var prune float64
@@ -47,7 +47,7 @@ func (w *w8a8Flags) apply(o *llmrun.Options, exact bool) error {
 		return nil
 	}
 	if !w.on {
-		if w.calibration != "" || w.shadow != "" || w.prune != nil {
+		if w.calibration != "" || w.outlierPath != "" || w.prune != nil {
 			return cli.Usagef("--calibration, --shadow and --prune need --w8a8")
 		}
 		if o.Lab.Trace = w.trace; o.Lab.Trace != "" && !o.Traceable() {
@@ -58,7 +58,7 @@ func (w *w8a8Flags) apply(o *llmrun.Options, exact bool) error {
 	if exact {
 		return cli.Usagef("--exact and --w8a8 exclude each other: 8-bit integers are not exact")
 	}
-	o.Lab.W8A8 = &llmrun.W8A8{Calibration: w.calibration, NoOutlierPath: w.shadow == "off"}
+	o.Lab.W8A8 = &llmrun.W8A8{Calibration: w.calibration, NoOutlierPath: w.outlierPath == "off"}
 	if w.prune != nil {
 		o.Lab.W8A8.Outliers = 1 - *w.prune
 		o.Lab.W8A8.NoOutlierPath = o.Lab.W8A8.NoOutlierPath || *w.prune == 1
