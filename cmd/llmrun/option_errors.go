@@ -14,12 +14,12 @@ import (
 // optionFlags maps the library's options, as its errors name them, to the flags that set them.
 var optionFlags = map[string]string{
 	"Adapters": "--lora", "Calibrate": "--calibrate", "Context": "--ctx", "Exact": "--exact",
-	"MaxTokens": "-n", "OutlierShare": "--outliers", "Overflow": "--overflow", "Quantize": "--quant",
-	"Replace": "--replace", "Shadows": "--shadows", "Threads": "--threads", "To": "-o",
+	"MaxTokens": "-n", "OutlierFraction": "--outliers", "Overflow": "--overflow", "Quantize": "--quant",
+	"Replace": "--replace", "StoredFraction": "--shadows", "Threads": "--threads", "To": "-o",
 	"KV": "--kv", "KVRAM": "--kv-ram", "KVSelect": "--kv-select", "Pin": "--pin", "RAM": "--ram",
 	"WatchPressure": "--pressure", "CacheDir": "--cache-dir", "CacheSize": "--cache-size", "KVDir": "--cache-dir",
 	"Device": "--device", "DeviceMemory": "--device-memory", "DeviceShare": "--device-share", "GPULayers": "--gpu-layers",
-	"Disk": "--disk", "Trace": "--trace", "W8A8": "--w8a8", "W8A8.Shadows": "--prune",
+	"Disk": "--disk", "Trace": "--trace", "W8A8": "--w8a8",
 
 	"Memory.KV": "--kv", "Memory.KVRAM": "--kv-ram", "Memory.KVSelect": "--kv-select", "Memory.Pin": "--pin",
 	"Memory.RAM": "--ram", "Memory.WatchPressure": "--pressure", "Cache.Dir": "--cache-dir", "Cache.KVDir": "--cache-dir",
