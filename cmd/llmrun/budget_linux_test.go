@@ -52,7 +52,7 @@ func TestBudgetInControlGroup(t *testing.T) {
 			if least := leastBudget(t, path, context); budget < least {
 				refused++
 				runRefused(t, group, binary, path, budget, context)
-				t.Logf("%s: refused, %d bytes are less than %d", what, budget, least)
+				t.Logf("%s: refused, %d bytes are less than the minimum of %d", what, budget, least)
 				continue
 			}
 			ids, peak := runInGroup(t, group, binary, path, budget, context)
@@ -83,8 +83,8 @@ func builtCommand(t *testing.T) string {
 	return binary
 }
 
-// packedModel writes a model of random weights as a pack and returns the size of
-// the file.
+// packedModel writes a model of random weights as a pack and returns the path and the size of
+// the pack.
 func packedModel(t *testing.T, shape synth.Shape) (path string, size int64) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "m.gguf")
@@ -147,7 +147,7 @@ func runInGroup(t *testing.T, group *memoryGroup, binary, path string, budget in
 	return fmt.Sprint(answer.IDs), peak
 }
 
-// runRefused runs the command with a budget that is too small.
+// runRefused checks that llmrun refuses a budget that is too small.
 func runRefused(t *testing.T, group *memoryGroup, binary, path string, budget int64, context int) {
 	t.Helper()
 	out, err := group.command(binary, arguments(path, budget, context)...).CombinedOutput()

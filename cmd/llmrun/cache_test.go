@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestParseSize checks the units of sizes, and the error for texts that are not a size.
 func TestParseSize(t *testing.T) {
 	for text, want := range map[string]int64{"1": 1, "500M": 500 << 20, "20g": 20 << 30, "1.5T": 3 << 39, "2GiB": 2 << 30, "3kb": 3 << 10} {
 		got, err := parseSize(text)

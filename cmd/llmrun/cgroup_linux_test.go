@@ -101,7 +101,7 @@ func (g *memoryGroup) killed(t *testing.T) int {
 			return count
 		}
 	}
-	t.Fatalf("%s does not say how many were killed: %s", name, text)
+	t.Fatalf("%s has no count of killed processes: %s", name, text)
 	return 0
 }
 

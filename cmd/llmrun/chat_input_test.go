@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestReadMessageFromAPipe checks how lines, continued lines and blocks become messages.
 func TestReadMessageFromAPipe(t *testing.T) {
 	tests := []struct {
 		name, typed string

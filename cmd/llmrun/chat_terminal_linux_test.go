@@ -17,7 +17,7 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// A screen collects what a program writes to its terminal.
+// A screen records the output of a program to its terminal.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -63,6 +63,7 @@ func mode(t *testing.T, terminal *os.File) term.State {
 	return *state
 }
 
+// TestLineEditing checks editing, history, pasting and Ctrl keys of chat on a terminal.
 func TestLineEditing(t *testing.T) {
 	const (
 		up         = "\x1b[A"
@@ -83,14 +84,14 @@ func TestLineEditing(t *testing.T) {
 		err        error
 	}{
 		{"a line", "hello\r", "hello", nil},
-		{"the line before, edited", up + " again\r", "hello again", nil},
-		{"Ctrl-C loses the line", "half a line" + ctrlC, "", cli.ErrInterrupted},
-		{"history outlives Ctrl-C", up + up + "\r", "hello", nil},
+		{"the previous line, edited", up + " again\r", "hello again", nil},
+		{"Ctrl-C discards the line", "half a line" + ctrlC, "", cli.ErrInterrupted},
+		{"history after Ctrl-C", up + up + "\r", "hello", nil},
 		{"continued", "one\\\rtwo\r", "one\ntwo", nil},
 		{"pasted", pasteStart + "a\rb\rc" + pasteEnd + " end\r", "a\nb\nc end", nil},
 		{"a long text, pasted", pasteStart + strings.Repeat("word word word\r", 500) + pasteEnd + "\r", strings.Repeat("word word word\n", 499) + "word word word", nil},
 		{"Latin-1", "caf\xe9 cr\xe8me\xff\xfe\r", "caf? cr?me??", nil},
-		{"a character that is none", "a\ufffdb\r", "a?b", nil},
+		{"the replacement character", "a\ufffdb\r", "a?b", nil},
 		{"Ctrl-D", ctrlD, "", io.EOF},
 	}
 	for _, step := range steps {
@@ -105,7 +106,7 @@ func TestLineEditing(t *testing.T) {
 			message, err := readMessage(in)
 			require.ErrorIs(t, err, step.err)
 			require.Equal(t, step.want, message)
-			require.Equal(t, before, mode(t, terminal), "between messages Ctrl-C is a signal again")
+			require.Equal(t, before, mode(t, terminal), "between messages Ctrl-C sends a signal again")
 		})
 	}
 	require.Eventually(t, func() bool { return shown.contains(promptFirst) && shown.contains(promptMore) },

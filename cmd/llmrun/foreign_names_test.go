@@ -21,7 +21,8 @@ func TestHabitsLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestHabitsAreToldOurNames(t *testing.T) {
+// TestForeignNamesSuggestOurNames checks the errors for flags and commands of other engines.
+func TestForeignNamesSuggestOurNames(t *testing.T) {
 	tests := []struct {
 		args []string
 		want string

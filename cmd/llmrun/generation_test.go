@@ -22,7 +22,9 @@ func parseGeneration(t *testing.T, args ...string) (*generationFlags, error) {
 	return &g, err
 }
 
-func TestSamplingLaysFlagsOverTheModelsDefaults(t *testing.T) {
+// TestSamplingFlagsOverrideModelDefaults checks that flags override the sampling defaults of
+// the model, and that other defaults stay.
+func TestSamplingFlagsOverrideModelDefaults(t *testing.T) {
 	defaults := llmrun.Sampling{Temperature: 0.7, TopP: 0.9, RepeatPenalty: 1.05}
 	tests := []struct {
 		name string
@@ -45,13 +47,14 @@ func TestSamplingLaysFlagsOverTheModelsDefaults(t *testing.T) {
 			g, err := parseGeneration(t, test.args...)
 			require.NoError(t, err)
 			got := g.sampling(defaults)
-			require.Equal(t, got.Temperature > 0, got.Seed != nil, "sampling has a seed that can be shown; greedy needs none")
+			require.Equal(t, got.Temperature > 0, got.Seed != nil, "only sampling has a seed")
 			got.Seed = nil
 			require.Equal(t, test.want, got)
 		})
 	}
 }
 
+// TestSeed checks that --seed takes any uint64 and nothing else.
 func TestSeed(t *testing.T) {
 	g, err := parseGeneration(t, "--seed", "18446744073709551615")
 	require.NoError(t, err)
@@ -63,6 +66,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
+// TestLogitBiasRefuses checks that --logit-bias rejects invalid ids and numbers.
 func TestLogitBiasRefuses(t *testing.T) {
 	for _, bad := range []string{"", "7", "7=", "=1", "-1=1", "x=1", "7=NaN", "7=Inf", "3000000000=1"} {
 		_, err := parseGeneration(t, "--logit-bias", bad)
@@ -70,6 +74,8 @@ func TestLogitBiasRefuses(t *testing.T) {
 	}
 }
 
+// TestCollectStopsWhenTheOutputFails checks that collect returns a write error and stops
+// generation.
 func TestCollectStopsWhenTheOutputFails(t *testing.T) {
 	full := errors.New("disk full")
 	produced := 0
@@ -93,6 +99,7 @@ func TestCollectStopsWhenTheOutputFails(t *testing.T) {
 	require.Equal(t, "xxx", got.text.String())
 }
 
+// TestStatsLine checks the line that summarizes a run.
 func TestStatsLine(t *testing.T) {
 	seed := uint64(7)
 	stats := llmrun.Stats{

@@ -45,15 +45,16 @@ func TestHelpNamesWhatJSONHolds(t *testing.T) {
 	}
 }
 
+// TestNearest checks the suggestions for mistyped commands.
 func TestNearest(t *testing.T) {
 	require.Equal(t, "inspect", cli.Nearest("inspcet", llmrunProgram().Names()))
 	require.Equal(t, "tokenize", cli.Nearest("tokenise", llmrunProgram().Names()))
 	require.Equal(t, "", cli.Nearest("frobnicate", llmrunProgram().Names()))
 }
 
-// Every command can be prepared and explains itself, with at least three
-// examples.
-func TestEveryCommandTeaches(t *testing.T) {
+// TestEveryCommandHasHelp checks that every command has a summary, a description and at least
+// three examples.
+func TestEveryCommandHasHelp(t *testing.T) {
 	for _, name := range llmrunProgram().Names() {
 		t.Run(name, func(t *testing.T) {
 			c := llmrunProgram().Find(name)

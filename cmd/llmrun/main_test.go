@@ -51,7 +51,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// scriptDamage is "damage FILE OFFSET": it changes a byte.
+// scriptDamage implements "damage FILE OFFSET", which changes a byte of the file.
 func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: damage FILE OFFSET")
@@ -59,7 +59,7 @@ func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
 	matches, err := filepath.Glob(ts.MkAbs(args[0]))
 	ts.Check(err)
 	if len(matches) != 1 {
-		ts.Fatalf("%s stands for %d files", args[0], len(matches))
+		ts.Fatalf("%s matches %d files", args[0], len(matches))
 	}
 	data, err := os.ReadFile(matches[0])
 	ts.Check(err)
@@ -69,15 +69,15 @@ func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(matches[0], data, 0o600))
 }
 
-// endings are the signals that scripts name, and the exit codes that they give.
+// endings maps the names of signals in scripts to signals and exit codes.
 var endings = map[string]struct {
 	signal os.Signal
 	code   int
 }{"INT": {os.Interrupt, 130}, "TERM": {syscall.SIGTERM, 143}}
 
-// scriptInterrupt is "interrupt SIGNAL FILE ARGS...": it starts llmrun, sends the
-// signal once the answer has begun, expects the exit code for the signal and writes the output
-// to FILE.
+// scriptInterrupt implements "interrupt SIGNAL FILE ARGS...". It starts llmrun, sends the
+// signal after the answer has begun, checks the exit code for the signal and writes the
+// output to FILE.
 func scriptInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 3 {
 		ts.Fatalf("usage: interrupt SIGNAL FILE ARGS...")
@@ -104,8 +104,9 @@ func scriptInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), text, 0o600))
 }
 
-// scriptUnwritten is "unwritten SIGNAL ARGS...": it starts llmrun, sends the signal once
-// there is a temporary file, and expects the exit code for the signal and no file.
+// scriptUnwritten implements "unwritten SIGNAL ARGS...". It starts llmrun, sends the signal
+// when a temporary file exists, and checks that llmrun ends with the exit code for the signal
+// and leaves no file.
 func scriptUnwritten(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: unwritten SIGNAL ARGS...")
@@ -123,14 +124,14 @@ func scriptUnwritten(ts *testscript.TestScript, _ bool, args []string) {
 	for tries := 0; len(temporary()) == 0; tries++ {
 		if tries == 1000 {
 			_ = command.Process.Kill()
-			ts.Fatalf("no temporary file came into being")
+			ts.Fatalf("llmrun created no temporary file")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Check(command.Process.Signal(endings[args[0]].signal))
 	testutil.CheckExit(ts, command.Wait(), endings[args[0]].code)
 	if left := temporary(); len(left) > 0 {
-		ts.Fatalf("left behind: %q", left)
+		ts.Fatalf("llmrun left files: %q", left)
 	}
 }
 

@@ -24,7 +24,7 @@ const eatVariable = "LLMRUN_TEST_EAT"
 func TestEatMemory(t *testing.T) {
 	most, err := strconv.Atoi(os.Getenv(eatVariable))
 	if err != nil {
-		t.Skip("the other program of TestPressureInControlGroup")
+		t.Skip("runs only as the second process of TestPressureInControlGroup")
 	}
 	frame, err := tiering.Alloc(tiering.New(0), tiering.Scratch, most)
 	require.NoError(t, err)
@@ -77,11 +77,11 @@ func TestPressureInControlGroup(t *testing.T) {
 	}
 
 	before := settled(held)
-	require.Greater(t, before, size, "all of the model is in memory")
+	require.Greater(t, before, size, "the whole model is in memory")
 	const left, more = 32 << 20, 48 << 20
 	group.setLimit(t, before+left)
 	time.Sleep(time.Second) // the command must show no sign of pressure in this time
-	require.Greater(t, held(), before-before/16, "there is room, and no pressure")
+	require.Greater(t, held(), before-before/16, "the group has room, so llmrun must not release memory")
 
 	eater := group.command(os.Args[0], "-test.run=^TestEatMemory$")
 	eater.Env = append(os.Environ(), eatVariable+"="+strconv.Itoa(left+more))
@@ -92,9 +92,9 @@ func TestPressureInControlGroup(t *testing.T) {
 	require.NoError(t, eater.Start())
 	full := make([]byte, 5)
 	_, err = io.ReadFull(output, full)
-	require.NoError(t, err, "the other program has ended; %d killed", group.killed(t))
+	require.NoError(t, err, "the second process has ended; %d killed", group.killed(t))
 	after := held()
-	t.Logf("the command held %d bytes before, %d with the other program", before, after)
+	t.Logf("llmrun held %d bytes before, %d beside the second process", before, after)
 	require.LessOrEqual(t, after, before-more+codeTolerance(before))
 
 	require.NoError(t, child.Process.Signal(os.Interrupt))

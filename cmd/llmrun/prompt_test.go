@@ -21,6 +21,7 @@ func streamsWithInput(t *testing.T, text string) *cli.Streams {
 	return &cli.Streams{In: file}
 }
 
+// TestReadPrompt checks the prompts that flags, files and standard input give.
 func TestReadPrompt(t *testing.T) {
 	note := filepath.Join(t.TempDir(), "note.md")
 	require.NoError(t, os.WriteFile(note, []byte("The note.\n\n"), 0o600))
@@ -49,6 +50,7 @@ func TestReadPrompt(t *testing.T) {
 	}
 }
 
+// TestReadPromptRefuses checks the errors for missing and empty prompts.
 func TestReadPromptRefuses(t *testing.T) {
 	empty := ""
 	tests := []struct {
@@ -57,7 +59,7 @@ func TestReadPromptRefuses(t *testing.T) {
 		terminal bool
 		want     string
 	}{
-		{"nothing, and somebody types", promptFlags{}, true, "the prompt is missing"},
+		{"no flag, on a terminal", promptFlags{}, true, "the prompt is missing"},
 		{"empty input", promptFlags{}, false, "the prompt is empty"},
 		{"empty text", promptFlags{text: &empty}, false, "the prompt is empty"},
 		{"no such file", promptFlags{file: "no-such-file"}, false, "-f: open no-such-file"},
@@ -72,6 +74,7 @@ func TestReadPromptRefuses(t *testing.T) {
 	}
 }
 
+// TestParseIDs checks lists of token ids and their errors.
 func TestParseIDs(t *testing.T) {
 	tests := []struct {
 		text string
@@ -101,12 +104,14 @@ func TestParseIDs(t *testing.T) {
 	}
 }
 
+// TestCheckIDs checks that ids must be less than the vocabulary size.
 func TestCheckIDs(t *testing.T) {
 	require.NoError(t, checkIDs("--ids", []int32{0, 9}, 10))
 	require.EqualError(t, checkIDs("--ids", []int32{0, 10}, 10),
 		"--ids: must be token ids from 0 to 9, which the model has, but number 2 is 10")
 }
 
+// TestParsePositions checks the values of --at and their errors.
 func TestParsePositions(t *testing.T) {
 	tests := []struct {
 		at   string

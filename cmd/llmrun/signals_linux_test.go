@@ -15,7 +15,7 @@ import (
 
 // TestSignalsStop sends this process each of the StopSignals.
 func TestSignalsStop(t *testing.T) {
-	done := errors.New("whatever a cancelled operation says")
+	done := errors.New("the error of a cancelled operation")
 	for number, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
 		if number == syscall.SIGHUP && signal.Ignored(number) {
 			continue // the tests were started with nohup
@@ -27,7 +27,7 @@ func TestSignalsStop(t *testing.T) {
 		stop()
 		err := cli.Interruption(ctx, done)
 		require.True(t, cli.WasStopped(err))
-		require.Equal(t, number == syscall.SIGINT, errors.Is(err, cli.ErrInterrupted), "only Ctrl-C goes on with a chat")
+		require.Equal(t, number == syscall.SIGINT, errors.Is(err, cli.ErrInterrupted), "only Ctrl-C continues a chat")
 		var stopped cli.StoppedBy
 		require.ErrorAs(t, err, &stopped)
 		require.Equal(t, code, stopped.ExitCode())

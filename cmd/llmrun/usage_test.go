@@ -42,14 +42,14 @@ func usageCases(t *testing.T) (cases []usageCase) {
 	return cases
 }
 
-// anyText lists the flags that take any text but the empty one: paths and texts.
+// anyText lists the flags that accept any text except the empty one: paths and texts.
 var anyText = []string{
 	"bos", "cache-dir", "calibrate", "eos", "f", "file", "ids-file", "lora", "m", "messages", "model",
 	"o", "output", "p", "prompt", "stop", "system", "template", "calibration", "tensor",
 }
 
-// Every flag of every command refuses bad values while it is parsed, or has a bad value in
-// usage.txtar, or takes any text.
+// TestUsageErrorsCoverEveryFlag checks that every flag of every command rejects bad values
+// while parsing, has a bad value in usage.txtar, or accepts any text.
 func TestUsageErrorsCoverEveryFlag(t *testing.T) {
 	cases := usageCases(t)
 	clitest.CheckFlags(t, llmrunProgram(), anyText, func(command, flag string) bool {
@@ -60,7 +60,8 @@ func TestUsageErrorsCoverEveryFlag(t *testing.T) {
 	})
 }
 
-// An error of the command line names flags and not the library's fields, and repeats no prefix.
+// TestUsageErrorsNameFlags checks that errors of the command line name flags instead of the
+// library's fields, and repeat no prefix.
 func TestUsageErrorsNameFlags(t *testing.T) {
 	flagName := regexp.MustCompile(`(^|[ ,('])--?[a-z]`)
 	for _, c := range usageCases(t) {
@@ -68,7 +69,7 @@ func TestUsageErrorsNameFlags(t *testing.T) {
 		require.NotContains(t, c.message, llmrun.ErrOptions.Error())
 		for option := range maps.Keys(optionFlags) {
 			if strings.ToUpper(option[1:]) == option[1:] || strings.ToLower(option[1:]) == option[1:] {
-				continue // KV, Device: also words of English
+				continue // KV, Device: messages use these words too
 			}
 			require.NotRegexp(t, `\b`+regexp.QuoteMeta(option)+`\b`, c.message, "%s %s", c.command, c.args)
 		}
@@ -78,8 +79,8 @@ func TestUsageErrorsNameFlags(t *testing.T) {
 	}
 }
 
-// repeatedPrefix returns a word with a colon that stands in a message twice, in any case of
-// letters, as in "invalid option: KV: kv: there is no format".
+// repeatedPrefix returns a word with a colon that occurs twice in a message, ignoring case, as
+// in "invalid option: KV: kv: there is no format".
 func repeatedPrefix(message string) string {
 	seen := map[string]bool{}
 	for _, word := range regexp.MustCompile(`[\w-]+: `).FindAllString(message, -1) {
@@ -92,13 +93,15 @@ func repeatedPrefix(message string) string {
 	return ""
 }
 
+// TestRepeatedPrefix checks that repeatedPrefix finds repeated prefixes only.
 func TestRepeatedPrefix(t *testing.T) {
 	require.Equal(t, "kv", repeatedPrefix(`invalid option: KV: kv: there is no format "q2"`))
 	require.Equal(t, "kv", repeatedPrefix(`llmrun: --kv: kv: there is no format "q2"`))
 	require.Empty(t, repeatedPrefix(`llmrun: --kv: must be f32 or f16, not "q2"`))
 }
 
-// An error of the library about an option becomes an error about the flag.
+// TestOptionErrorsNameFlags checks that a library error about an option becomes an error about
+// the flag.
 func TestOptionErrorsNameFlags(t *testing.T) {
 	for want, o := range map[string]llmrun.Options{
 		"--kv":            {Memory: llmrun.MemoryOptions{KV: "q2"}},
@@ -127,8 +130,9 @@ func TestOptionErrorsNameFlags(t *testing.T) {
 	require.NoError(t, explainOptions(nil))
 }
 
-// Every value that --kv, --quant and --pin accept is one that the library knows.
-func TestChoicesAreKnownToTheLibrary(t *testing.T) {
+// TestLibraryAcceptsChoices checks that the library accepts every value of --kv, --quant and
+// --pin.
+func TestLibraryAcceptsChoices(t *testing.T) {
 	f := cli.NewFlagSet()
 	llmrunProgram().Find("run").Prepare(f)
 	for _, format := range []string{"f32", "f16", "k8v8", "k8f8", "k4v8"} {

@@ -26,6 +26,7 @@ func (v *testFlags) declare() *FlagSet {
 	return f
 }
 
+// TestParseFlags checks the spellings of flags and the values that they set.
 func TestParseFlags(t *testing.T) {
 	half := float32(0.5)
 	tests := []struct {
@@ -57,6 +58,7 @@ func TestParseFlags(t *testing.T) {
 	}
 }
 
+// TestParseFlagsRefuses checks the errors for unknown flags and bad values.
 func TestParseFlagsRefuses(t *testing.T) {
 	tests := []struct {
 		name string

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestModelTextOnATerminal checks that output to a terminal replaces control characters, and
+// that output to a file does not.
 func TestModelTextOnATerminal(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"plain", "Hëllo\n\tworld 😀", "Hëllo\n\tworld 😀"},
@@ -25,7 +27,7 @@ func TestModelTextOnATerminal(t *testing.T) {
 			(&output{w: &screen, Terminal: true}).ModelText(test.text)
 			require.Equal(t, test.want, screen.String())
 			(&output{w: &file}).ModelText(test.text)
-			require.Equal(t, test.text, file.String(), "a file gets the text as it is")
+			require.Equal(t, test.text, file.String(), "a file gets the unchanged text")
 		})
 	}
 }
@@ -37,13 +39,15 @@ func (b *brokenWriter) Write([]byte) (int, error) {
 	return 0, errors.New("disk full")
 }
 
-func TestOutputRemembersTheFirstFailure(t *testing.T) {
+// TestOutputReportsTheFirstFailure checks that output stops writing after the first error and
+// returns it.
+func TestOutputReportsTheFirstFailure(t *testing.T) {
 	broken := &brokenWriter{}
 	o := &output{w: broken}
 	o.ModelText("a")
 	o.ModelText("b")
 	require.EqualError(t, o.Failure(), "writing the result: disk full")
-	require.Equal(t, 1, broken.writes, "nothing is written after a failure")
+	require.Equal(t, 1, broken.writes, "output writes nothing after a failure")
 }
 
 // JSON numbers restore the same float32; NaN and infinities become null.
@@ -75,11 +79,13 @@ func TestJSONRowsKeepEveryBit(t *testing.T) {
 	require.Equal(t, "{\"rows\":[]}\n", text.String())
 }
 
+// TestErrorsAreOneLine checks that OneLine joins lines and replaces control characters.
 func TestErrorsAreOneLine(t *testing.T) {
 	require.Equal(t, "tensor ␛[31m: bad", OneLine(errors.New("tensor \x1b[31m:\n\tbad")))
 	require.Equal(t, "no room; and no disk", OneLine(errors.Join(errors.New("no room"), errors.New("and  no disk\n"))))
 }
 
+// TestFormats checks the text of sizes, counts and times.
 func TestFormats(t *testing.T) {
 	require.Equal(t, "512 B", FormatBytes(512))
 	require.Equal(t, "1.5 KiB", FormatBytes(1536))
@@ -92,6 +98,7 @@ func TestFormats(t *testing.T) {
 	require.Equal(t, "1:05:30", formatLeft(time.Hour+5*time.Minute+30*time.Second))
 }
 
+// TestMeterLine checks the text of a progress bar.
 func TestMeterLine(t *testing.T) {
 	m := &Meter{label: "loading", amount: FormatTokens}
 	require.Equal(t, "loading ██████░░░░░░░░░░░░░░░░░░  25%  5 tokens of 20 tokens, 0:30 left", m.line(5, 20, 10*time.Second))
@@ -99,7 +106,8 @@ func TestMeterLine(t *testing.T) {
 	require.Equal(t, "loading ████████████████████████ 100%  20 tokens of 20 tokens, 0:00 left", m.line(21, 20, 10*time.Second))
 }
 
-// A quick operation shows no bar, and neither does a standard error that is not a terminal.
+// TestMeterWaits checks that a Meter shows no progress bar for a short operation, and none if
+// standard error is not a terminal.
 func TestMeterWaits(t *testing.T) {
 	var screen bytes.Buffer
 	m := NewMeter(&Streams{Err: &screen, ErrTerminal: true}, "loading", FormatBytes)
@@ -109,11 +117,11 @@ func TestMeterWaits(t *testing.T) {
 
 	m.started = time.Now().Add(-time.Second)
 	m.Update(1, 2)
-	m.Update(2, 2) // too soon after the first
+	m.Update(2, 2) // too soon after the first update
 	require.Contains(t, screen.String(), " 50%")
 	require.NotContains(t, screen.String(), "100%")
 	m.Finish()
-	require.True(t, bytes.HasSuffix(screen.Bytes(), []byte("\r\x1b[K")), "the bar is taken away")
+	require.True(t, bytes.HasSuffix(screen.Bytes(), []byte("\r\x1b[K")), "Finish removes the bar")
 
 	unwatched := NewMeter(&Streams{Err: &screen}, "loading", FormatBytes)
 	require.Nil(t, unwatched)
@@ -121,6 +129,7 @@ func TestMeterWaits(t *testing.T) {
 	unwatched.Finish()
 }
 
+// TestWrap checks that wrap breaks lines between words and keeps indented lines.
 func TestWrap(t *testing.T) {
 	require.Equal(t, "one two\nthree\n\n  as it stands here", wrap("one two three\n\n  as it stands here", 8))
 }
