@@ -63,6 +63,6 @@ func TestOpsFor(t *testing.T) {
 	require.Equal(t, []int{1000, 512, 256}, rows(Samples([]hetero.Op{{Tokens: 1, Rows: 1000, Cols: 32}})))
 	ops := []hetero.Op{{Tokens: 32, Rows: 8960}, {Tokens: 1, Rows: 100}, {Tokens: 1, Rows: 600}}
 	held := heldOutOps(ops, Samples(ops))
-	require.Equal(t, []int{3328}, rows(held), "what is a sample is not held out")
+	require.Equal(t, []int{3328}, rows(held), "held-out ops exclude the samples")
 	require.Equal(t, 40, held[0].Tokens)
 }

@@ -52,7 +52,7 @@ func TestPlanDevices(t *testing.T) {
 		// Times are measured and vary on a busy machine.
 		require.LessOrEqual(t, row.Predicted, max(row.Alone[0], row.Alone[1]))
 	}
-	require.Equal(t, map[int]int{1: 2*7 + 1, 40: 2 * 7}, matrices, "the output has one token")
+	require.Equal(t, map[int]int{1: 2*7 + 1, 40: 2 * 7}, matrices, "the output matrix runs only for one token")
 	require.Len(t, plan.Passes, 2)
 	var text strings.Builder
 	plan.WriteTables(&text)
@@ -99,7 +99,8 @@ func TestKeptProfilesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// The plan includes one token, and repeated numbers of tokens once.
+// TestPlanHasEachLengthOnce checks that a plan always contains one token, and contains repeated
+// numbers of tokens once.
 func TestPlanHasEachLengthOnce(t *testing.T) {
 	o := tinyPlan(t)
 	o.Devices, o.Tokens = []string{"cpu"}, []int{3, 2, 3}
@@ -152,7 +153,7 @@ func TestMeasuringAgainKeepsOthers(t *testing.T) {
 	require.Positive(t, plan.Measured)
 	require.Equal(t, known, shapes())
 	kept, _ = profiles.Load(o.Dir)
-	require.Nil(t, kept.Trial(pair, profiles.Passes{}), "the division is to be tried again")
+	require.Nil(t, kept.Trial(pair, profiles.Passes{}), "a new measurement deletes the trial of the split")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -199,6 +200,7 @@ func TestDriversThatHaveNotAll(t *testing.T) {
 	require.Contains(t, text.String(), "\nopencl          GPU  not all")
 }
 
+// TestPlanDevicesRefuses checks the errors for invalid devices and shapes.
 func TestPlanDevicesRefuses(t *testing.T) {
 	for want, change := range map[string]func(o *Options){
 		"unknown device":                  func(o *Options) { o.Devices = []string{"abacus"} },
@@ -263,7 +265,7 @@ func TestSlowSplitsAreGivenUp(t *testing.T) {
 		p.profile, _ = profiles.Load("")
 		got, checked, err := p.check(t.Context(), op, split, singles)
 		require.NoError(t, err)
-		require.Nil(t, checked, "nothing is known")
+		require.Nil(t, checked, "the profile has no check of this split")
 		require.Equal(t, split, got)
 
 		pair := l.keys()

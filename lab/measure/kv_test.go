@@ -13,10 +13,10 @@ import (
 	"github.com/llmrun/llmrun/internal/bench"
 )
 
-// madeUpKV is a machine with simple numbers: a token takes 20 ms, plus 1 ms for each 1000 tokens of
+// syntheticKV is a machine with simple numbers: a token takes 20 ms, plus 1 ms for each 1000 tokens of
 // context; a token of context takes 1000 bytes in all layers; 1000 tokens stay in memory; and flash
 // reads the bytes of 1000 tokens in a millisecond.
-func madeUpKV(contexts ...int) *KVReport {
+func syntheticKV(contexts ...int) *KVReport {
 	r := &KVReport{Model: "m", Layers: 10, TokenBytes: 1000, HeadFraction: 0.2, Ring: 8e6}
 	for _, n := range contexts {
 		row := KVRow{Context: n, Cold: int64(max(0, n-1000)) * 1000, FlashGBs: 1}
@@ -36,7 +36,7 @@ func madeUpKV(contexts ...int) *KVReport {
 
 // flatKV is the same machine with attention that takes no time.
 func flatKV(contexts ...int) *KVReport {
-	r := madeUpKV(contexts...)
+	r := syntheticKV(contexts...)
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		row.Memory = 20
@@ -46,6 +46,8 @@ func flatKV(contexts ...int) *KVReport {
 	return r
 }
 
+// TestKVPredictions checks that the predictions equal the measurements on a machine without a
+// time for attention.
 func TestKVPredictions(t *testing.T) {
 	r := flatKV(500, 5000, 10000, 20000, 30000, 40000, 60000)
 	r.summarize()
@@ -77,13 +79,13 @@ func TestKVPredictionsWithASmallRing(t *testing.T) {
 
 // If attention takes as long as flash, there is no crossing.
 func TestKVPredictionsOfASlowAttention(t *testing.T) {
-	r := madeUpKV(2000, 30000, 60000)
+	r := syntheticKV(2000, 30000, 60000)
 	r.summarize()
 	require.Zero(t, r.Summary.Crossing)
 	require.Zero(t, r.Summary.PredictedCrossing)
 	require.Equal(t, 3, r.Summary.MaskedRows)
 
-	r = madeUpKV(500)
+	r = syntheticKV(500)
 	r.summarize()
 	require.Zero(t, r.Summary.PredictedBeyond, "nothing was on flash")
 }
@@ -97,6 +99,7 @@ func TestKVCostBeforeTheCrossing(t *testing.T) {
 	require.InDelta(t, 21000, r.Summary.Crossing, 1e-6)
 }
 
+// TestKVBoundOfBoth checks the bound for reads of streamed weights and KV.
 func TestKVBoundOfBoth(t *testing.T) {
 	r := &KVReport{Streamed: true, Rows: []KVRow{
 		{Context: 1, Weights: 200e6, WeightsGBs: 2, With: 110},
@@ -113,6 +116,7 @@ func TestKVBoundOfBoth(t *testing.T) {
 	require.NoError(t, r.WritePlot(&b))
 }
 
+// TestKVTableAndPlot checks the texts of the table and the names in the plot.
 func TestKVTableAndPlot(t *testing.T) {
 	r := flatKV(500, 10000, 30000, 40000)
 	r.Rows[2].With, r.Rows[2].Ratio, r.Rows[2].Stalled = 31, 1.55, 11
@@ -135,6 +139,8 @@ func TestKVTableAndPlot(t *testing.T) {
 	require.Contains(t, b.String(), "Nothing was on flash.")
 }
 
+// TestKVContexts checks that kvContexts sorts contexts, removes repeated ones and cuts them to
+// the limit.
 func TestKVContexts(t *testing.T) {
 	list, err := kvContexts([]int{4096, 64, 8192, 4096}, 5000)
 	require.NoError(t, err)
@@ -143,6 +149,7 @@ func TestKVContexts(t *testing.T) {
 	require.ErrorIs(t, err, bench.ErrBench)
 }
 
+// TestKVCurvesOfATinyModel checks that a measurement fills every row of the report.
 func TestKVCurvesOfATinyModel(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	_, err := bench.Synth(t.Context(), bench.SynthOptions{Path: path, Shape: "tiny", Quant: "q4_0", Context: 4096})
@@ -164,7 +171,7 @@ func TestKVCurvesOfATinyModel(t *testing.T) {
 		if i > 0 {
 			require.Greater(t, row.Cold, r.Rows[i-1].Cold)
 			require.Positive(t, row.FlashGBs)
-			require.GreaterOrEqual(t, row.Read, row.Cold/2, "some of the two tokens' bytes may have been read ahead of them")
+			require.GreaterOrEqual(t, row.Read, row.Cold/2, "prefetch may read some bytes of the two tokens before the measurement")
 		}
 	}
 	require.InDelta(t, 4093, float64(r.Rows[2].Cold)/float64(r.TokenBytes), 200, "all but the last pages")
@@ -177,6 +184,7 @@ func TestKVCurvesOfATinyModel(t *testing.T) {
 	require.ErrorIs(t, err, ErrPack)
 }
 
+// TestKVCurvesOfStreamedWeights checks the report of a budget in which weights are streamed.
 func TestKVCurvesOfStreamedWeights(t *testing.T) {
 	o := KVOptions{
 		Path: tinyPack(t, false), Contexts: []int{64, 2000}, KVRAM: 1, RAM: "90%", Dir: t.TempDir(), Threads: 2,

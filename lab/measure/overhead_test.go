@@ -26,6 +26,8 @@ func tinyPack(t *testing.T, tied bool) string {
 	return path
 }
 
+// TestOverheads checks that the report has a row for each pack, and that other files are
+// refused.
 func TestOverheads(t *testing.T) {
 	tied, untied := tinyPack(t, true), tinyPack(t, false)
 	var done, total int64
@@ -47,7 +49,8 @@ func TestOverheads(t *testing.T) {
 	require.ErrorIs(t, err, ErrPack)
 }
 
-func TestPairedTakesTheMiddle(t *testing.T) {
+// TestPairedIsTheMedian checks that paired times are summarized by medians.
+func TestPairedIsTheMedian(t *testing.T) {
 	var p Paired
 	for _, ms := range [][2]int{{10, 10}, {30, 20}, {11, 10}, {900, 10}, {10, 20}} {
 		p.add([2]time.Duration{time.Duration(ms[0]) * time.Millisecond, time.Duration(ms[1]) * time.Millisecond})
@@ -64,11 +67,12 @@ func TestPairedTakesTheMiddle(t *testing.T) {
 // drift compares the flash speeds of the plan, the beginning and the end of a configuration.
 func TestDrift(t *testing.T) {
 	row := BudgetRow{FlashGBs: 2, FlashAfter: 2.2, planned: 1.9}
-	require.EqualValues(t, 1, row.drift(), "nothing is read")
+	require.EqualValues(t, 1, row.drift(), "the row reads nothing from flash")
 	row.Streamed = 1
 	require.InDelta(t, 2.2/1.9, row.drift(), 1e-9)
 }
 
+// TestBudgets checks the rows of budgets that fit and of a budget that is too small.
 func TestBudgets(t *testing.T) {
 	r, err := Budgets(t.Context(), BudgetOptions{
 		Paths: []string{tinyPack(t, false)}, Fractions: []float64{0.01, 20}, Contexts: []int{64}, Prompt: 8, Decode: 3, Threads: 2,
@@ -81,8 +85,8 @@ func TestBudgets(t *testing.T) {
 	require.NotEmpty(t, r.Rows[1].Refused)
 	for _, row := range []BudgetRow{r.Rows[0], r.Rows[2]} {
 		require.True(t, row.Same)
-		require.Equal(t, 1, row.Tries, "nothing is read from flash")
+		require.Equal(t, 1, row.Tries, "the row reads nothing from flash")
 		require.Positive(t, min(row.Decode, row.FlashGBs, row.FlashAfter, row.Predicted.Decode))
-		require.LessOrEqual(t, row.FlashGBs, 0.75, "no faster than it was set")
+		require.LessOrEqual(t, row.FlashGBs, 0.75, "flash is at most as fast as the configured speed")
 	}
 }

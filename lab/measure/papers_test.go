@@ -36,7 +36,7 @@ func TestHeteroReportIsHonest(t *testing.T) {
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"curves":[{"method":"pipe","lengths":[1,2],"seconds":[1,2]}]`)
-	require.NotRegexp(t, `"[^"]*[A-Z][^"]*":`, string(text), "names in the style of all others")
+	require.NotRegexp(t, `"[^"]*[A-Z][^"]*":`, string(text), "JSON names are lower case")
 	for _, write := range []func(io.Writer) error{r.WriteLengths, r.WriteRatios} {
 		out.Reset()
 		require.NoError(t, write(&out))

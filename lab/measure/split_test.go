@@ -36,7 +36,8 @@ func TestSplitReportOfAWholePass(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredSplitStepsAreBlank also checks the JSON names that scripts use.
+// TestUnmeasuredSplitStepsAreBlank checks that the table leaves unmeasured steps blank, and
+// checks the JSON names.
 func TestUnmeasuredSplitStepsAreBlank(t *testing.T) {
 	matmul := weights.SplitMatmul{
 		Matmul: weights.Matmul{Name: "attn_q", Type: quant.Q4_0, Rows: 8, Cols: 32, Count: 2},
@@ -60,7 +61,7 @@ func TestUnmeasuredSplitStepsAreBlank(t *testing.T) {
 // TestSplitRefusesLongTestsEarly checks that tests beyond the context are refused before the
 // model is loaded again.
 func TestSplitRefusesLongTestsEarly(t *testing.T) {
-	_, err := CompareSplit(t.Context(), SplitOptions{Path: tinyModel(t), Device: "no device is looked for", Prefill: []int{2049}, Repeats: 1})
+	_, err := CompareSplit(t.Context(), SplitOptions{Path: tinyModel(t), Device: "the device is never opened", Prefill: []int{2049}, Repeats: 1})
 	require.ErrorIs(t, err, bench.ErrBench)
 	require.ErrorContains(t, err, "pp2049")
 }

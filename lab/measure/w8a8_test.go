@@ -19,7 +19,7 @@ import (
 // change the perplexity in float32. In W8A8 they ruin it without the outlier path, and not with it.
 func TestOutlierPathSavesAModelWithOutliers(t *testing.T) {
 	if strings.HasPrefix(quant.Features(), "portable") {
-		t.Skip("takes a minute without SIMD kernels, whose results exec compares")
+		t.Skip("takes a minute without SIMD kernels; exec compares their results")
 	}
 	data, err := os.ReadFile(filepath.Join(testutil.Root(t), "testdata", "demo", "val_text.txt"))
 	require.NoError(t, err)

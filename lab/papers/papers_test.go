@@ -25,6 +25,7 @@ var must = map[string][]string{
 	},
 }
 
+// TestPublishedFigures checks that the simulation reaches every figure in must.
 func TestPublishedFigures(t *testing.T) {
 	tables, err := (&Lab{}).HeteroLLM()
 	require.NoError(t, err)
@@ -57,10 +58,11 @@ func TestAblationOrder(t *testing.T) {
 		require.InDelta(t, 0.31, 1-a.OutOfOrder/a.Outliers, 0.13, "%s: the published 18 to 44 %%", m.Name)
 	}
 	shared := func(m Model) float64 { a := Ablate(m); return a.Naive / a.Chunks }
-	require.Greater(t, shared(Gemma2B), max(shared(Qwen18), shared(Llama7B)), "§4.6: graphs of Gemma-2B take longest to build")
+	require.Greater(t, shared(Gemma2B), max(shared(Qwen18), shared(Llama7B)), "§4.6: the graphs of Gemma-2B take the longest time to build")
 }
 
-// The number of static graphs does not depend on the length of the prompt.
+// TestSharedGraphsDoNotGrow checks that the number of shared graphs does not depend on the
+// length of the prompt.
 func TestSharedGraphsDoNotGrow(t *testing.T) {
 	graphs := MllmGraphs(Qwen18)
 	for chunks := 1; chunks < 9; chunks++ {
@@ -87,6 +89,7 @@ func TestGPUFraction(t *testing.T) {
 	require.ErrorContains(t, err, "abacus")
 }
 
+// TestHolds checks the tolerances of figures, ranges and percentages.
 func TestHolds(t *testing.T) {
 	for _, c := range []struct {
 		f    Figure

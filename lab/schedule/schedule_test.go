@@ -12,7 +12,7 @@ func fixed(d int) func(int) time.Duration {
 	return func(int) time.Duration { return time.Duration(d) * time.Millisecond }
 }
 
-// layer has the subgraphs of one layer of a transformer.
+// layer returns the subgraphs of one transformer layer.
 func layer() []Stage {
 	return []Stage{
 		{Name: "norm", Time: fixed(1)},
@@ -69,7 +69,8 @@ func TestRandomTimes(t *testing.T) {
 	}
 }
 
-func TestCheckSeesMistakes(t *testing.T) {
+// TestCheckFindsMistakes checks that Check rejects missing, repeated and early slots.
+func TestCheckFindsMistakes(t *testing.T) {
 	stages := stack(1)
 	good := Run(stages, 2, OutOfOrder)
 	require.ErrorContains(t, Check(stages, 2, good[1:]), "11 of 12")
@@ -91,7 +92,7 @@ func TestGraphsAreShared(t *testing.T) {
 	require.Equal(t, Graphs{Count: 12, Shared: 4, Bytes: 2 * (330 + 0 + 256 + 512 + 768)}, CountGraphs(graphs, 2, 4, 256, true))
 
 	graphs[1].Buffers = func(int) int64 { return 1000 }
-	require.Equal(t, []int{0, 0, 2}, Place(graphs, 2, 500), "most work for its bytes first")
+	require.Equal(t, []int{0, 0, 2}, Place(graphs, 2, 500), "the graph with the most work per byte comes first")
 	require.Equal(t, []int{1, 0, 2}, Place(graphs, 2, 555))
 	require.Equal(t, []int{2, 2, 2}, Place(graphs, 2, 1<<40))
 	require.Equal(t, []int{0, 0, 0}, Place(graphs, 2, 0))

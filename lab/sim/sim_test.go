@@ -50,7 +50,8 @@ func op(tokens, rows, cols int) hetero.Op {
 	return hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Streamed: true}
 }
 
-// Every constant of every chip has a source, and few are fitted.
+// TestConstantsHaveSources checks that every constant of every chip has a source, and that few
+// constants are fitted.
 func TestConstantsHaveSources(t *testing.T) {
 	for _, soc := range SoCs() {
 		fitted := 0
@@ -69,7 +70,8 @@ func TestConstantsHaveSources(t *testing.T) {
 	require.ErrorContains(t, err, "pentium")
 }
 
-// Two processors together reach more bandwidth than one, but less than twice as much.
+// TestMemoryIsShared checks that two processors together reach more bandwidth than one, but
+// less than twice as much.
 func TestMemoryIsShared(t *testing.T) {
 	s := newChip(t, Options{})
 	large := op(1, 65536, 4096)
@@ -78,7 +80,8 @@ func TestMemoryIsShared(t *testing.T) {
 	require.InEpsilon(t, 2*43.3/59.1, two/one, 0.02)
 }
 
-// The arithmetic of one device does not slow down another device.
+// TestArithmeticIsNotShared checks that the arithmetic of one device does not slow down another
+// device.
 func TestArithmeticIsNotShared(t *testing.T) {
 	s := newChip(t, Options{})
 	one := took(t, s, map[*Device]hetero.Op{s.GPU: op(256, 4096, 4096)}, 4)
@@ -86,7 +89,8 @@ func TestArithmeticIsNotShared(t *testing.T) {
 	require.InEpsilon(t, one.Seconds(), two.Seconds(), 0.02)
 }
 
-// The three effects of NPUs.
+// TestStageOrderAndShape checks three effects of NPUs: stages of 32 tokens, and the influence
+// of the order and the shape of operands.
 func TestStageOrderAndShape(t *testing.T) {
 	s := newChip(t, Options{})
 	npu := func(o hetero.Op) float64 { return took(t, s, map[*Device]hetero.Op{s.NPU: o}, 4).Seconds() }
@@ -97,8 +101,8 @@ func TestStageOrderAndShape(t *testing.T) {
 	require.Greater(t, npu(op(256, 4096, 14336)), 2*npu(op(256, 14336, 4096)), "shape")
 }
 
-// Preparing static graphs takes time, and more for more tokens. The published times are those of
-// the four matmuls of a layer of Llama-8B.
+// TestPreparation checks that preparing the static graphs of a layer of Llama-8B takes the
+// published times.
 func TestPreparation(t *testing.T) {
 	s := newChip(t, Options{})
 	for tokens, want := range map[int]float64{135: 0.4084, 1000: 2.05} {
@@ -112,6 +116,7 @@ func TestPreparation(t *testing.T) {
 	}
 }
 
+// TestAddressSpace checks that kernels beyond the memory limit of the NPU are refused.
 func TestAddressSpace(t *testing.T) {
 	s, err := New("8-gen-2", Options{TimeOnly: true})
 	require.NoError(t, err)
@@ -127,7 +132,7 @@ func TestAddressSpace(t *testing.T) {
 	require.Error(t, k.Close())
 }
 
-// Copies take time only if memory is not shared.
+// TestCopies checks that copies take time only if memory is not shared.
 func TestCopies(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		s := newChip(t, Options{SeparateMemory: apart})
@@ -164,8 +169,8 @@ func TestCopiesWaitForTheirQueue(t *testing.T) {
 	}
 }
 
-// Sleeping until shortly before the predicted end and then polling sees the end sooner than sleeping
-// repeatedly.
+// TestAwaitBeatsSleeping checks that sleeping until shortly before the predicted end and then
+// polling detects the end sooner than repeated sleeps.
 func TestAwaitBeatsSleeping(t *testing.T) {
 	times := map[bool]time.Duration{}
 	for _, fast := range []bool{false, true} {
@@ -228,9 +233,10 @@ func TestResultsTakeTime(t *testing.T) {
 	}
 }
 
-// A queue executes copies and matmuls in order: a matmul reads the data of earlier flushes only, and
-// a fetch returns its result without a separate wait.
-func TestCopiesAndProductsKeepOrder(t *testing.T) {
+// TestCopiesAndMatmulsKeepOrder checks that a queue executes copies and matmuls in order. A
+// matmul reads the data of earlier flushes only, and a fetch returns its result without a
+// separate wait.
+func TestCopiesAndMatmulsKeepOrder(t *testing.T) {
 	s, err := New("8-gen-3", Options{SeparateMemory: true})
 	require.NoError(t, err)
 	budget := tiering.New(0)
@@ -258,7 +264,8 @@ func TestCopiesAndProductsKeepOrder(t *testing.T) {
 	require.NoError(t, budget.Check())
 }
 
-// Short matmuls end also after months of virtual time, when the resolution of the clock is coarse.
+// TestLateTimes checks that short matmuls end after months of virtual time, when the resolution
+// of the clock is coarse.
 func TestLateTimes(t *testing.T) {
 	s := newChip(t, Options{})
 	for range 20 {
