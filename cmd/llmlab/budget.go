@@ -28,11 +28,11 @@ Prints a table in Markdown; --svg also draws it.`,
 			b := &budgetFlags{percents: "15,25,50,75,120"}
 			b.o.Contexts, b.o.Prompt, b.o.Decode = []int{2048}, 64, 8
 			f.Group("Configurations")
-			f.Text(&b.percents, "fractions", "LIST", "budgets, in percent of the bytes of each model's tensors (not of the available memory, as --ram of run and plan); without it, 15,25,50,75,120")
-			f.Counts(&b.o.Contexts, "ctx", "tokens of context; without it, 2048", 1, math.MaxInt32)
-			f.Count(&b.o.Prompt, "prompt", "N", "tokens of the prompt; without it, 64", 1, 1<<20)
-			f.Count(&b.o.Decode, "tg", "N", "tokens to generate after the first one; without it, 8", 1, 1<<20)
-			f.Count(&b.o.Threads, "threads", "N", "number of threads; without it, one for each fast core", 1, 1024)
+			f.Text(&b.percents, "fractions", "LIST", "budgets, in percent of the bytes of each model's tensors (not of the available memory, as --ram of run and plan); default: 15,25,50,75,120")
+			f.Counts(&b.o.Contexts, "ctx", "tokens of context; default: 2048", 1, math.MaxInt32)
+			f.Count(&b.o.Prompt, "prompt", "N", "tokens of the prompt; default: 64", 1, 1<<20)
+			f.Count(&b.o.Decode, "tg", "N", "tokens to generate after the first one; default: 8", 1, 1<<20)
+			f.Count(&b.o.Threads, "threads", "N", "number of threads; default: one for each fast core", 1, 1024)
 			addDisk(f, &b.o.Disk)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the table")

@@ -27,11 +27,11 @@ Measurements that are compared take turns. Prints tables in Markdown.`,
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			b := &devicesFlags{o: measure.DevicesOptions{Slow: []int{1, 2, 4}, Rows: 8960, Cols: 1536, Tokens: []int{1, 128}, Repeats: 15}}
 			f.Group("What to time")
-			f.Counts(&b.o.Slow, "slow", "factors by which the second group is slowed down; without it, 1,2,4", 1, 64)
-			f.Count(&b.o.Rows, "rows", "N", "rows of the weights; without it, 8960", 512, 1<<18)
-			f.Count(&b.o.Cols, "cols", "N", "columns of the weights, a multiple of 32; without it, 1536", 32, 1<<16)
-			f.Counts(&b.o.Tokens, "tokens", "numbers of tokens in a matmul; without it, 1,128", 1, 4096)
-			f.Count(&b.o.Repeats, "r repeats", "N", "chains of matmuls of each kind; without it, 15", 1, math.MaxInt16)
+			f.Counts(&b.o.Slow, "slow", "factors by which the second group is slowed down; default: 1,2,4", 1, 64)
+			f.Count(&b.o.Rows, "rows", "N", "rows of the weights; default: 8960", 512, 1<<18)
+			f.Count(&b.o.Cols, "cols", "N", "columns of the weights, a multiple of 32; default: 1536", 32, 1<<16)
+			f.Counts(&b.o.Tokens, "tokens", "numbers of tokens in a matmul; default: 1,128", 1, 4096)
+			f.Count(&b.o.Repeats, "r repeats", "N", "chains of matmuls of each kind; default: 15", 1, math.MaxInt16)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the tables")
 			return b.run

@@ -30,13 +30,13 @@ It needs a program built with -tags gpu, and a driver.`,
 			model := bundledModel()
 			o := measure.GPUOptions{Prefill: []int{512}, Decode: 64, Depths: []int{0}, Repeats: 5, Chunk: gpuChunk}
 			model.Add(f, modelUsage)
-			f.Text(&o.Device, "device", "NAME", "part of the device's name, or its name in llmrun devices; without it, the first GPU")
+			f.Text(&o.Device, "device", "NAME", "part of the device's name, or its name in llmrun devices; default: the first GPU")
 			f.Group("Tests")
-			f.Counts(&o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
-			f.Count(&o.Decode, "tg", "N", "tokens to generate; 0 for none; without it, 64", 0, 1<<16)
-			f.Counts(&o.Depths, "depth", "tokens in the context before the test; without it, 0", 0, math.MaxInt32)
-			f.Count(&o.Repeats, "r repeats", "N", "runs of each test; without it, 5", 1, 1000)
-			f.Count(&o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
+			f.Counts(&o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; default: 512", 0, math.MaxInt32)
+			f.Count(&o.Decode, "tg", "N", "tokens to generate; 0 for none; default: 64", 0, 1<<16)
+			f.Counts(&o.Depths, "depth", "tokens in the context before the test; default: 0", 0, math.MaxInt32)
+			f.Count(&o.Repeats, "r repeats", "N", "runs of each test; default: 5", 1, 1000)
+			f.Count(&o.Chunk, "chunk", "N", "tokens in a prefill chunk; default: 512", 1, 1<<16)
 			return modelflag.Measurement[*measure.GPUReport]{
 				Model:  &model,
 				Amount: modelflag.FormatRuns,

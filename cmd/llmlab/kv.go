@@ -32,19 +32,19 @@ Prints a table in Markdown; --svg also draws it. Models with sliding-window laye
 			model.Add(f, modelUsage)
 			modelflag.AddKV(f, &o.KV)
 			f.Group("Configurations")
-			f.Counts(&o.Contexts, "ctx", "tokens of context, at most those of the model; without it, 1024 to 32768", 1, math.MaxInt32)
-			f.Value("kv-ram", "SIZE", "memory for keys and values: a size, or a percentage of the available memory (not of the model, as --ram here); without it, enough for 2048 tokens, or as planned under --ram", func(text string) (err error) {
+			f.Counts(&o.Contexts, "ctx", "tokens of context, at most those of the model; default: 1024 to 32768", 1, math.MaxInt32)
+			f.Value("kv-ram", "SIZE", "memory for keys and values: a size, or a percentage of the available memory (not of the model, as --ram here); default: enough for 2048 tokens, or as planned under --ram", func(text string) (err error) {
 				if o.KVRAM, err = llmrun.ParseMemory(text); err != nil || o.KVRAM < 1 {
 					return fmt.Errorf("must be a size such as 64MiB, not %q", text)
 				}
 				return nil
 			})
-			f.Text(&o.RAM, "ram", "SIZE", "memory for weights, keys and values: a size, or a percentage of the bytes of the model's tensors (not of the available memory, as --ram of run and plan); without it, all weights stay in memory")
-			f.Count(&o.Decode, "tg", "N", "tokens per measurement; without it, 4", 1, 1<<16)
-			f.Count(&o.Repeats, "r repeats", "N", "measurements per mode; without it, 3", 1, 1000)
-			f.Count(&o.Threads, "threads", "N", "number of threads; without it, one for each fast core", 1, 1024)
+			f.Text(&o.RAM, "ram", "SIZE", "memory for weights, keys and values: a size, or a percentage of the bytes of the model's tensors (not of the available memory, as --ram of run and plan); default: all weights stay in memory")
+			f.Count(&o.Decode, "tg", "N", "tokens per measurement; default: 4", 1, 1<<16)
+			f.Count(&o.Repeats, "r repeats", "N", "measurements per mode; default: 3", 1, 1000)
+			f.Count(&o.Threads, "threads", "N", "number of threads; default: one for each fast core", 1, 1024)
 			addDisk(f, &o.Disk)
-			f.Text(&cache, "cache-dir", "DIR", "directory of keys and values on flash; without it, llmrun in the user's cache directory")
+			f.Text(&cache, "cache-dir", "DIR", "directory of keys and values on flash; default: llmrun in the user's cache directory")
 			action := modelflag.Measurement[*measure.KVReport]{
 				Model:  &model,
 				Amount: formatContexts,

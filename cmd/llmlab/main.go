@@ -39,7 +39,7 @@ Usage: llmlab COMMAND [flags]`,
 	}
 }
 
-const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
+const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; default: the bundled model"
 
 // bundledModel returns the default model of commands.
 func bundledModel() modelflag.Source {

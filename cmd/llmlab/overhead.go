@@ -24,9 +24,9 @@ Prints a table in Markdown.`,
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			b := &overheadFlags{o: measure.OverheadOptions{Rounds: 9, Decode: 8}}
 			f.Group("What to time")
-			f.Count(&b.o.Rounds, "rounds", "N", "pairs of generations; without it, 9", 1, 1<<16)
-			f.Count(&b.o.Decode, "tg", "N", "tokens per generation; without it, 8", 1, 256)
-			f.Count(&b.o.Threads, "threads", "N", "number of threads; without it, one for each fast core", 1, 1024)
+			f.Count(&b.o.Rounds, "rounds", "N", "pairs of generations; default: 9", 1, 1<<16)
+			f.Count(&b.o.Decode, "tg", "N", "tokens per generation; default: 8", 1, 256)
+			f.Count(&b.o.Threads, "threads", "N", "number of threads; default: one for each fast core", 1, 1024)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the table")
 			return b.run

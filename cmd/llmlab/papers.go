@@ -16,7 +16,7 @@ func papersCommand() *cli.Command {
 
 Prints tables in Markdown; --svg and --ratios draw pictures.
 
---json prints one object: tables (each with title and figures, which have what, source, paper or low and high, ours, unit, and fitted where a constant was fitted on it), predictions (how well the profiler predicts: gpu and npu, mean errors, beside gpu_max and npu_max; seconds measured and predicted; planned, as a fraction), chips (tokens a second in prefill and decode by the GPU alone, layer-level and tensor-level, and shared, with half of the GPU), curves (seconds against lengths by method) and constants (name, value, unit and source of each number of a soc).`,
+--json prints one object: tables (each with a title and figures; a figure has what, source, paper or low and high, ours, unit, and fitted if a constant was fitted on it), predictions (errors of the profiler: gpu and npu, the mean errors, and gpu_max and npu_max; the seconds measured and predicted; and planned, a fraction), chips (tokens per second in prefill and decode: by the GPU alone, layer-level, tensor-level, and shared, with half of the GPU), curves (seconds over lengths, by method) and constants (name, value, unit and source of each constant of a soc).`,
 		Examples: []cli.Example{
 			{Line: "llmlab papers", Purpose: "paper against simulation"},
 			{Line: "llmlab papers --json", Purpose: "the same for a script"},

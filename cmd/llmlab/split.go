@@ -19,7 +19,7 @@ func splitCommand() *cli.Command {
 
 Then it lists, for each kind of matrix, the fraction of the rows that the device computes, and the time of the steps of a pass that begin with that matrix: predicted, measured, and the part of it that the CPU waited for the device. Queries, keys and values are one step, and so are gate and up.
 
-The split is the one that opening such a model chooses: if the first trial shows that passes gain nothing, the CPU computes all rows, and a note says so.
+The split is the one that opening such a model chooses: if the first trial shows that passes gain nothing, the CPU computes all rows, and a note reports that.
 
 The model is in memory three times. Prints tables in Markdown.`,
 		Examples: []cli.Example{
@@ -32,15 +32,15 @@ The model is in memory three times. Prints tables in Markdown.`,
 			o := measure.SplitOptions{Prefill: []int{512}, Decode: 32, Repeats: 7, Chunk: splitChunk}
 			model.Add(f, modelUsage)
 			f.Group("Devices")
-			f.Text(&o.Device, "with", "DEVICE", "gpu, npu, or a name in llmrun devices; without it, cpu-b, a half of the cores")
-			f.Percent(&o.Quota, "device-share", "the part of a matmul's time that the device may be busy; without it, 100%")
-			f.Count(&o.Threads, "threads", "N", "threads of the CPU; without it, one for each fast core", 1, 1024)
-			f.Text(&cache, "cache-dir", "DIR", "directory of saved measurements; without it, llmrun in the user's cache directory")
+			f.Text(&o.Device, "with", "DEVICE", "gpu, npu, or a name in llmrun devices; default: cpu-b, a half of the cores")
+			f.Percent(&o.Quota, "device-share", "the part of a matmul's time that the device may be busy; default: 100%")
+			f.Count(&o.Threads, "threads", "N", "threads of the CPU; default: one for each fast core", 1, 1024)
+			f.Text(&cache, "cache-dir", "DIR", "directory of saved measurements; default: llmrun in the user's cache directory")
 			f.Group("Tests")
-			f.Counts(&o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
-			f.Count(&o.Decode, "tg", "N", "tokens to generate; 0 for none; without it, 32", 0, 1<<16)
-			f.Count(&o.Repeats, "r repeats", "N", "runs of each test; without it, 7", 1, 1000)
-			f.Count(&o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
+			f.Counts(&o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; default: 512", 0, math.MaxInt32)
+			f.Count(&o.Decode, "tg", "N", "tokens to generate; 0 for none; default: 32", 0, 1<<16)
+			f.Count(&o.Repeats, "r repeats", "N", "runs of each test; default: 7", 1, 1000)
+			f.Count(&o.Chunk, "chunk", "N", "tokens in a prefill chunk; default: 512", 1, 1<<16)
 			return modelflag.Measurement[*measure.SplitReport]{
 				Model:  &model,
 				Amount: formatTests,

@@ -19,11 +19,11 @@ func benchCommand() *cli.Command {
 		Name:     "bench",
 		Synopsis: "[-m MODEL | --shape NAME] [--pp LIST] [--tg LIST] [flags]",
 		Summary:  "time a model and compare it with the limits of the machine",
-		About: `Times prefill (pp) and decoding (tg). The tests take turns, several times each, so that other load on the machine slows all of them. Before and after the tests, bench measures the memory bandwidth of the machine and the peak of 8-bit integer operations in vector registers: the first limits decoding, the second prefill. A processor with a matrix unit has a second peak, which is printed too. "of limit" is the median as a part of its limit.
+		About: `Times prefill (pp) and decoding (tg). The tests take turns, several times each, so that other load on the machine slows all of them. Before and after the tests, bench measures the memory bandwidth of the machine and the peak of 8-bit integer operations in vector registers: the first limits decoding, the second prefill. A processor with a matrix unit has a second peak, which is printed too. "of limit" is the median as a percentage of its limit.
 
 --shape writes a model of random weights first (see llmrun synth), and removes it afterwards.
 
---ram gives the model a memory budget, as in llmrun run: it imports the model first if it is not a pack, and the report says how many bytes of weights each token reads from flash. The measurement of the machine uses other memory, before and after.
+--ram gives the model a memory budget, as in llmrun run: it imports the model first if it is not a pack, and reports the bytes of weights that each token reads from flash. The budget does not include the memory for measuring the machine.
 
 --json prints {"limits":{"read_gb_s":…,"int8_gop_s":…},"tests":[{"name":"pp512","threads":2,"depth":0,"tok_per_s":{"median":…,"min":…,"max":…},"of_limit":…}],"peak_rss_bytes":…} and more. peak_rss_bytes is the peak while the model runs, without the memory for measuring the limits; it is 0 on systems that do not report it.`,
 		Examples: []cli.Example{
@@ -39,20 +39,20 @@ func benchCommand() *cli.Command {
 			model.Add(f, modelUsage)
 			modelflag.AddKV(f, &o.KV)
 			var ram ramFlag
-			addRAM(f, &ram)
+			addRAM(f, &ram, "no limit")
 			f.Group("Tests")
-			f.Counts(&o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
-			f.Counts(&o.Decode, "tg", "numbers of tokens to generate; 0 for none; without it, 64", 0, math.MaxInt32)
-			f.Counts(&o.Depths, "depth", "tokens in the context before the test; without it, 0", 0, math.MaxInt32)
-			f.Counts(&o.Threads, "threads", "number of threads; without it, one for each fast core", 1, 1024)
-			f.Count(&o.Repeats, "r repeats", "N", "runs of each test; without it, 5", 1, 1000)
-			f.Count(&o.Chunk, "chunk", "N", "tokens in a prefill chunk; without it, 512", 1, 1<<16)
+			f.Counts(&o.Prefill, "pp", "prompt lengths, separated by commas; 0 for none; default: 512", 0, math.MaxInt32)
+			f.Counts(&o.Decode, "tg", "numbers of tokens to generate; 0 for none; default: 64", 0, math.MaxInt32)
+			f.Counts(&o.Depths, "depth", "tokens in the context before the test; default: 0", 0, math.MaxInt32)
+			f.Counts(&o.Threads, "threads", "number of threads; default: one for each fast core", 1, 1024)
+			f.Count(&o.Repeats, "r repeats", "N", "runs of each test; default: 5", 1, 1000)
+			f.Count(&o.Chunk, "chunk", "N", "tokens in a prefill chunk; default: 512", 1, 1<<16)
 			return modelflag.Measurement[*bench.Report]{
 				Model:  &model,
 				Amount: modelflag.FormatRuns,
 				Check: func() error {
 					if ram.bytes != 0 && o.Chunk != 0 {
-						return cli.Usagef("--chunk: leave it out with --ram, because the plan of the budget chooses the chunk")
+						return cli.Usagef("--chunk and --ram exclude each other: the plan of the budget chooses the chunk")
 					}
 					return modelflag.CheckLengths(&o.Prefill, &o.Decode)
 				},

@@ -9,8 +9,8 @@ import (
 	"github.com/llmrun/llmrun/internal/modelflag"
 )
 
-// openWithBudget returns the function that opens a model for bench with a memory budget, as
-// run opens it. Weights are streamed from a pack, so a model that is none is imported first.
+// openWithBudget returns the function that opens a model for bench with a memory budget, as run does.
+// Weights are streamed from a pack, so the function imports other models first.
 func openWithBudget(t modelflag.Target, kv string, ram int64) func(context.Context, int, int) (*bench.Opened, error) {
 	return func(ctx context.Context, threads, longest int) (*bench.Opened, error) {
 		progress := func(p llmrun.Progress) { t.Loading(p.Done, p.Total) }

@@ -25,8 +25,8 @@ type cacheFlags struct {
 
 // addDir declares the flags for the directory and the size of the cache.
 func (c *cacheFlags) addDir(f *cli.FlagSet) {
-	f.Text(&c.dir, "cache-dir", "DIR", "directory of imported models, sessions and the prefix cache; without it, llmrun in the user's cache directory")
-	f.Value("cache-size", "SIZE", "most bytes in the cache directory, such as 20G, of which keys and values use at most a quarter; without it, 32G, or a third of the free disk space if that is less. The least recently used files are deleted first", func(text string) (err error) {
+	f.Text(&c.dir, "cache-dir", "DIR", "directory of imported models, sessions and the prefix cache; default: llmrun in the user's cache directory")
+	f.Value("cache-size", "SIZE", "most bytes in the cache directory, such as 20G, of which keys and values use at most a quarter; default: 32G, or a third of the free disk space if that is less. The least recently used files are deleted first", func(text string) (err error) {
 		c.size, err = parseSize(text)
 		return err
 	})

@@ -13,9 +13,9 @@ func calibrateCommand() *cli.Command {
 		Name:     "calibrate",
 		Synopsis: "-f FILE [-m MODEL] [-o FILE] [flags]",
 		Summary:  "measure scales and outliers of activations, for --w8a8",
-		About: `Runs a model on a text and writes the calibration that --w8a8 needs: for each input of matrices the scale of its 8-bit activations, the channels with values beyond that scale (outliers), and how much these matter. Hot channels are the few channels with most of the outliers; their float weights stay in memory when the model runs. The file also stores the float weights of all channels by column, so that a rare channel takes one read.
+		About: `Runs a model on a text and writes the calibration that --w8a8 needs: for each input of matrices the scale of its 8-bit activations, the channels with values beyond that scale (outliers), and their importance. Hot channels are the few channels with most of the outliers; their float weights stay in memory when the model runs. The file also stores the float weights of all channels by column, so that a rare channel takes one read.
 
-Use some thousand tokens of text of the kind that the model will process. Experts are not calibrated. Without -o the file has the model's path with the suffix ` + llmrun.CalibrationSuffix + `.
+Use several thousand tokens of text of the kind that the model will process. Experts are not calibrated. Without -o the file has the model's path with the suffix ` + llmrun.CalibrationSuffix + `.
 
 --json prints one object: path, bytes, tokens, and inputs, the most important first. Each input has name, channels, scale (of an integer step), max (the largest magnitude), importance (max as a multiple of 127 steps), loss (how many times larger errors get without the outlier path), outliers (the fraction of elements), ever (channels that had any), hot, hot_share (the hot channels' fraction of the outliers), and stored (the file holds the float weights).`,
 		Examples: []cli.Example{
@@ -30,10 +30,10 @@ Use some thousand tokens of text of the kind that the model will process. Expert
 			c.model.addLoRA(f)
 			f.Group("Calibration")
 			f.Text(&c.file, "f file", "FILE", "the text; - for standard input")
-			f.Text(&c.to, "o output", "FILE", "where to write; without it, beside the model")
+			f.Text(&c.to, "o output", "FILE", "the file to write; default: a file beside the model")
 			f.Toggle(&c.force, "force", "replace an existing file")
-			f.Fraction(&c.outliers, "outliers", "the fraction of an input's values that may lie beyond its scale; without it, 0.003, or 4 channels if that is more, or up to 0.1 if many values are far larger than the others")
-			f.Fraction(&c.stored, "shadows", "the fraction of the inputs, the most important ones, whose float weights the file stores; without it, all")
+			f.Fraction(&c.outliers, "outliers", "the fraction of an input's values that may exceed its scale; default: 0.003, or 4 channels if that is more, or up to 0.1 if many values are far larger than the others")
+			f.Fraction(&c.stored, "shadows", "the fraction of the inputs, the most important ones, whose float weights the file stores; default: all")
 			f.Group("Output")
 			f.Toggle(&c.json, "json", "print one JSON object")
 			return c.run
@@ -99,7 +99,7 @@ func (c *calibrateFlags) check() error {
 	case c.file == "":
 		return cli.Usagef("-f is missing: give the text to calibrate with")
 	case c.to == "" && c.model.path == "":
-		return cli.Usagef("-o is missing: the bundled model has no directory for the file")
+		return cli.Usagef("-o is missing: name the file to write, because the bundled model has no directory")
 	case c.to == "":
 		c.to = c.model.path + llmrun.CalibrationSuffix
 	}

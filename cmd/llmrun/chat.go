@@ -27,7 +27,7 @@ If standard input is not a terminal, each line is a message and chat prints only
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &chatFlags{}
 			f.Everyday(
-				"m: model: a GGUF file, Hugging Face directory, or pack; without it, the bundled model",
+				"m: model: a GGUF file, Hugging Face directory, or pack; default: the bundled model",
 				"system: the system message", "session: continue the session of that name, or start it",
 				"temp: temperature; 0 always takes the most likely token", "seed: the same seed gives the same text",
 				"ram: memory limit, such as 1.5GiB; weights that do not fit are read from flash, and the answer is the same",

@@ -138,7 +138,7 @@ func (t *terminalInput) begin() (end func(), err error) {
 	}
 	unwatch := restoreOnSignal(fd, cooked)
 	if width, height, err := term.GetSize(fd); err == nil && width > 0 {
-		_ = t.editor.SetSize(width, height) // without it, long lines wrap at the wrong column
+		_ = t.editor.SetSize(width, height) // otherwise long lines wrap at the wrong column
 	}
 	t.editor.SetBracketedPasteMode(true)
 	return func() {

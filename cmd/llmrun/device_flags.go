@@ -30,8 +30,8 @@ var defaultTokens = []int{1, 32, 128, 512}
 func (d *deviceFlags) add(f *cli.FlagSet) {
 	d.mix = modelflag.DefaultMix
 	f.Value("devices", "LIST", "one or two devices, separated by a comma: names that llmrun devices lists, or gpu or npu for the first of its kind; the first device must accept any number of tokens", d.setNames)
-	f.Counts(&d.tokens, "tokens", "numbers of tokens in a matmul, in addition to 1; without it, 1,32,128,512", 1, 1<<14)
-	f.Percent(&d.quota, "share", "the part of the time that the first device may be busy, which leaves the rest to other programs; without it, 100%")
+	f.Counts(&d.tokens, "tokens", "numbers of tokens in a matmul, in addition to 1; default: 1,32,128,512", 1, 1<<14)
+	f.Percent(&d.quota, "share", "the part of the time that the first device may be busy, which leaves the rest to other programs; default: 100%")
 }
 
 // setNames takes the value of --devices.

@@ -10,7 +10,7 @@ func devicesCommand() *cli.Command {
 		Name:     "devices",
 		Synopsis: "[--json]",
 		Summary:  "list the processors, GPUs and NPUs that can compute matmuls",
-		About: `Lists the devices of this machine that can compute matmuls: the processor with its kernels and threads, its groups of cores, and the devices of drivers. A line with the reason stands for a driver that is missing, that this program was built without, or that reports devices which cannot be used.
+		About: `Lists the devices of this machine that can compute matmuls: the processor with its kernels and threads, its groups of cores, and the devices of drivers. If a driver is missing, is not in this build, or has devices that cannot be used, a line states the reason.
 
 The processor appears as a whole (cpu), and as its fast and slow cores (cpu-fast, cpu-slow) or, if all cores are equal, as two halves (cpu-a, cpu-b), so that a plan can split a matmul between them. A suffix such as /4, in cpu-b/4, makes a device four times slower, for experiments.
 

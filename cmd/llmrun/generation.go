@@ -40,24 +40,24 @@ type generationFlags struct {
 // add declares the flags, in groups of their own.
 func (g *generationFlags) add(f *cli.FlagSet) {
 	f.Group("Length")
-	f.Count(&g.maxTokens, "n", "N", "at most N new tokens; without it, until the model ends the answer or the context is full, see --overflow", 1, math.MaxInt32)
+	f.Count(&g.maxTokens, "n", "N", "at most N new tokens; default: until the model ends the answer or the context is full, see --overflow", 1, math.MaxInt32)
 	f.List(&g.stop, "stop", "TEXT", "end the answer before TEXT; may be given several times")
-	f.Toggle(&g.ignoreEOS, "ignore-eos", "continue after the model's end-of-text token (give -n)")
+	f.Toggle(&g.ignoreEOS, "ignore-eos", "continue after the model's end-of-text token; also give -n")
 
 	g.addOverflow(f)
 
-	f.Group("Sampling (without a flag: the model's own settings)")
+	f.Group("Sampling (default: the model's own settings)")
 	f.OptionalNumber(&g.temperature, "temp", "temperature; 0 is greedy: always the most likely token, without the model's own penalties", 0, 100)
 	f.OptionalCount(&g.topK, "top-k", "only the N most likely tokens; 0 is all", 0, math.MaxInt32)
 	f.OptionalNumber(&g.topP, "top-p", "only the most likely tokens whose probabilities add up to X; 0 or 1 is all", 0, 1)
 	f.OptionalNumber(&g.minP, "min-p", "only tokens at least X times as likely as the most likely one; 0 is all", 0, 1)
 	f.OptionalNumber(&g.typicalP, "typical", "locally typical sampling: only the most typical tokens whose probabilities add up to X; 0 or 1 is all", 0, 1)
 	f.OptionalNumber(&g.repeatPenalty, "repeat-penalty", "divide the logits of recent tokens by X; 1 is off", 0.01, 100)
-	f.OptionalCount(&g.repeatLastN, "repeat-last-n", "number of recent tokens that penalties apply to; without it, 64", 1, maxRecent)
+	f.OptionalCount(&g.repeatLastN, "repeat-last-n", "number of recent tokens that penalties apply to; default: 64", 1, maxRecent)
 	f.OptionalNumber(&g.presencePenalty, "presence-penalty", "subtract X from the logits of tokens that occurred", -100, 100)
 	f.OptionalNumber(&g.frequencyPenalty, "frequency-penalty", "subtract X from a logit for each time its token occurred", -100, 100)
 	f.Value("logit-bias", "ID=X", "add X to the logit of token ID; -Inf forbids the token; may be given several times", g.addBias)
-	f.Value("seed", "N", "seed of the random numbers: the same seed gives the same text, with any number of threads; without it, a new seed each time", g.setSeed)
+	f.Value("seed", "N", "seed of the random numbers: the same seed gives the same text, with any number of threads; default: a new seed each time", g.setSeed)
 }
 
 // addBias parses a value of --logit-bias.

@@ -34,7 +34,7 @@ An interrupted import, or one that fills the disk, leaves no file.
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			i := &importFlags{}
 			f.Group("Output")
-			f.Text(&i.to, "o output", "FILE.pack", "the file to write; without it, a file in the cache, or with --replace beside the model")
+			f.Text(&i.to, "o output", "FILE.pack", "the file to write; default: a file in the cache, or with --replace beside the model")
 			f.Toggle(&i.replace, "replace", "delete the model's weight files after the pack is written and verified")
 			f.Toggle(&i.force, "force", "replace an existing pack")
 			i.cache.addDir(f)

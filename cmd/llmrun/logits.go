@@ -22,7 +22,7 @@ func logitsCommand() *cli.Command {
 		Name:     "logits",
 		Synopsis: "[-m MODEL] --ids LIST [--at last|all|0,4] [flags]",
 		Summary:  "print the logits after given tokens",
-		About: `Runs the model on token ids, with nothing added, and prints the logits of the next token: the ten highest, or the whole vocabulary with --json. Position 0 is the prediction after the first token.
+		About: `Runs the model on token ids, without adding tokens, and prints the logits of the next token: the ten highest, or the whole vocabulary with --json. Position 0 is the prediction after the first token.
 
 --json prints {"positions":[...],"logits":[[...],...]} with enough digits to restore the same 32-bit floats.`,
 		Examples: []cli.Example{

@@ -13,7 +13,7 @@ import (
 
 // addRAM declares the flags of memory, for commands that generate.
 func (m *modelFlags) addRAM(f *cli.FlagSet) {
-	addRAM(f, &m.ram)
+	addRAM(f, &m.ram, "the available memory")
 	addKVRAM(f, &m.kvRAM)
 	f.Choice(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon, a copy, which is the fastest; file, a mapping of the file, whose memory the system can take back; or auto, which is file on Android and anon elsewhere. With auto, the first token comes from a mapping if the page cache holds the file", "anon", "file", "auto")
 	m.addDisk(f)
@@ -38,9 +38,9 @@ type ramFlag struct {
 	available int64
 }
 
-// addRAM declares --ram, for commands that plan memory.
-func addRAM(f *cli.FlagSet, ram *ramFlag) {
-	f.Value("ram", "SIZE", "memory limit of the whole program: such as 1.5GiB, 800MB, 50% (of the memory that is available on this machine, not of the model), or all for no limit; without it, the available memory. Weights that do not fit are read from flash during each pass, and the answer is the same", func(text string) (err error) {
+// addRAM declares --ram, for commands that plan memory. fallback describes the limit without it.
+func addRAM(f *cli.FlagSet, ram *ramFlag, fallback string) {
+	f.Value("ram", "SIZE", "memory limit of the whole program: such as 1.5GiB, 800MB, 50% (of the memory that is available on this machine, not of the model), or all for no limit; default: "+fallback+". Weights that do not fit are read from flash during each pass, and the answer is the same", func(text string) (err error) {
 		*ram = ramFlag{bytes: llmrun.NoLimit}
 		if text == "all" {
 			return nil
@@ -65,7 +65,7 @@ func (r *ramFlag) percentOf() string {
 
 // addKVRAM declares --kv-ram, for commands that plan memory.
 func addKVRAM(f *cli.FlagSet, ram *int64) {
-	f.Value("kv-ram", "SIZE", "the part of --ram that keys and values of the conversation may use, such as 64MiB, or 10% (of the memory that is available on this machine); older ones go to a file in the cache directory and are read back when attention needs them, and the answer is the same. Without it, the memory that the weights leave", func(text string) (err error) {
+	f.Value("kv-ram", "SIZE", "the part of --ram that keys and values of the conversation may use, such as 64MiB, or 10% (of the memory that is available on this machine); older ones go to a file in the cache directory and are read back when attention needs them, and the answer is the same. Default: the memory that the weights leave", func(text string) (err error) {
 		if *ram, err = llmrun.ParseMemory(text); err != nil || *ram < 1 {
 			return fmt.Errorf("must be a size such as 64MiB or 10%%, not %q", text)
 		}

@@ -40,7 +40,7 @@ type modelFlags struct {
 	deviceQuota  float64 // part of a matmul's time that the device of a split may be busy; 0 = all
 }
 
-const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
+const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; default: the bundled model"
 
 // addModel declares -m.
 func (m *modelFlags) addModel(f *cli.FlagSet) {
@@ -78,7 +78,7 @@ func (m *modelFlags) addScoring(f *cli.FlagSet) {
 
 // addThreads declares --threads, for commands that compute.
 func (m *modelFlags) addThreads(f *cli.FlagSet) {
-	f.Count(&m.threads, "threads", "N", "number of threads; without it, one for each fast core", 1, 1024)
+	f.Count(&m.threads, "threads", "N", "number of threads; default: one for each fast core", 1, 1024)
 }
 
 // addExact declares --exact, for commands that generate.
@@ -135,7 +135,7 @@ func (m *modelFlags) addKV(f *cli.FlagSet) { modelflag.AddKV(f, &m.kv) }
 
 // addSelect declares --kv-select, for commands that generate.
 func (m *modelFlags) addSelect(f *cli.FlagSet) {
-	f.Value("kv-select", "HOW", "how much of a long context each new token attends to: exact, which is all of it; auto; or a fraction such as 0.1 of everything but its beginning and end; without it, exact", func(text string) error {
+	f.Value("kv-select", "HOW", "how much of a long context each new token attends to: exact, which is all of it; auto; or a fraction such as 0.1 of everything but its beginning and end; default: exact", func(text string) error {
 		if text != "" && text != "exact" && text != "auto" {
 			if x, err := cli.ParseFraction(text); err != nil || x == 0 {
 				return fmt.Errorf("must be exact, auto, or a fraction above 0 and at most 1 such as 0.1, not %q", text)
@@ -148,20 +148,20 @@ func (m *modelFlags) addSelect(f *cli.FlagSet) {
 
 // addDevice declares --device, for commands that compute.
 func (m *modelFlags) addDevice(f *cli.FlagSet) {
-	f.Text(&m.device, "device", "NAME", "the device that computes: cpu; gpu, or gpu: and part of a device's name or its name in llmrun devices, which runs whole layers; or cpu+gpu, cpu+npu or cpu+ and a name in llmrun devices, which splits each matmul between the two as measurements show to be fastest (llmrun profile). The first run with a split measures whole passes and saves the result. Without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
+	f.Text(&m.device, "device", "NAME", "the device that computes: cpu; gpu, or gpu: and part of a device's name or its name in llmrun devices, which runs whole layers; or cpu+gpu, cpu+npu or cpu+ and a name in llmrun devices, which splits each matmul between the two as measurements show to be fastest (llmrun profile). The first run with a split measures whole passes and saves the result. Default: cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
 	m.addGPULayers(f)
 	m.addDeviceMemory(f)
-	f.Percent(&m.deviceQuota, "device-share", "with a split, the part of a matmul's time that the other device may be busy, which leaves the rest to other programs; without it, 100%")
+	f.Percent(&m.deviceQuota, "device-share", "with a split, the part of a matmul's time that the other device may be busy, which leaves the rest to other programs; default: 100%")
 }
 
 // addGPULayers declares --gpu-layers, for commands with --device.
 func (m *modelFlags) addGPULayers(f *cli.FlagSet) {
-	f.Count(&m.layers, "gpu-layers", "N", "with --device gpu, the number of layers that the GPU computes: the last N and the output matrix; the CPU computes the layers before them. Without it, as many as fit in the GPU's memory beside keys and values of --ctx tokens, or of at least 4096", 1, math.MaxInt32)
+	f.Count(&m.layers, "gpu-layers", "N", "with --device gpu, the number of layers that the GPU computes: the last N and the output matrix; the CPU computes the layers before them. Default: as many as fit in the GPU's memory beside keys and values of --ctx tokens, or of at least 4096", 1, math.MaxInt32)
 }
 
 // addDeviceMemory declares --device-memory, for commands with --device.
 func (m *modelFlags) addDeviceMemory(f *cli.FlagSet) {
-	f.Value("device-memory", "SIZE", "with --device, the most memory to use on the device, such as 2GiB; the CPU computes what does not fit. Without it, the size that the driver reports; drivers of NPUs report none", func(text string) (err error) {
+	f.Value("device-memory", "SIZE", "with --device, the most memory to use on the device, such as 2GiB; the CPU computes what does not fit. Default: the size that the driver reports; drivers of NPUs report none", func(text string) (err error) {
 		m.deviceMemory, err = parseSize(text)
 		return err
 	})
@@ -175,7 +175,7 @@ func (m *modelFlags) addRounded(f *cli.FlagSet) {
 
 // addContext declares --ctx, for commands that generate.
 func (m *modelFlags) addContext(f *cli.FlagSet) {
-	f.Count(&m.context, "ctx", "N", "tokens of context, prompt and answer together (8K is 8192); without it, the model's maximum", 1, math.MaxInt32)
+	f.Count(&m.context, "ctx", "N", "tokens of context, prompt and answer together (8K is 8192); default: the model's maximum", 1, math.MaxInt32)
 }
 
 // source returns the path and the library's options for the flags. It returns an error that names

@@ -10,7 +10,7 @@ import (
 
 // addOverflow declares --overflow, for commands that generate.
 func (g *generationFlags) addOverflow(f *cli.FlagSet) {
-	f.Value("overflow", "HOW", "what happens when the context is full: stop ends the answer; slide drops old tokens and continues. Slide keeps the first 64 tokens and at least the newest half of the context and prefills them again, which takes as long as a prompt of that length; without it, stop", func(text string) error {
+	f.Value("overflow", "HOW", "what happens when the context is full: stop ends the answer; slide drops old tokens and continues. Slide keeps the first 64 tokens and at least the newest half of the context and prefills them again, which takes as long as a prompt of that length; default: stop", func(text string) error {
 		if text != llmrun.OverflowStop && text != llmrun.OverflowSlide {
 			return fmt.Errorf("must be stop or slide, not %q", text)
 		}

@@ -28,7 +28,7 @@ func perplexityCommand() *cli.Command {
 			f.Group("Text")
 			f.Text(&p.file, "f file", "FILE", "the text; - for standard input")
 			f.Text(&p.idsFile, "ids-file", "FILE", "token ids instead, separated by commas or white space")
-			f.Count(&p.window, "ctx", "N", "tokens in a window; without it, 2048, or the model's context if that is shorter", 2, math.MaxInt32)
+			f.Count(&p.window, "ctx", "N", "tokens in a window; default: 2048, or the model's context if that is shorter", 2, math.MaxInt32)
 			f.Group("Output")
 			f.Toggle(&p.json, "json", "print one JSON object")
 			return p.run

@@ -13,13 +13,13 @@ func planCommand() *cli.Command {
 		Name:     "plan",
 		Synopsis: "[-m MODEL] [--ram SIZE] [--kv-ram SIZE] [--ctx N] [--kv FORMAT] [--device gpu | --devices LIST] [--json]",
 		Summary:  "plan the memory of a model and predict its speed",
-		About: `Plans the memory of a model without loading it: which weights stay in memory, which are read from flash during each pass, and the predicted speed. A model that does not fit still runs: its weights stream through memory, and it is faster the more of them stay. A budget below the minimum of any plan is refused, with the items of that minimum.
+		About: `Plans the memory of a model without loading it: which weights stay in memory, which are read from flash during each pass, and the predicted speed. A model that does not fit still runs: each pass streams the other weights from flash, and a larger budget makes it faster. plan refuses a budget below the minimum and lists the parts of that minimum.
 
 The prediction uses the speed of this machine, which is measured once and saved with the imported models.
 
 --device gpu, or gpu: and part of a device's name, shows instead how many layers fit in that GPU's memory, and how much of the model stays in the machine's memory. It prints, with --json, {"device":…,"layers":…,"of":…,"context":…,"held_bytes":…,"need_bytes":…,"memory_bytes":…,"here_bytes":…}.
 
---devices plans how to split each matmul of the model between two devices, for several numbers of tokens, and compares the split with each device alone. It uses the measurements of llmrun profile, and measures what is missing. llmrun run --device cpu+NAME runs such a split, by rows.`,
+--devices plans how to split each matmul of the model between two devices, for several numbers of tokens, and compares the split with each device alone. It uses the measurements of llmrun profile, and takes those that are missing. llmrun run --device cpu+NAME runs such a split, by rows.`,
 		Examples: []cli.Example{
 			{Line: "llmrun plan -m model.gguf", Purpose: "with the available memory"},
 			{Line: "llmrun plan -m model.gguf --ram 1.5GiB --ctx 4K", Purpose: "with a budget and a context"},
@@ -36,7 +36,7 @@ The prediction uses the speed of this machine, which is measured once and saved 
 			p.model.addSelect(f)
 			p.model.addContext(f)
 			f.Group("Plan")
-			addRAM(f, &p.ram)
+			addRAM(f, &p.ram, "the available memory")
 			addKVRAM(f, &p.kvRAM)
 			p.model.addDisk(f)
 			f.Toggle(&p.measure, "measure", "measure the machine again")

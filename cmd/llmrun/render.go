@@ -52,7 +52,7 @@ func (r *renderFlags) add(f *cli.FlagSet) {
 	f.Text(&r.template, "template", "FILE", "a Jinja chat template in place of the model's")
 	f.OptionalText(&r.bos, "bos", "TEXT", "with --template: the begin token as text")
 	f.OptionalText(&r.eos, "eos", "TEXT", "with --template: the end token as text")
-	f.Value("now", "TIME", "the time for templates that print a date, such as 2026-01-31T12:00:00Z; without it, the current time", r.setNow)
+	f.Value("now", "TIME", "the time for templates that print a date, such as 2026-01-31T12:00:00Z; default: the current time", r.setNow)
 	f.Value("var", "NAME=VALUE", "set a variable of the template; VALUE is JSON, or text if it is not valid JSON; may be given several times", r.setVariable)
 	f.Group("Conversation")
 	f.Text(&r.messages, "messages", "FILE", "the messages as JSON; - for standard input")

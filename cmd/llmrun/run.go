@@ -51,7 +51,7 @@ type runFlags struct {
 
 func (r *runFlags) add(f *cli.FlagSet) {
 	f.Everyday(
-		"m: model: a GGUF file, Hugging Face directory, or pack; without it, the bundled model",
+		"m: model: a GGUF file, Hugging Face directory, or pack; default: the bundled model",
 		"p", "f: read the prompt from FILE, or - for standard input; the text of -p follows",
 		"n: at most N new tokens", "system: the system message",
 		"temp: temperature; 0 always takes the most likely token", "seed: the same seed gives the same text",

@@ -17,7 +17,7 @@ type storeFlags struct {
 
 func (c *storeFlags) add(f *cli.FlagSet) {
 	f.Group("Cache")
-	f.Text(&c.cache.dir, "cache-dir", "DIR", "the directory; without it, llmrun in the user's cache directory")
+	f.Text(&c.cache.dir, "cache-dir", "DIR", "the directory; default: llmrun in the user's cache directory")
 	f.Group("Output")
 	f.Toggle(&c.json, "json", "print one JSON object")
 }

@@ -34,7 +34,7 @@ Tensors are quantized in the mixes of llama.cpp's quantizer. The same flags writ
 			f.Group("What to write")
 			f.Text(&y.o.Shape, "shape", "NAME", "the model whose shape to write; --list shows the shapes")
 			modelflag.AddMix(f, &y.o.Quant)
-			f.Count(&y.o.Context, "ctx", "N", "the context length in the file; without it, that of the published model", 1, math.MaxInt32)
+			f.Count(&y.o.Context, "ctx", "N", "the context length in the file; default: that of the published model", 1, math.MaxInt32)
 			f.Value("router-skew", "X", "how unevenly the router chooses experts, from 0 (evenly) to 8; at 1, an eighth of the experts does about half of the work", y.setSkew)
 			f.Value("seed", "N", "seed of the random weights", y.setSeed)
 			f.Toggle(&y.list, "list", "list the shapes, with their sizes in the --quant mix")
@@ -79,7 +79,7 @@ func (y *synthFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	case y.o.Shape == "":
 		return cli.Usagef("--shape is missing; --list shows the shapes")
 	case y.o.Path == "":
-		return cli.Usagef("-o is missing: where to write the file")
+		return cli.Usagef("-o is missing: name the file to write")
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()

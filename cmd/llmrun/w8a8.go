@@ -22,8 +22,8 @@ func (m *modelFlags) addW8A8(f *cli.FlagSet) {
 	m.w8a8 = w
 	f.Group("W8A8: integer matmuls as NPUs compute them")
 	f.Toggle(&w.on, "w8a8", "multiply the matrices of layers in 8-bit integers, with one scale for all activations of an input; a float path handles outliers. Needs llmrun calibrate. With --device cpu+npu the NPU computes integer rows, and the CPU the outliers")
-	f.Text(&w.calibration, "calibration", "FILE", "the calibration that llmrun calibrate wrote; without it, the model's path with "+llmrun.CalibrationSuffix)
-	f.Value("shadow", "on|off", "with --w8a8: compute the outlier path or not; without it, on", func(text string) error {
+	f.Text(&w.calibration, "calibration", "FILE", "the calibration that llmrun calibrate wrote; default: the model's path with "+llmrun.CalibrationSuffix)
+	f.Value("shadow", "on|off", "with --w8a8: compute the outlier path or not; default: on", func(text string) error {
 		if text != "on" && text != "off" {
 			return fmt.Errorf("must be on or off, not %q", text)
 		}
@@ -31,7 +31,7 @@ func (m *modelFlags) addW8A8(f *cli.FlagSet) {
 		return nil
 	})
 	var prune float64
-	f.Value("prune", "FRACTION", "with --w8a8: drop the outlier path of this fraction of the inputs, the least important ones, from 0 to 1; without it, 0.85, but inputs that would lose more than 2 of their 8 bits keep it", func(text string) (err error) {
+	f.Value("prune", "FRACTION", "with --w8a8: drop the outlier path of this fraction of the inputs, the least important ones, from 0 to 1; default: 0.85, but inputs that would lose more than 2 of their 8 bits keep it", func(text string) (err error) {
 		if prune, err = cli.ParseFraction(text); err == nil {
 			w.prune = &prune
 		}

@@ -42,8 +42,8 @@ func TestFilesAreShort(t *testing.T) {
 	}
 }
 
-// TestRoomsAreNoWarehouses checks that no top-level directory holds more than its part of the lines.
-func TestRoomsAreNoWarehouses(t *testing.T) {
+// TestPackagesAreBalanced checks that no top-level directory holds more than its part of the lines.
+func TestPackagesAreBalanced(t *testing.T) {
 	rooms, total := map[string]int{}, 0
 	for _, file := range goFiles(t) {
 		if file.test || ast.IsGenerated(file.syntax) {

@@ -75,7 +75,7 @@ func TestPlanForManyTokens(t *testing.T) {
 }
 
 // Saved measurements of another version, and damaged ones, are measured again.
-func TestKeptProfilesThatDoNotFit(t *testing.T) {
+func TestUnusableSavedProfiles(t *testing.T) {
 	o := tinyPlan(t)
 	o.Devices, o.Tokens = []string{"cpu"}, []int{1}
 	_, err := PlanDevices(t.Context(), o)
@@ -115,7 +115,7 @@ func TestPlanHasEachLengthOnce(t *testing.T) {
 }
 
 // A plan works without a directory for measurements.
-func TestPlanThatIsNotKept(t *testing.T) {
+func TestPlanWithoutDirectory(t *testing.T) {
 	o := tinyPlan(t)
 	o.Devices, o.Tokens = []string{"cpu"}, []int{1}
 	o.Dir = filepath.Join(o.Dir, "file")
@@ -183,7 +183,7 @@ func TestPlanDevicesIsInterrupted(t *testing.T) {
 }
 
 // A driver with some unusable devices is not listed as a driver without devices.
-func TestDriversThatHaveNotAll(t *testing.T) {
+func TestDriversWithUnusableDevices(t *testing.T) {
 	list := DeviceList{
 		Devices: []DeviceInfo{{Name: "opencl-0", Driver: "opencl", Kind: "GPU"}},
 		Missing: []MissingDriver{{"opencl", "GPU", "one: broken\ntwo: broken"}, {"onnxruntime", "NPU", "no library"}},

@@ -96,7 +96,7 @@ func (m *Source) synthesize(ctx context.Context, s *cli.Streams) (path string, r
 // AddMix declares --quant.
 func AddMix(f *cli.FlagSet, mix *string) {
 	mixes := bench.Mixes()
-	f.Value("quant", "MIX", strings.Join(mixes, ", ")+"; without it, "+DefaultMix, func(s string) error {
+	f.Value("quant", "MIX", strings.Join(mixes, ", ")+"; default: "+DefaultMix, func(s string) error {
 		if !slices.Contains(mixes, strings.ToLower(s)) {
 			return fmt.Errorf("must be one of %s, not %q", strings.Join(mixes, ", "), s)
 		}
@@ -107,7 +107,7 @@ func AddMix(f *cli.FlagSet, mix *string) {
 
 // AddKV declares --kv.
 func AddKV(f *cli.FlagSet, format *string) {
-	f.Choice(format, "kv", "FORMAT", "precision of keys and values: f32; f16, half of that; k8v8, a quarter; k8f8, the same size with values in 8-bit floats; or k4v8, a fifth; without it, k8v8 with quantized weights unless they are computed exactly, and f32 otherwise",
+	f.Choice(format, "kv", "FORMAT", "precision of keys and values: f32; f16, half of that; k8v8, a quarter; k8f8, the same size with values in 8-bit floats; or k4v8, a fifth; default: k8v8 with quantized weights unless they are computed exactly, and f32 otherwise",
 		"f32", "f16", "k8v8", "k8f8", "k4v8")
 }
 

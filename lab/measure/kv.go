@@ -131,7 +131,7 @@ func kvContexts(list []int, most int) (out []int, err error) {
 	for _, n := range list {
 		n = min(n, most)
 		if n < 1 {
-			return nil, fmt.Errorf("%w: the model's context is too short: it leaves %d tokens beside the generated ones", bench.ErrBench, most)
+			return nil, fmt.Errorf("%w: the model's context is too short: it has room for %d tokens besides the generated ones", bench.ErrBench, most)
 		}
 		out = append(out, n)
 	}

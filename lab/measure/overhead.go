@@ -219,7 +219,7 @@ func (r *OverheadReport) WriteTable(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "\nMilliseconds per token, medians. Costs are medians of the ratios of consecutive measurements; half of the ratios lie in the range beside it.\n")
+	fmt.Fprintf(w, "\nMilliseconds per token, medians. Costs are medians of the ratios of consecutive measurements; half of the ratios are in the range of the column after.\n")
 }
 
 // write writes the comparison as cells of a row.
