@@ -36,19 +36,19 @@ func TestBudgetInControlGroup(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	shape.Layers, shape.Dim, shape.FFN, shape.Vocab = 12, 1024, 4096, 4096
-	shares, contexts := []int{20, 40, 70, 110}, []int{256}
+	percents, contexts := []int{20, 40, 70, 110}, []int{256}
 	if os.Getenv("LLMRUN_TEST_LONG") != "" {
 		shape, ok = synth.FindShape("qwen2.5-0.5b")
 		require.True(t, ok)
-		shares, contexts = []int{15, 20, 25, 30, 40, 50, 60, 75, 90, 100, 120}, []int{64, 2048, 8192}
+		percents, contexts = []int{15, 20, 25, 30, 40, 50, 60, 75, 90, 100, 120}, []int{64, 2048, 8192}
 	}
 	path, size := packedModel(t, shape)
 	for _, context := range contexts {
 		want := ""
 		refused := 0
-		for _, share := range shares {
-			budget := size * int64(share) / 100
-			what := fmt.Sprintf("%d %% of the pack, context %d", share, context)
+		for _, percent := range percents {
+			budget := size * int64(percent) / 100
+			what := fmt.Sprintf("%d %% of the pack, context %d", percent, context)
 			if least := leastBudget(t, path, context); budget < least {
 				refused++
 				runRefused(t, group, binary, path, budget, context)
@@ -69,7 +69,7 @@ func TestBudgetInControlGroup(t *testing.T) {
 			require.LessOrEqual(t, peak, budget, what)
 			require.Equal(t, want, ids, what)
 		}
-		require.Less(t, refused, len(shares)-1)
+		require.Less(t, refused, len(percents)-1)
 	}
 }
 
