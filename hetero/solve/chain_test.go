@@ -37,13 +37,13 @@ func TestChainedSplitsOnDevicesThatCopy(t *testing.T) {
 			weigh(t, rng, &op)
 			e := solve.Executor{Devices: devices, Costs: instant{}, Grain: soc.Grain(), Fast: true}
 			alone := solve.Split{Pieces: []solve.Piece{{Tokens: tokens, Padded: tokens, Rows: width}}}
-			divided := solve.Split{Cut: solve.Hybrid, Pieces: []solve.Piece{
+			split := solve.Split{Cut: solve.Hybrid, Pieces: []solve.Piece{
 				{Device: 1, Tokens: 2, Padded: 2, Rows: 16},
 				{Device: 1, Token: 2, Tokens: 1, Padded: 1, Rows: 16},
 				{Device: 0, Tokens: tokens, Padded: tokens, Row: 16, Rows: width - 16},
 			}}
 			require.NoError(t, e.Prepare("w", op, &alone))
-			require.NoError(t, e.Prepare("w", op, &divided))
+			require.NoError(t, e.Prepare("w", op, &split))
 			run := func(split *solve.Split) []float32 {
 				for i := range tokens * width {
 					views[0].Buffer.Floats()[i] = float32(i%7) - 3
@@ -62,7 +62,7 @@ func TestChainedSplitsOnDevicesThatCopy(t *testing.T) {
 				}
 				return append([]float32(nil), views[2].Buffer.Floats()[:tokens*width]...)
 			}
-			want, got := run(&alone), run(&divided)
+			want, got := run(&alone), run(&split)
 			require.NotZero(t, want[0])
 			for i := range want {
 				require.InDelta(t, want[i], got[i], 1e-2, "element %d", i)
