@@ -4,58 +4,59 @@ import (
 	"fmt"
 )
 
-// TileTokens is the most tokens that a kernel multiplies with a tile of
-// weights at once.
+// TileTokens is the number of tokens in a full tile of activations.
 const TileTokens = 16
 
-// Activations are the rounded activations of some tokens, arranged as the
-// kernels read them: tiles of TileTokens tokens, in a tile group after group,
-// and in a group token after token. The last tile is only as wide as the
-// smallest power of two that takes the tokens that are left; tokens that fill
-// it up are zero.
+// Activations holds the quantized activations of a batch of tokens in the layout
+// that kernels read: tiles of TileTokens tokens, in each tile one group after
+// another, and in each group one token after another. The width of the last tile
+// is the number of remaining tokens, rounded up to a power of two; the padding
+// tokens are zero.
 type Activations struct {
 	cols, tokens int
 
-	codes []int8    // [tile][group][token][GroupElems], or pairs of tokens in turns
+	codes []int8    // [tile][group][token][GroupElems]; pairs of tokens interleaved for a pairingPath
 	scale []float32 // [tile][group][token]
-	shift []float32 // [tile][group][token] -scale·Σ codes, what a min is multiplied with
-	// Where integer sums begin: startBits less zero·Σ codes, which is what a sum
-	// of unsigned codes is too large by. It depends on the tokens alone.
+	shift []float32 // [tile][group][token]: -scale·Σ codes, the factor of a min
+	// Initial values of integer sums: startBits - zero·Σ codes. This corrects for
+	// the zero point of unsigned weight codes and does not depend on the weights.
 	start     [len(groupZeros)][]int32 // [zero][tile][group][token]
-	halfStart []int32                  // [tile][group][half][token] for halfZero
+	halfStart []int32                  // [tile][group][half][token], for halfZero
 }
 
-// groupZeros are the zeros of formats with one scale for a group, halfZero
-// that of the format with two. Formats with a min have no zero.
+// groupZeros are the zero points of formats without half groups; halfZero is that
+// of Q6_K. Formats with a min have no zero point.
 var groupZeros = [...]int32{8, 16, signedZero}
 
 const (
 	halfZero   = 32
-	signedZero = 128 // codes less this are signed bytes
+	signedZero = 128 // zero point of codes that were signed bytes
 )
 
-// Integer sums begin with startBits, which are the bits of startFloat, the
-// float32 whose last bit stands for one. So a sum i, added to these bits, is
-// also added to the number, and needs no conversion: the product i·s is the
-// fused (startFloat+i)·s - startFloat·s, rounded once like i·s because the
-// second product is exact (scales of weights have at most 19 bits).
+// Integer sums start with startBits, the bit pattern of startFloat = 1.5·2²³, whose
+// unit in the last place is 1. The bit pattern startBits+i is therefore the float32
+// startFloat+i, and kernels need no integer conversion. They compute i·s as the
+// fused (startFloat+i)·s - startFloat·s. This rounds once, like i·s, because
+// startFloat·s is exact: scales of weights have at most 19 significant bits.
 const (
 	startBits  = 0x4B400000
 	startFloat = 0x1.8p23
 )
 
-// FloatsNeeded returns how many float32 Use wants for tokens of cols elements.
+// FloatsNeeded returns the number of float32 that Use needs for tokens of cols
+// elements.
 func FloatsNeeded(cols, tokens int) int {
 	groups := paddedTokens(tokens) * (cols / GroupElems)
 	return groups * (GroupElems/4 + 1 + 1 + len(groupZeros) + 2)
 }
 
-// paddedTokens returns how many tokens the tiles of n tokens have room for.
+// paddedTokens returns the number of tokens, padding included, in the tiles for n
+// tokens.
 func paddedTokens(n int) int {
 	return n/TileTokens*TileTokens + tileWidth(n%TileTokens)
 }
 
-// tileWidth returns the width of a tile of n tokens.
+// tileWidth returns n rounded up to a power of two, at most TileTokens.
 func tileWidth(n int) int {
 	if n == 0 {
 		return 0
@@ -67,12 +68,12 @@ func tileWidth(n int) int {
 	return width
 }
 
-// Use makes a hold tokens of cols elements in memory that the caller lends, at
-// least FloatsNeeded floats. Every token must then be Set.
+// Use prepares a for a batch of tokens with cols elements each. The caller provides
+// memory, at least FloatsNeeded floats, and then calls Set for every token.
 func (a *Activations) Use(memory []float32, cols, tokens int) {
 	need := FloatsNeeded(cols, tokens)
 	if len(memory) < need || cols%GroupElems != 0 {
-		panic(fmt.Sprintf("tiled: %d floats for %d tokens of %d elements", len(memory), tokens, cols))
+		panic(fmt.Sprintf("tiled: activations [%d, %d] need %d floats, the buffer has %d; columns must be a multiple of %d", tokens, cols, need, len(memory), GroupElems))
 	}
 	groups := paddedTokens(tokens) * (cols / GroupElems)
 	take := func(n int) []float32 {
@@ -92,15 +93,14 @@ func (a *Activations) Use(memory []float32, cols, tokens int) {
 	}
 }
 
-// tile returns the width of a tile and the index of its first group's first
-// token in scale, shift and start. In codes it is GroupElems times, in halfStart
-// twice as much.
+// tile returns the width of tile i and its offset in scale, shift and start. The
+// offset in codes is base·GroupElems and the offset in halfStart is 2·base.
 func (a *Activations) tile(i int) (width, base int) {
 	return tileWidth(min(TileTokens, a.tokens-i*TileTokens)), i * TileTokens * (a.cols / GroupElems)
 }
 
-// startAt returns where sums for a format begin, from the group on whose first
-// token has index at; nil for a format without a zero.
+// startAt returns a pointer to the initial sums for a format at offset at, see tile.
+// It returns nil for a format without a zero point.
 func (a *Activations) startAt(f *format, at int) *int32 {
 	if f.halfGroups() {
 		return &a.halfStart[2*at]
@@ -113,13 +113,13 @@ func (a *Activations) startAt(f *format, at int) *int32 {
 	return nil
 }
 
-// Set rounds the activations of one token; nil stands for zeros. Different
-// tokens may be set at the same time.
+// Set quantizes the activations of one token; nil means zeros. Goroutines may set
+// different tokens concurrently.
 func (a *Activations) Set(token int, x []float32 /* [cols] */) {
 	a.set(active, token, x)
 }
 
-// set is Set for the kernels of a path.
+// set is Set with the kernels of the given path.
 func (a *Activations) set(path kernels, token int, x []float32 /* [cols] */) {
 	if a.cols == 0 {
 		return
@@ -133,7 +133,7 @@ func (a *Activations) set(path kernels, token int, x []float32 /* [cols] */) {
 	path.quantize(args)
 }
 
-// quantizeArgs returns where a token's numbers go.
+// quantizeArgs returns the arguments of the quantize kernel for one token, except x.
 func (a *Activations) quantizeArgs(path kernels, token int) quantizeArgs {
 	width, base := a.tile(token / TileTokens)
 	in := token % TileTokens

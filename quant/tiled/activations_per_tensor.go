@@ -2,13 +2,12 @@ package tiled
 
 import "math"
 
-// SetPerTensor rounds the activations of one token with a scale that is given, the
-// same for all of its groups, as devices do that multiply in integers throughout.
-// What is beyond 127 times the scale becomes that. An element that is no finite
-// number makes the scale of its group so, and with it every result.
+// SetPerTensor quantizes the activations of one token with the given scale for all
+// groups, as W8A8 devices do. Codes saturate at ±127. If an element is infinite or
+// NaN, so are the scale of its group and all results.
 //
-// Kernels sum the groups in float32 like those of other activations. SetPerTensor
-// returns the bits of the largest magnitude; those of NaNs are largest.
+// Matmul kernels process the activations like those of Set. SetPerTensor returns the
+// float32 bits of the largest magnitude in x, in an order where NaNs are largest.
 func (a *Activations) SetPerTensor(token int, x []float32 /* [cols] */, scale float32) (most uint32) {
 	if a.cols == 0 {
 		return 0
@@ -33,9 +32,9 @@ func (a *Activations) SetPerTensor(token int, x []float32 /* [cols] */, scale fl
 	return most
 }
 
-// roundClamped rounds to the nearest integer, halves to even, within ±127.
+// roundClamped clamps v to ±127 and rounds it to the nearest integer, ties to even.
 func roundClamped(v float32) int8 {
-	// The sum has its last bit at the ones, and rounds as float32 does.
+	// The unit in the last place of v+magic is 1, so the addition rounds to integers.
 	const magic = 0x1.8p23
 	return int8(int32(math.Float32bits(min(max(v, -127), 127)+magic)) - int32(math.Float32bits(magic)))
 }

@@ -2,20 +2,19 @@
 
 package tiled
 
-// amx is the avx512 path with the tile registers of AMX for products with many
-// tokens. They multiply signed bytes, so that a panel's codes are less the
-// format's zero.
+// amx is the avx512 path with GEMM kernels that use the tile registers of AMX.
+// TDPBSSD multiplies signed bytes, so decode subtracts the zero point from the codes.
 type amx struct{ avx512 }
 
-// The tiles that kernels use, in their configuration.
+// Numbers of the tile registers that the kernels use.
 const (
 	tileOfSums = iota
 	tileOfTokens
 	tileOfCodes
-	tileOfSecondCodes // of wide codes
+	tileOfSecondCodes // low parts of bfloat16 codes
 )
 
-// tileConfigs has the configurations for tiles of width tokens, at width.
+// tileConfigs maps the width of a tile of tokens to the configuration of its kernels.
 var tileConfigs = func() (all [TileTokens + 1]tileConfig) {
 	for width := 1; width <= TileTokens; width *= 2 {
 		c := &all[width]
@@ -27,17 +26,17 @@ var tileConfigs = func() (all [TileTokens + 1]tileConfig) {
 	return all
 }()
 
-// minTileTokens is how many tokens there have to be for tiles to be faster: the
-// tokens that do not fill a tile take longer than without.
+// minTileTokens is the smallest batch for which AMX is faster than AVX-512. Partial
+// tiles of tokens are slower with AMX.
 const minTileTokens = 2 * TileTokens
 
-// centreAVX512 subtracts zero from the codes of a panel.
+// centreAVX512 subtracts zero from the codes of a panel, [groups][planes][planeBytes].
 //
 //go:noescape
 func centreAVX512(codes *uint8, groups int, zero uint8)
 
-// decode leaves codes as they are where tiles would not be faster: with few
-// tokens. Formats with half groups have panels of their own, see mulWide.
+// decode subtracts the zero point from the codes for batches of minTileTokens and
+// more. For formats with half groups it does not, because mulWide multiplies them.
 func (p amx) decode(to *panel, f *format, blocks []byte, n int) {
 	to.centred = to.tokens >= minTileTokens && !f.halfGroups()
 	if !to.centred || f.zero == 0 {

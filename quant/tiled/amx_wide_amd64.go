@@ -10,14 +10,14 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Formats with factors are multiplied in tiles as bfloat16 numbers. A code less
-// its zero times its factor, which is done once for a panel, takes 13 bits: too
-// many for a byte, and no two bytes have one sum. It is the sum of two bfloat16
-// numbers of its sign, whose products with activations are added in float32. These
-// are whole numbers, and any sum of them is at most 32·127·2¹² < 2²⁴: exact in
-// whatever order.
+// AMX multiplies Q6_K in bfloat16. wideCodesAVX512 multiplies every code of a panel,
+// less its zero point, with its factor. The product has 13 bits, too many for an
+// int8 operand, so it becomes the sum of two bfloat16 numbers of the same sign.
+// TDPBF16PS accumulates their products with the activations in float32. All products
+// are integers, and every partial sum is at most 32·127·2¹² < 2²⁴ in magnitude. The
+// sums are therefore exact in any order.
 
-// wideConfigs has the configurations for tiles of width tokens, at width.
+// wideConfigs maps the width of a tile of tokens to the configuration of its kernels.
 var wideConfigs = func() (all [TileTokens + 1]tileConfig) {
 	for width := 1; width <= TileTokens; width *= 2 {
 		c := &all[width]
@@ -31,13 +31,13 @@ var wideConfigs = func() (all [TileTokens + 1]tileConfig) {
 	return all
 }()
 
-// widenAVX512 makes n groups of rounded activations bfloat16 numbers.
+// widenAVX512 converts n groups of int8 activations to bfloat16.
 //
 //go:noescape
 func widenAVX512(dst *uint16, src *int8, n int)
 
-// wideCodesAVX512 makes a panel's codes less halfZero, times their factors, pairs
-// of bfloat16 numbers: [groups][2][GroupElems/2][TileRows][2].
+// wideCodesAVX512 replaces a panel's codes by (code-halfZero)·factor as pairs of
+// bfloat16 numbers: [groups][2][GroupElems/2][TileRows][2].
 //
 //go:noescape
 func wideCodesAVX512(codes *uint8, factors *float32, groups int)
@@ -52,7 +52,8 @@ func (amx) wide(f *format, tokens int) bool {
 	return f.halfGroups() && tokens >= minTileTokens && cpu.X86.HasAMXBF16
 }
 
-// mulWide widens some groups of all tokens at a time, for all tiles of rows.
+// mulWide widens wideGroups groups of all tokens, multiplies them with all n tiles
+// of rows, and continues with the next groups.
 func (amx) mulWide(s *Scratch, t quant.Type, tiles []byte, n int, a *Activations) {
 	f, blockBytes, blockGroups := formats[t], t.BlockBytes()*TileRows, t.BlockElems()/GroupElems
 	s.panel.tokens, s.panel.centred = a.tokens, true
@@ -73,7 +74,7 @@ func (amx) mulWide(s *Scratch, t quant.Type, tiles []byte, n int, a *Activations
 	}
 }
 
-// widen makes n groups of all tokens, from g on, bfloat16 numbers:
+// widen converts groups g to g+n-1 of all tokens to bfloat16 in s.wide:
 // [tile][n][token][GroupElems].
 func (s *Scratch) widen(a *Activations, g, n int) {
 	if size := wideElems(a.tokens); len(s.wide) < size {
@@ -85,8 +86,8 @@ func (s *Scratch) widen(a *Activations, g, n int) {
 	}
 }
 
-// multiplyWide adds the products of the panel's n groups, which begin at group g of
-// the row, to the sums of all tokens.
+// multiplyWide adds the products of the panel's n groups, groups g to g+n-1 of the
+// row, to the sums of all tokens.
 func (s *Scratch) multiplyWide(a *Activations, g, n int, sums []float32 /* [tokens][TileRows] */) {
 	args := &s.args
 	for i := 0; i*TileTokens < a.tokens; i += args.tiles {

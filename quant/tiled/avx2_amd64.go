@@ -2,9 +2,9 @@
 
 package tiled
 
-// avx2 is the path of processors with AVX2, FMA and F16C. Vectors take half a
-// tile of rows; tokens are computed one by one. There are no vector kernels:
-// a panel kernel of one token is fast enough for memory.
+// avx2 is the path of processors with AVX2, FMA and F16C. A vector holds half of a
+// tile's rows; the GEMM kernels process one token at a time. The path has no GEMV
+// kernels, because its GEMM kernel with one token already saturates memory bandwidth.
 type avx2 struct{ portable }
 
 func (avx2) name() string { return "avx2" }
@@ -19,8 +19,9 @@ func copyAVX2(a *copyArgs)
 
 func (avx2) copyResults(a *copyArgs) { copyAVX2(a) }
 
-// The panel kernels add pairs of products in 16 bits, which limits codes: to 5
-// bits, to 6 bits, or to magnitudes of at most 128 where codes are made signed.
+// VPMADDUBSW adds pairs of products in 16 bits, which limits the codes of each
+// kernel: Plain and Mins take codes of up to 5 bits, Halves codes of 6 bits, and
+// Signed codes with zero point 128, which it converts to signed bytes.
 
 //go:noescape
 func mulPlainAVX2(a *kernelArgs)
@@ -47,8 +48,8 @@ func (avx2) mulPanel(a *kernelArgs) {
 	}
 }
 
-// avxVNNI is the avx2 path with 256-bit VPDPBUSD, whose sums have room for all
-// codes.
+// avxVNNI is the avx2 path with the 256-bit VPDPBUSD of AVX-VNNI. It accumulates in
+// 32 bits, so it does not limit the codes.
 type avxVNNI struct{ avx2 }
 
 //go:noescape

@@ -4,8 +4,8 @@ package tiled
 
 import "github.com/llmrun/llmrun/quant"
 
-// avx512 is the path of processors with AVX-512 VNNI, whose VPDPBUSD adds four
-// products of bytes to each of sixteen 32-bit lanes: one row of a tile a lane.
+// avx512 is the path of processors with AVX-512 VNNI. VPDPBUSD adds four byte
+// products to each of sixteen 32-bit lanes; each lane belongs to one row of a tile.
 type avx512 struct{}
 
 func (avx512) name() string { return "avx512" }
@@ -91,7 +91,7 @@ func smallPairs4AVX512(a *smallArgs)
 //go:noescape
 func smallPairs5AVX512(a *smallArgs)
 
-// smallGEMM is mulSmall for more than one token.
+// smallGEMM is mulSmall for tiles of 2, 4 or 8 tokens.
 func (avx512) smallGEMM(t quant.Type, a *smallArgs) bool {
 	switch t {
 	case quant.Q4_0:

@@ -2,30 +2,30 @@
 
 package tiled
 
-// decoders are the assembly functions of a path that fill a panel.
+// decoders are the assembly functions with which a path fills a panel.
 type decoders struct {
-	// Codes of groups that are stride bytes apart become bytes, as many as a
-	// panel has for them.
+	// codesN unpack N-bit codes of groups that are stride bytes apart to one byte
+	// each, dst [groups][planes][TileRows][laneBytes].
 	codes4 func(dst *uint8, src *byte, stride, groups int, table *[16]uint8)
 	codes5 func(dst *uint8, src *byte, stride, groups int)
 	codes6 func(dst *uint8, src *byte, stride, groups int)
 	codes8 func(dst *uint8, src *byte, stride, groups int)
 
-	// Scales of n blocks that are stride bytes apart, one for each row; flip is
-	// XORed to the bits of the results.
+	// f16 and exponents convert the scales of n tile blocks that are stride bytes
+	// apart, dst [n][TileRows]. f16 XORs flip with the bits of the results.
 	f16       func(dst *float32, src *byte, stride, n int, flip uint32)
 	exponents func(dst *float32, src *byte, stride, n int)
-	// zeros multiplies the zeros of n blocks that are stride bytes apart, one for
-	// each row, by their scales.
+	// zeros computes mins = zero point · scale for n tile blocks that are stride
+	// bytes apart, mins and scales [n][TileRows].
 	zeros func(mins, scales *float32, src *byte, stride, n int)
 
-	// Scales of all groups of a block.
+	// These decode the scales of all eight groups of one tile block.
 	pairs func(scales, mins *float32, block *byte)
 	bytes func(scales, factors *float32, block *byte)
 	six   func(scales *float32, block *byte)
 }
 
-// decode fills a panel with the groups of n blocks.
+// decode decodes n tile blocks into the panel.
 func (d *decoders) decode(p *panel, f *format, blocks []byte, n int) {
 	size := len(blocks) / n
 	if f.scales == oneScale {
@@ -48,7 +48,7 @@ func (d *decoders) decode(p *panel, f *format, blocks []byte, n int) {
 	}
 }
 
-// decodeCodes decodes n groups that are stride bytes apart.
+// decodeCodes decodes the codes of n groups that are stride bytes apart.
 func (d *decoders) decodeCodes(f *format, dst *uint8, src *byte, stride, n int) {
 	switch f.bits {
 	case 4:
@@ -62,7 +62,7 @@ func (d *decoders) decodeCodes(f *format, dst *uint8, src *byte, stride, n int) 
 	}
 }
 
-// decodeHalves decodes the scales, and mins, of blocks with one of each.
+// decodeHalves decodes the scales and mins of n blocks with one group each.
 func (d *decoders) decodeHalves(p *panel, f *format, blocks []byte, n int) {
 	size := len(blocks) / n
 	if f.exponent {
@@ -72,7 +72,7 @@ func (d *decoders) decodeHalves(p *panel, f *format, blocks []byte, n int) {
 	d.f16(&p.scales[0], &blocks[0], size, n, 0)
 	if f.zeros {
 		d.zeros(&p.mins[0], &p.scales[0], &blocks[2*TileRows], size, n)
-	} else if f.hasMin() { // these formats add it
+	} else if f.hasMin() { // Q4_1 and Q5_1 add the offset
 		d.f16(&p.mins[0], &blocks[2*TileRows], size, n, signMask)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// KeyTile is how many keys are interleaved for Scores, as TileRows are in a
-// matrix, and KeyBlock how many it takes at once.
+// KeyTile is the number of interleaved keys, like TileRows for a matrix. KeyBlock is
+// the number of keys that one call of Scores processes.
 const (
 	KeyTile  = TileRows
 	KeyBlock = 4 * KeyTile
@@ -14,41 +14,40 @@ const (
 
 // Keys is a block of 8-bit keys.
 type Keys struct {
-	Codes  []uint8   // [KeyBlock/KeyTile][cols/4][KeyTile][4], with a zero of 128
+	Codes  []uint8   // [KeyBlock/KeyTile][cols/4][KeyTile][4], zero point 128
 	Scales []float32 // [KeyBlock]
 }
 
-// scoreArgs is what a score kernel multiplies: a block of keys with a tile of
-// queries. Pointers are to the first group.
+// scoreArgs are the arguments of a score kernel, which multiplies a block of keys
+// with a tile of queries. Pointers are to the first group.
 type scoreArgs struct {
 	y      *float32 // [width][KeyBlock], overwritten
-	codes  *uint8   // [KeyBlock/KeyTile][groups][planes][KeyTile][laneBytes]
-	next   *uint8   // codes that are wanted soon; may be codes
-	scales *float32 // [KeyBlock]; nil for keys of 4 bits, which have them inside
+	codes  *uint8   // [KeyBlock/KeyTile][groups][planes][KeyTile][laneBytes]; a tiled Key4 matrix for 4-bit keys
+	next   *uint8   // codes to prefetch; may equal codes
+	scales *float32 // [KeyBlock]; nil for 4-bit keys, whose tiles contain the scales
 	x      *int8    // [groups][width][GroupElems]
 	dx     *float32 // [groups][width]
 	shift  *float32 // [groups][width]
-	start  *int32   // [groups][width]; nil for keys of 4 bits
+	start  *int32   // [groups][width]; nil for 4-bit keys
 	groups int
 	width  int // 1, 2, 4, 8 or 16
 }
 
-// Scores multiplies queries with a block of 8-bit keys. With g over the groups
-// in ascending order and acc beginning at +0:
+// Scores computes the dot products of all queries in a with a block of 8-bit keys.
+// It accumulates over the groups in ascending order, starting with acc = +0:
 //
-//	i   = Σ code·q           over the group; exact
+//	i   = Σ (code-128)·q     over the group; exact
 //	acc = fma(float32(i), d, acc)
 //	y[q][key] = acc·scale
 //
-// where the scale is the key's and d the query's for the group. All of a block
-// is computed, whatever lies there; y needs room for the queries rounded up to
-// PaddedTokens. Reading the first half of next, the codes of the block that will
-// follow, is begun on
-// the way.
+// where scale is the key's scale and d is the query's scale in the group. Scores
+// computes all KeyBlock keys of the block, valid or not, and writes PaddedTokens rows
+// of y. It prefetches the first half of next, the codes of the block that the caller
+// scores next.
 func Scores(y []float32 /* [PaddedTokens(queries), KeyBlock] */, keys Keys, next []uint8, a *Activations, s *Scratch) {
 	if len(y) < paddedTokens(a.tokens)*KeyBlock || len(keys.Codes) < KeyBlock*a.cols || len(keys.Scales) < KeyBlock ||
 		len(next) < KeyBlock*a.cols || a.cols == 0 {
-		panic(fmt.Sprintf("tiled: scores of %d queries of %d elements exceed their slices", a.tokens, a.cols))
+		panic(fmt.Sprintf("tiled: scores of queries [%d, %d]: keys, scales, next or results are too short", a.tokens, a.cols))
 	}
 	args := &s.score
 	*args = scoreArgs{
@@ -61,7 +60,7 @@ func Scores(y []float32 /* [PaddedTokens(queries), KeyBlock] */, keys Keys, next
 	}
 }
 
-// useTile sets what belongs to tile i of the queries.
+// useTile points the arguments to tile i of the queries in a and its scores in y.
 func (args *scoreArgs) useTile(a *Activations, i int, y []float32) {
 	width, base := a.tile(i)
 	args.width = width
@@ -69,13 +68,14 @@ func (args *scoreArgs) useTile(a *Activations, i int, y []float32) {
 	args.x, args.dx, args.shift = &a.codes[base*GroupElems], &a.scale[base], &a.shift[base]
 }
 
-// PaddedTokens returns how many rows results for n queries take.
+// PaddedTokens returns the number of rows in the result of Scores for n queries.
 func PaddedTokens(n int) int { return paddedTokens(n) }
 
-// keyFormat is that of the codes: bytes with a zero of 128.
+// keyFormat is the format of 8-bit keys: codes with zero point 128.
 var keyFormat = format{bits: 8, zero: signedZero}
 
-// ones are the scales with which panel kernels give sums as they are.
+// ones are unit scales for panel kernels; panelScores applies the scales of keys
+// afterwards.
 var ones = func() (all [panelGroups * TileRows]float32) {
 	for i := range all {
 		all[i] = 1
@@ -83,7 +83,7 @@ var ones = func() (all [panelGroups * TileRows]float32) {
 	return all
 }()
 
-// panelScores computes scores with a path's panel kernel.
+// panelScores computes Scores for one tile of queries with a path's GEMM kernel.
 func panelScores(path kernels, a *scoreArgs, s *Scratch) {
 	args := &s.args
 	y := unsafe.Slice(a.y, a.width*KeyBlock)

@@ -9,14 +9,14 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Key4 is the type of 4-bit keys: a block of KeyBlock of them is a matrix of it,
-// with a row for each key. It has a scale and an offset for each 32 elements,
-// because some elements of keys are much larger than others, and often all have
-// the same sign.
+// Key4 is the type of 4-bit keys. A block of keys is a tiled matrix of this type
+// with KeyBlock rows, one per key. Q4_1 has a scale and an offset per 32 elements,
+// which suits keys: some channels are much larger than others, and the elements of
+// a channel often have the same sign.
 const Key4 = quant.Q4_1
 
-// Scores4 is Scores for keys of 4 bits, and follows the definition of products
-// of matrices:
+// Scores4 is Scores for 4-bit keys. It uses the arithmetic of Multiply, so keys and
+// next are blocks of the size that Bytes(Key4, KeyBlock, cols) returns:
 //
 //	i   = Σ code·q           over the group; exact
 //	acc = fma(float32(i)·scale, d, acc)
@@ -24,7 +24,7 @@ const Key4 = quant.Q4_1
 func Scores4(y []float32 /* [PaddedTokens(queries), KeyBlock] */, keys, next []byte, a *Activations, s *Scratch) {
 	size := key4Bytes(a.cols)
 	if len(y) < paddedTokens(a.tokens)*KeyBlock || min(len(keys), len(next)) < size || a.cols == 0 {
-		panic(fmt.Sprintf("tiled: scores of %d queries of %d elements exceed their slices", a.tokens, a.cols))
+		panic(fmt.Sprintf("tiled: scores of queries [%d, %d]: keys, next or results are too short", a.tokens, a.cols))
 	}
 	args := &s.score
 	*args = scoreArgs{codes: &keys[0], next: &next[0], groups: a.cols / GroupElems}
@@ -34,11 +34,11 @@ func Scores4(y []float32 /* [PaddedTokens(queries), KeyBlock] */, keys, next []b
 	}
 }
 
-// key4Bytes returns the size of a block of keys of cols elements.
+// key4Bytes returns the size of a block of 4-bit keys with cols elements each.
 func key4Bytes(cols int) int { return KeyBlock * cols / GroupElems * Key4.BlockBytes() }
 
-// matrixScores4 computes scores of 4-bit keys with the kernels that a path has
-// for matrices.
+// matrixScores4 computes Scores4 for one tile of queries with a path's matmul
+// kernels.
 func matrixScores4(path kernels, a *scoreArgs, s *Scratch) {
 	f := formats[Key4]
 	tiles := unsafe.Slice(a.codes, key4Bytes(a.groups*GroupElems))
@@ -67,7 +67,8 @@ func matrixScores4(path kernels, a *scoreArgs, s *Scratch) {
 	}
 }
 
-// panelScores4 computes the sums of one tile, a panel at a time.
+// panelScores4 computes the scores of one tile of keys with the GEMM kernel, one
+// panel after another.
 func (s *Scratch) panelScores4(path kernels, f *format, a *scoreArgs, tile []byte) {
 	x, dx := unsafe.Slice(a.x, a.groups*a.width*GroupElems), unsafe.Slice(a.dx, a.groups*a.width)
 	shift := unsafe.Slice(a.shift, a.groups*a.width)
@@ -88,15 +89,15 @@ func (s *Scratch) panelScores4(path kernels, f *format, a *scoreArgs, tile []byt
 
 func (k portable) scores4(a *scoreArgs, s *Scratch) { matrixScores4(k, a, s) }
 
-// PutKey4 rounds a key to 4 bits and stores it in a row of a block of keys of
-// cols elements. Those that it lacks are zero. No bytes but the row's are
-// touched. Each group is rounded for itself:
+// PutKey4 quantizes a key to 4 bits and stores it in a row of a block of keys with
+// cols elements. It pads a shorter x with zeros and writes only the bytes of that
+// row. It quantizes each group of 32 elements separately:
 //
 //	scale  = F16((high-low)/15), offset = F16(low)
-//	code   = round((x-offset)·(1/scale)) within 0 and 15, halves to even
+//	code   = round((x-offset)·(1/scale)) clamped to 0…15, ties to even
 //
-// A group with a NaN or an infinity, or of numbers that binary16 cannot scale,
-// makes every score of the key a NaN.
+// If an element of a group is infinite or NaN, or the scale or offset exceeds the
+// range of binary16, every score of the key is NaN.
 func PutKey4(keys []byte, row, cols int, x []float32 /* [at most cols] */) {
 	block := keys[row/KeyTile*KeyTile*cols/GroupElems*Key4.BlockBytes():]
 	for at := 0; at < cols; at += GroupElems {
@@ -106,7 +107,7 @@ func PutKey4(keys []byte, row, cols int, x []float32 /* [at most cols] */) {
 	}
 }
 
-// putGroup4 rounds a group into a row of a tile block.
+// putGroup4 quantizes a group and stores it in a row of a tile block.
 func putGroup4(block []byte, row int, x *[GroupElems]float32) {
 	low, high, largest := x[0], x[0], uint32(0)
 	for _, v := range x {
@@ -131,7 +132,7 @@ func putGroup4(block []byte, row int, x *[GroupElems]float32) {
 	putWords(block[4*TileRows+2*planeBytes:], row, words[1])
 }
 
-// codes4 returns a group's codes, element i beside element 16+i.
+// codes4 returns the 4-bit codes of a group; elements i and 16+i share byte i.
 func codes4(x *[GroupElems]float32, inverse, offset float32) (words [2]uint64) {
 	for i := range GroupElems / 2 {
 		a, b := code4(float32((x[i]-offset)*inverse)), code4(float32((x[GroupElems/2+i]-offset)*inverse))
@@ -140,7 +141,8 @@ func codes4(x *[GroupElems]float32, inverse, offset float32) (words [2]uint64) {
 	return words
 }
 
-// code4 rounds to the nearest code: the sum has its last bit at the ones.
+// code4 clamps v to 0…15 and rounds it, ties to even. Adding startFloat rounds,
+// because the unit in the last place of the sum is 1.
 func code4(v float32) uint32 {
 	if v < 0 {
 		v = 0
@@ -151,7 +153,7 @@ func code4(v float32) uint32 {
 	return math.Float32bits(v+startFloat) & 15
 }
 
-// Of binary16: the largest number and the bits of a NaN.
+// The largest finite binary16 number and the bits of a binary16 NaN.
 const (
 	maxHalf = 65504
 	halfNaN = 0x7E00

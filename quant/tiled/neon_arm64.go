@@ -2,25 +2,23 @@
 
 package tiled
 
-// neon is the path of every arm64 processor. Its panels are centred: codes are
-// signed, less the format's zero, and sums of integers begin with nothing. start is
-// read by vector kernels only.
+// neon is the path of every arm64 processor. Its panels are centred: decode subtracts
+// the zero point, and the integer sums of GEMM kernels start with 0. Only GEMV
+// kernels read start.
 //
-// Products are float32(i)·scale where plain Go adds a zero to that, which makes
-// -0 a +0, and with factors float32(i) itself may be -0. It takes an underflow to
-// -0 to see the difference.
+// A SIMD product float32(i)·scale may be -0 where the portable twin adds +0 and gets
+// +0; with factors, float32(i) itself may be -0. Results differ only if a sum
+// underflows to -0.
 //
-// That the kernels are right was proven under emulation, with and without the
-// features of the other paths; how fast they are was never measured.
+// Tests ran these kernels under emulation, with and without the features of the
+// other paths. Their speed was never measured.
 type neon struct{ portable }
 
-// neonDot is the path of processors with dot products of bytes (DotProd, most
-// since 2018). Only it and the next have vector kernels; without them a single
-// token is multiplied with panels as many are.
+// neonDot is the path of processors with SDOT (FEAT_DotProd, most since 2018). neonDot
+// and neonMatrix have GEMV kernels; neon multiplies a single token with its GEMM kernel.
 type neonDot struct{ neon }
 
-// neonMatrix is the path of processors with products of small matrices of bytes
-// (I8MM, most since 2021).
+// neonMatrix is the path of processors with SMMLA (FEAT_I8MM, most since 2021).
 type neonMatrix struct{ neonDot }
 
 func (neon) name() string { return "neon" }

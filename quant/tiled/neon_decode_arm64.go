@@ -2,9 +2,10 @@
 
 package tiled
 
-// fifthTables are what decoding the fifth bits of codes takes. Two bytes of a
-// word hold those of four rows: rows lists each of the two eight times, for all
-// four quarters of a tile, and places says how far left of bit 4 the bits are.
+// fifthTables are constants for decoding the fifth bits of codes. Two bytes of a
+// 64-bit word hold the fifth bits of four rows. rows are VTBL indices that repeat
+// each of these bytes eight times, for each quarter of a tile. places are the shifts
+// that move bit j of a byte to bit 4.
 var fifthTables = struct {
 	rows   [4][16]uint8
 	places [16]int8
@@ -61,14 +62,14 @@ func (neon) decode(p *panel, f *format, blocks []byte, n int) {
 	}
 }
 
-// decode brings steps of codes together too.
+// decode also reorders the codes for SMMLA, see pairCodesNEON.
 func (k neonMatrix) decode(p *panel, f *format, blocks []byte, n int) {
 	k.neonDot.decode(p, f, blocks, n)
 	pairCodesNEON(&p.codes[0], n*f.groups(len(blocks)/n))
 }
 
-// decodeCodesNEON decodes n groups that are stride bytes apart, less the format's
-// zero.
+// decodeCodesNEON decodes the codes of n groups that are stride bytes apart and
+// subtracts the format's zero point.
 func (f *format) decodeCodesNEON(dst []uint8 /* [n][planes][TileRows][laneBytes] */, src []byte, stride, n int) {
 	switch f.bits {
 	case 4:
@@ -78,14 +79,14 @@ func (f *format) decodeCodesNEON(dst []uint8 /* [n][planes][TileRows][laneBytes]
 		decode5NEON(&dst[0], &src[0], stride, n, -f.zero)
 	case 6:
 		decode6NEON(&dst[0], &src[0], stride, n, -f.zero)
-	case 8: // its zero is 128
+	case 8: // signCodesNEON subtracts the zero point, 128
 		for g := range n {
 			signCodesNEON(&dst[g*planes*planeBytes], &src[g*stride], 1)
 		}
 	}
 }
 
-// tableLess returns what nibbles stand for, less a number.
+// tableLess returns the decoding table with n subtracted from every entry.
 func (f *format) tableLess(n int) (table [16]uint8) {
 	for i, c := range f.table {
 		table[i] = c - uint8(n)
@@ -93,8 +94,8 @@ func (f *format) tableLess(n int) (table [16]uint8) {
 	return table
 }
 
-// decodeScalesNEON decodes the scales, and mins or factors, of n blocks; n is 1
-// where a block has more than one of them.
+// decodeScalesNEON decodes the scales, and the mins or factors, of n tile blocks. n
+// is 1 in formats with several groups per block.
 func (f *format) decodeScalesNEON(scales, mins []float32 /* [groups][TileRows] */, factors []float32 /* [groups][halves][TileRows] */, blocks []byte, n int) {
 	size := len(blocks) / n
 	switch {
@@ -110,7 +111,7 @@ func (f *format) decodeScalesNEON(scales, mins []float32 /* [groups][TileRows] *
 		scalesF16NEON(&scales[0], &blocks[0], size, n, 0)
 		if f.zeros {
 			scalesZeroNEON(&mins[0], &scales[0], &blocks[2*TileRows], size, n)
-		} else if f.hasMin() { // these formats add it
+		} else if f.hasMin() { // Q4_1 and Q5_1 add the offset
 			scalesF16NEON(&mins[0], &blocks[2*TileRows], size, n, signMask)
 		}
 	}

@@ -8,29 +8,29 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// neonGEMV is what a vector kernel multiplies: groups of a tile as they are
-// stored with one token of a tile. Pointers are to the first group. Kernels of whole
-// blocks take the scales from the blocks.
+// neonGEMV are the arguments of a GEMV kernel, which multiplies groups of a packed
+// tile with one token. Pointers are to the first group. gemvQ4NEON and gemvQ8NEON
+// read scales from the tile blocks instead of scales.
 type neonGEMV struct {
-	sums   *float32 // [TileRows], added to
-	codes  *byte    // groups are stride bytes apart, or the blocks
-	stride int
+	sums   *float32 // [TileRows]; the kernel accumulates into it
+	codes  *byte    // codes of the first group, or the first tile block for gemvQ4NEON and gemvQ8NEON
+	stride int      // bytes from one group to the next
 	scales *float32 // [groups][TileRows]
-	mins   *float32 // [groups][TileRows], nil = none
+	mins   *float32 // [groups][TileRows]; nil if the format has none
 	x      *int8    // [groups][GroupElems], width·GroupElems bytes apart
 	dx     *float32 // [groups], width floats apart
 	shift  *float32 // [groups], width floats apart
 	start  *int32   // [groups][halves], startStep bytes apart
 	groups int
-	width  int
-	table  [16]uint8 // what nibbles stand for, signed
+	width  int       // tokens in the tile of activations
+	table  [16]uint8 // signed decoded code of each nibble
 
-	factors *float32 // [groups][halves][TileRows], where half groups have them
+	factors *float32 // [groups][halves][TileRows], for formats with half groups
 
-	startStep int // 0 where all begin alike
+	startStep int // 0 if all groups share one start
 }
 
-// noStart is where sums begin that no zero is taken from.
+// noStart is the initial sum of formats without a zero point.
 var noStart int32 = startBits
 
 //go:noescape
@@ -51,8 +51,8 @@ func gemvQ4NEON(a *neonGEMV)
 //go:noescape
 func gemvQ8NEON(a *neonGEMV)
 
-// gemvTokens is how many tokens the vector kernels take, one after the other, before
-// a panel kernel for kernelTokens is faster.
+// gemvTokens is the largest batch for which one GEMV per token is faster than a GEMM
+// kernel for kernelTokens tokens.
 const gemvTokens = 2
 
 func (neonDot) mulSmall(t quant.Type, a *smallArgs) bool {
@@ -71,7 +71,7 @@ func (neonDot) mulSmall(t quant.Type, a *smallArgs) bool {
 	return true
 }
 
-// mulBlocksNEON computes the sums of one tile with a kernel of whole blocks.
+// mulBlocksNEON computes the sums of one Q4_0 or Q8_0 tile, with a GEMV per token.
 func (f *format) mulBlocksNEON(a *smallArgs) {
 	v := neonGEMV{codes: a.tile, groups: a.blocks, width: a.width}
 	for token := range a.width {
@@ -84,8 +84,9 @@ func (f *format) mulBlocksNEON(a *smallArgs) {
 	}
 }
 
-// mulTileNEON computes the sums of one tile, of which a block has so many bytes.
-// Scales are decoded to the panel, as many as it has room for.
+// mulTileNEON computes the sums of one tile of other formats, with a GEMV per token.
+// It decodes the scales to the panel, panelGroups or one block at a time. size is the
+// size of a tile block in bytes.
 func (f *format) mulTileNEON(size int, a *smallArgs) {
 	p := a.panel
 	v := neonGEMV{scales: &p.scales[0], factors: &p.factors[0], stride: f.groupBytes(), start: &noStart, width: a.width}
@@ -112,7 +113,7 @@ func (f *format) mulTileNEON(size int, a *smallArgs) {
 	}
 }
 
-// take points to a token's numbers from group g on.
+// take points v to the sums of a token and to its activations from group g on.
 func (v *neonGEMV) take(f *format, a *smallArgs, g, token int) {
 	at := g*a.width + token
 	v.sums, v.x = step(a.sums, token*TileRows), step(a.x, at*GroupElems)
@@ -126,7 +127,7 @@ func (v *neonGEMV) take(f *format, a *smallArgs, g, token int) {
 	v.start, v.startStep = step(a.start, at), a.width*int(unsafe.Sizeof(*a.start))
 }
 
-// mulGroupsNEON calls the kernel of the format.
+// mulGroupsNEON calls the GEMV kernel of the format.
 func (f *format) mulGroupsNEON(v *neonGEMV) {
 	switch {
 	case f.bits == 4 && f.table == &evenly:

@@ -2,7 +2,7 @@
 
 package tiled
 
-// The kernels of scores take the four queries that begin with one, or this alone.
+// scoresDot4NEON scores queries query to query+3, scoresDot1NEON scores one query.
 
 //go:noescape
 func scoresDot4NEON(a *scoreArgs, query int)
@@ -12,8 +12,8 @@ func scoresDot1NEON(a *scoreArgs, query int)
 
 func (k neon) scores(a *scoreArgs, s *Scratch) { panelScores(k, a, s) }
 
-// scores is also neonMatrix's: bringing keys to the form that its products take
-// costs more than they gain.
+// scores uses SDOT on neonMatrix too, because reordering the keys for SMMLA costs
+// more time than SMMLA saves.
 func (neonDot) scores(a *scoreArgs, _ *Scratch) {
 	if a.width < 4 {
 		for q := range a.width {
@@ -26,7 +26,7 @@ func (neonDot) scores(a *scoreArgs, _ *Scratch) {
 	}
 }
 
-// Scores of 4-bit keys are products of panels on these paths.
+// The arm64 paths score 4-bit keys with their matmul kernels.
 
 func (k neon) scores4(a *scoreArgs, s *Scratch)       { matrixScores4(k, a, s) }
 func (k neonDot) scores4(a *scoreArgs, s *Scratch)    { matrixScores4(k, a, s) }

@@ -4,15 +4,16 @@ package tiled
 
 import "unsafe"
 
-// partGroups is how many groups of a panel are multiplied at a time where tokens are
-// filled up, or keys made signed. The copies take 4 KiB of the stack.
+// partGroups is the number of groups that mulPaddedTokens and mulKeys copy and
+// multiply at a time. The copies take 4 KiB of stack.
 const partGroups = 8
 
-// kernelTokens and kernelRows are what mulDotNEON and mulMatrixNEON compute.
+// kernelTokens and kernelRows are the shape that mulDotNEON and mulMatrixNEON
+// compute in registers.
 const kernelTokens, kernelRows = 4, 8
 
-// The panel kernels read signed codes, mulMatrixNEON in the order of
-// pairCodesNEON. row and token are the first of those that they compute.
+// The GEMM kernels read signed codes; mulMatrixNEON reads them in the order that
+// pairCodesNEON writes. They compute a tile that starts at row and token.
 
 //go:noescape
 func mulBaseNEON(a *kernelArgs, row, token int)
@@ -41,7 +42,7 @@ func (neonDot) mulPanel(a *kernelArgs) { a.eachTile(mulDotTokens) }
 
 func (neonMatrix) mulPanel(a *kernelArgs) { a.eachTile(mulMatrixTokens) }
 
-// eachTile multiplies one tile of tokens after the other.
+// eachTile calls multiply once per tile of tokens.
 func (a *kernelArgs) eachTile(multiply func(*kernelArgs)) {
 	apart := (a.groups + a.skip) * a.width
 	for i := range a.tiles {
@@ -59,7 +60,7 @@ func mulBaseTokens(a *kernelArgs) {
 	}
 }
 
-// mulKeys multiplies keys, whose codes have a zero of 128.
+// mulKeys multiplies the codes of keys after subtracting their zero point, 128.
 func mulKeys(a *kernelArgs) {
 	var codes [partGroups * planes * planeBytes]uint8
 	for g := 0; g < a.groups; g += partGroups {
@@ -73,7 +74,8 @@ func mulKeys(a *kernelArgs) {
 func mulDotTokens(a *kernelArgs)    { mulTokens(a, false) }
 func mulMatrixTokens(a *kernelArgs) { mulTokens(a, true) }
 
-// mulTokens multiplies with mulMatrixNEON or mulDotNEON.
+// mulTokens multiplies one tile of tokens with mulMatrixNEON if matrix is true,
+// otherwise with mulDotNEON.
 func mulTokens(a *kernelArgs, matrix bool) {
 	if a.width < kernelTokens {
 		mulPaddedTokens(a, matrix)
@@ -82,7 +84,7 @@ func mulTokens(a *kernelArgs, matrix bool) {
 	}
 }
 
-// mulFullTokens multiplies tiles of kernelTokens tokens and more.
+// mulFullTokens multiplies a tile of at least kernelTokens tokens.
 func mulFullTokens(a *kernelArgs, matrix bool) {
 	for row := 0; row < TileRows; row += kernelRows {
 		for token := 0; token < a.width; token += kernelTokens {
@@ -95,12 +97,12 @@ func mulFullTokens(a *kernelArgs, matrix bool) {
 	}
 }
 
-// pairsTokens: kernels of kernelTokens tokens read them in turns.
+// pairsTokens is true for the widths that mulFullTokens multiplies.
 func (neonDot) pairsTokens(width int) bool { return width >= kernelTokens }
 
-// mulPaddedTokens multiplies a tile of fewer than kernelTokens tokens as one of so
-// many: the others are zero. Such a tile is the last of a batch or the whole of
-// a very small one, and then reading the weights is most of the work.
+// mulPaddedTokens multiplies a tile of fewer than kernelTokens tokens. It pads the
+// tile with zeros to kernelTokens. The wasted work is small: such a tile is the last
+// of a large batch, or a whole batch for which memory bandwidth is the limit.
 func mulPaddedTokens(a *kernelArgs, matrix bool) {
 	var (
 		sums      [kernelTokens * TileRows]float32
@@ -128,8 +130,8 @@ func mulPaddedTokens(a *kernelArgs, matrix bool) {
 	copy(result, sums[:])
 }
 
-// part returns the arguments for n groups from g on. There is no start, which
-// the kernels do not read.
+// part returns the arguments for groups g to g+n-1. It leaves out start, which the
+// NEON kernels do not read.
 func (a *kernelArgs) part(g, n int) kernelArgs {
 	part := *a
 	part.codes = step(a.codes, g*planes*planeBytes)

@@ -8,7 +8,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// paths returns the paths that this machine has, best first.
+// paths returns the paths that the processor supports, fastest first.
 func paths() []kernels {
 	all := []kernels{portable{}}
 	x86 := &cpu.X86

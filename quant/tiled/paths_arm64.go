@@ -4,8 +4,8 @@ package tiled
 
 import "golang.org/x/sys/cpu"
 
-// paths returns the paths that this machine has, best first. Features that an
-// operating system does not report are taken to be missing.
+// paths returns the paths that the processor supports, fastest first. If the
+// operating system does not report a feature, paths assumes that it is missing.
 func paths() []kernels {
 	all := []kernels{neon{}, portable{}}
 	if cpu.ARM64.HasASIMDDP {

@@ -2,5 +2,5 @@
 
 package tiled
 
-// paths returns the paths that this machine has, best first.
+// paths returns the paths that the build supports, fastest first.
 func paths() []kernels { return []kernels{portable{}} }

@@ -5,39 +5,39 @@ import (
 	"unsafe"
 )
 
-// quantizeArgs is what the rounding kernels read and write: one token's groups.
-// Pointers are to the first group. Between a group and the next lie the other
-// tokens of the tile, so that numbers are width apart, codes width·GroupElems
-// and halfStart 2·width, with the second half width after the first.
+// quantizeArgs are the arguments of a quantize kernel, which quantizes the groups
+// of one token. Pointers are to the token's first group. Outputs of consecutive
+// groups are width elements apart, codes width·GroupElems and halfStart 2·width. In
+// halfStart, the second half of a group is width elements after the first.
 type quantizeArgs struct {
 	x         *float32 // [groups][GroupElems]
 	codes     *int8
-	apart     int // from pairElems of a group's codes to the next
+	apart     int // bytes between consecutive runs of pairElems codes of a group
 	scale     *float32
-	shift     *float32
-	start8    *int32 // startBits - 8·Σ codes, and so on
-	start16   *int32
-	start128  *int32
-	halfStart *int32
+	shift     *float32 // -scale·Σ codes
+	start8    *int32   // startBits - 8·Σ codes
+	start16   *int32   // startBits - 16·Σ codes
+	start128  *int32   // startBits - 128·Σ codes
+	halfStart *int32   // startBits - 32·Σ codes of a half
 	groups    int
-	width     int
+	width     int // tokens in the tile
 }
 
-// pairElems is how many elements of a token come before those of its neighbour where
-// the two take turns.
+// pairElems is the length of a run of one token's codes where the codes of two
+// tokens are interleaved, see pairingPath.
 const pairElems = 8
 
-// Bits of float32 numbers; without the sign they are in the order of the values,
-// with infinity and then the NaNs last. minMagnitudeBits are those of 2^-100, the
-// smallest magnitude of a group that counts: dividing by much less would
-// overflow, and products with less would be lost anyhow.
+// Bit patterns of float32. Without the sign bit, the integer order of bit patterns
+// is the order of magnitudes; infinity and then NaNs are largest. minMagnitudeBits
+// is 2^-100. A group with a smaller maximum quantizes to zeros: 127 divided by a much
+// smaller maximum overflows, and the products of such a group are negligible.
 const (
 	signMask         = 1 << 31
 	infBits          = 0x7F800000
 	minMagnitudeBits = (127 - 100) << 23
 )
 
-// round is the portable rounding kernel.
+// quantize is the portable quantize kernel.
 func (portable) quantize(a quantizeArgs) {
 	x := unsafe.Slice(a.x, a.groups*GroupElems)
 	for g := range a.groups {
@@ -47,7 +47,7 @@ func (portable) quantize(a quantizeArgs) {
 	}
 }
 
-// clear sets a token to zeros.
+// clear writes a token whose activations are all zero.
 func (a *quantizeArgs) clear() {
 	var codes [GroupElems]int8
 	for g := range a.groups {
@@ -55,9 +55,9 @@ func (a *quantizeArgs) clear() {
 	}
 }
 
-// put writes a group with all that follows from its codes.
+// put writes the codes and scale of group g and the values derived from them.
 func (a *quantizeArgs) put(g int, codes *[GroupElems]int8, scale float32) {
-	at, end := g*a.width, (a.groups-1)*a.width+1 // the last group's number ends the slices
+	at, end := g*a.width, (a.groups-1)*a.width+1 // end is the length of the slices
 	for i := range GroupElems / pairElems {
 		dst := step(a.codes, at*GroupElems+i*a.apart)
 		*(*[pairElems]int8)(unsafe.Pointer(dst)) = [pairElems]int8(codes[i*pairElems:])
@@ -72,8 +72,8 @@ func (a *quantizeArgs) put(g int, codes *[GroupElems]int8, scale float32) {
 	halfStart[2*at], halfStart[2*at+a.width] = startBits-halfZero*first, startBits-halfZero*second
 }
 
-// quantizeGroup rounds a group and returns the scale, which is infinite or a NaN
-// where an element is.
+// quantizeGroup quantizes a group and returns its scale. If an element is infinite
+// or NaN, so is the scale, and dst stays unchanged.
 func quantizeGroup(dst *[GroupElems]int8, x []float32 /* [GroupElems] */) float32 {
 	var bits uint32
 	for _, v := range x {

@@ -2,7 +2,7 @@ package tiled
 
 import "encoding/binary"
 
-// split takes a block of a model file apart.
+// split reads the fields of one row's block from the model file's layout.
 func (f *format) split(r *rowBlock, src []byte) {
 	switch f.block {
 	case nibbleBlock:
@@ -26,7 +26,7 @@ func (f *format) split(r *rowBlock, src []byte) {
 	}
 }
 
-// join is the inverse of split.
+// join writes the fields of a block in the model file's layout, the inverse of split.
 func (f *format) join(r *rowBlock, dst []byte) {
 	switch f.block {
 	case nibbleBlock:
@@ -50,10 +50,9 @@ func (f *format) join(r *rowBlock, dst []byte) {
 	}
 }
 
-// Each pair of functions below takes a block of one model-file format apart
-// and puts it together again.
+// Each pair of functions below implements split and join for one block layout.
 
-// nibbles spreads the 32 codes of 16 bytes: low nibbles first.
+// nibbles unpacks 16 bytes to 32 codes. The low nibbles are elements 0 to 15.
 func nibbles(code []uint8 /* [32] */, src []byte /* [16] */) {
 	for i, b := range src[:16] {
 		code[i], code[16+i] = b&15, b>>4
@@ -66,8 +65,8 @@ func joinNibbles(dst []byte /* [16] */, code []uint8 /* [32] */) {
 	}
 }
 
-// readHalves reads the 16-bit numbers in front of a block and returns the rest.
-// How many there are follows from the size of the rest.
+// readHalves reads the leading 16-bit numbers of a block, all but the last rest
+// bytes, and returns those bytes.
 func (r *rowBlock) readHalves(src []byte, rest int) []byte {
 	for i := range (len(src) - rest) / 2 {
 		r.half[i] = binary.LittleEndian.Uint16(src[2*i:])
@@ -104,8 +103,8 @@ func join5(r *rowBlock, dst []byte) {
 	joinNibbles(dst[4:], r.code[:])
 }
 
-// Signed bytes become codes with a zero of 128, because the instructions want
-// one of the two factors unsigned.
+// split8 converts signed bytes to unsigned codes with zero point 128, because
+// VPDPBUSD multiplies unsigned with signed bytes.
 func split8(r *rowBlock, src []byte) {
 	for i, b := range r.readHalves(src, 32) {
 		r.code[i] = b ^ 0x80
@@ -119,8 +118,7 @@ func join8(r *rowBlock, dst []byte) {
 	}
 }
 
-// splitPairs takes apart the 12 bytes in which the K formats keep 8 scales and
-// 8 mins of 6 bits.
+// splitPairs unpacks the 12 bytes of 8 scales and 8 mins of 6 bits in Q4_K and Q5_K.
 func (r *rowBlock) splitPairs(s []byte) {
 	for j := range 4 {
 		r.scale[j], r.min[j] = s[j]&63, s[j+4]&63
@@ -137,8 +135,8 @@ func (r *rowBlock) joinPairs(s []byte) {
 	}
 }
 
-// splitWide spreads the nibbles of a 256-element block: each 32 bytes hold 64
-// elements, the first half of them in the low nibbles.
+// splitWide unpacks the nibbles of a 256-element block. Each run of 32 bytes holds
+// 64 elements; the low nibbles are the first 32.
 func (r *rowBlock) splitWide(src []byte /* [128] */) {
 	for i, b := range src[:128] {
 		at := i/32*64 + i%32
@@ -165,7 +163,8 @@ func joinQ4K(r *rowBlock, dst []byte) {
 	r.joinWide(dst[12:])
 }
 
-// Bit s of high byte l is the fifth bit of element 32s+l.
+// splitQ5K reads a Q5_K block, in which bit s of high byte l is the fifth bit of
+// element 32s+l.
 func splitQ5K(r *rowBlock, src []byte) {
 	src = r.readHalves(src, 172)
 	r.splitPairs(src)
@@ -185,8 +184,8 @@ func joinQ5K(r *rowBlock, dst []byte) {
 	r.joinWide(dst[44:])
 }
 
-// q6Place returns where element i of a Q6_K block lies: the byte and shift of
-// its low nibble, and those of its two high bits.
+// q6Place returns the byte index and shift of element i's low nibble in a Q6_K
+// block, and those of its two high bits.
 func q6Place(i int) (low, lowShift, high, highShift int) {
 	half, quarter, l := i/128, i%128/32, i%32
 	return half*64 + quarter%2*32 + l, quarter / 2 * 4, half*32 + l, quarter * 2
@@ -212,8 +211,8 @@ func joinQ6K(r *rowBlock, dst []byte) {
 	binary.LittleEndian.PutUint16(dst[208:], r.half[0])
 }
 
-// IQ4_XS keeps the high bits of its 8 scales first, two bits each, then their
-// low nibbles, then groups of 32 as the other 4-bit formats do.
+// splitXS reads an IQ4_XS block: the high bits of 8 scales, two bits each, their low
+// nibbles, then 8 groups of 32 nibbles.
 func splitXS(r *rowBlock, src []byte) {
 	r.half[0] = binary.LittleEndian.Uint16(src)
 	high := binary.LittleEndian.Uint16(src[2:])
@@ -235,7 +234,7 @@ func joinXS(r *rowBlock, dst []byte) {
 	binary.LittleEndian.PutUint16(dst[2:], high)
 }
 
-// I4Z has a byte, the row's zero, between its scale and its nibbles.
+// splitZero reads an I4Z block: a scale, the zero point as a byte, then nibbles.
 func splitZero(r *rowBlock, src []byte) {
 	src = r.readHalves(src, 17)
 	r.zero = src[0]

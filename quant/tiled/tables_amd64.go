@@ -2,13 +2,13 @@
 
 package tiled
 
-// What the assembly kernels load and broadcast.
+// Constants that the assembly kernels load and broadcast.
 var (
 	// startValue is startFloat, or startBits read as an integer.
 	startValue float32 = startFloat
 
-	// What rounding needs: a float's bits without the sign, the largest code, and
-	// bytes of 1, whose products with codes are the codes.
+	// Quantize kernels: the mask of all bits except the sign, the largest code, and
+	// ones for summing codes with a dot-product instruction.
 	magnitudeMask uint32  = ^uint32(signMask)
 	largestCode   float32 = 127
 	byteOnes      uint32  = 0x01010101
@@ -20,12 +20,12 @@ var (
 	topBits    uint32 = 0x80808080
 	signBit    uint32 = signMask
 
-	// What tiles of 16-bit floats take.
+	// Conversion to bfloat16 for AMX.
 	upperHalf     uint32  = 0xFFFF0000
 	lowByte       uint32  = 0xFF
 	halfZeroFloat float32 = halfZero
 
-	// Masks of nibbles and high bits that were widened to 32 bits.
+	// Masks of the low nibble and the two high bits of codes widened to 32 bits.
 	dwordNibble uint32 = 0x0F
 	dwordHigh   uint32 = 0x30
 
@@ -33,15 +33,15 @@ var (
 	two       uint32 = 2
 	thirtyTwo uint32 = 32
 
-	// subnormalHalf is 2^-128, half of the smallest power of MXFP4.
+	// subnormalHalf is 2^-128, half of the smallest MXFP4 scale.
 	subnormalHalf uint32 = 0x00200000
 
-	// unpackOrder puts elements in order after 32-bit numbers were packed to
-	// bytes within halves of a vector.
+	// unpackOrder are VPERMD indices that restore the order of elements after
+	// VPACKSSDW and VPACKSSWB, which pack within 128-bit lanes.
 	unpackOrder = [8]uint32{0, 4, 1, 5, 2, 6, 3, 7}
 
-	// bitBytes picks for each of 32 bytes the one that holds its bit, bitTests
-	// tests for it.
+	// bitBytes are VPSHUFB indices that copy the byte with bit i to byte i, for 32
+	// bits; bitTests are the masks of these bits.
 	bitBytes = [32]uint8{
 		0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
 		2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,

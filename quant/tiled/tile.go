@@ -6,7 +6,8 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// UnpackRow writes one row of a tiled matrix as the model file had it.
+// UnpackRow extracts one row of a tiled matrix to dst in the model file's layout.
+// tiles holds the whole matrix, which has cols elements per row.
 func UnpackRow(dst []byte, t quant.Type, tiles []byte, cols, row int) {
 	f, blockBytes := formats[t], t.BlockBytes()
 	rowBytes := cols / t.BlockElems() * blockBytes
@@ -19,7 +20,7 @@ func UnpackRow(dst []byte, t quant.Type, tiles []byte, cols, row int) {
 	}
 }
 
-// store puts one row's block into a tile block that was cleared.
+// store writes one row's block to a cleared tile block.
 func (f *format) store(tile []byte, row int, r *rowBlock) {
 	head := tile
 	for i := range f.halves {
@@ -50,7 +51,8 @@ func (f *format) load(r *rowBlock, tile []byte, row int) {
 	}
 }
 
-// loadHead is load for what stands before the codes.
+// loadHead reads one row's fields from the head of a tile block, all except the
+// codes.
 func (f *format) loadHead(r *rowBlock, tile []byte, row int) {
 	head := tile
 	for i := range f.halves {
@@ -105,10 +107,10 @@ func (f *format) loadScales(r *rowBlock, head []byte, row int) {
 	}
 }
 
-// storeCodes puts one row's codes of a group where its instructions expect
-// them.
+// storeCodes writes one row's codes of a group in the tile layout that format
+// describes.
 func (f *format) storeCodes(group []byte, row int, code []uint8 /* [GroupElems] */) {
-	low := group[len(group)-f.bits/4*4*planeBytes:] // nibbles fill 4 vectors, bytes 8
+	low := group[len(group)-f.bits/4*4*planeBytes:] // nibbles fill 4 planes, bytes 8
 	for i, c := range code {
 		p, at := i/laneBytes, row*laneBytes+i%laneBytes
 		switch f.bits {
