@@ -46,9 +46,9 @@ func TestReadMessageFromAPipe(t *testing.T) {
 	}
 }
 
-// Reads may return keys in pieces of any size. The characters are the same, and each invalid byte
-// becomes one ?.
-func TestKeysAreText(t *testing.T) {
+// TestKeyReaderReturnsValidUTF8 checks that the characters do not depend on the sizes of reads, and
+// that each invalid byte becomes one ?.
+func TestKeyReaderReturnsValidUTF8(t *testing.T) {
 	const typed = "h\xc3\xa9llo \xf0\x9f\x98\x80 \xe9t\xff\xe2\x82 \xef\xbf\xbd\x03end"
 	const want = "héllo 😀 ?t??? ?\x03end"
 	for size := 1; size < len(typed); size++ {

@@ -8,8 +8,9 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// Names of other programs are not names of this program, and their hints name existing flags.
-func TestHabitsLeadSomewhere(t *testing.T) {
+// TestForeignNamesMapToOurNames checks that llmrun does not use a listed name of other engines
+// itself, and that every suggested flag exists.
+func TestForeignNamesMapToOurNames(t *testing.T) {
 	flags := cli.NewFlagSet()
 	runCommand().Prepare(flags)
 	for theirs, ours := range cli.ForeignFlags {

@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// The help names every field of the JSON output.
-func TestHelpNamesWhatJSONHolds(t *testing.T) {
+// TestHelpNamesJSONFields checks that the help of a command names every field of its JSON output.
+func TestHelpNamesJSONFields(t *testing.T) {
 	for _, c := range []struct {
 		command string
 		prints  any

@@ -8,9 +8,9 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestKVStatsOfAToken divides by the number of decode passes, which includes the pass of the
-// end-of-text token.
-func TestKVStatsOfAToken(t *testing.T) {
+// TestKVStatsPerToken checks that statistics per token divide by the number of decode passes, which
+// includes the pass of the end-of-text token.
+func TestKVStatsPerToken(t *testing.T) {
 	stats := llmrun.Stats{GeneratedTokens: 4, StopReason: llmrun.StopLength, DecodeKV: llmrun.KVUse{Read: 300}}
 	require.EqualValues(t, 100, newKVStats(stats).ReadPerToken)
 	stats.StopReason, stats.DecodeKV.Read = llmrun.StopEOS, 400

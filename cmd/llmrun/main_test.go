@@ -21,9 +21,9 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"llmrun": main})
 }
 
-// TestScripts runs the command lines in testdata/script with the bundled model, and checks both
-// output streams and the exit code. $NOTES is a directory of notes with their expected summaries,
-// and $MODEL is the directory of the bundled model.
+// TestScripts checks the output streams and exit codes of the command lines in testdata/script, with
+// the bundled model. $NOTES is a directory of notes with their expected summaries, and $MODEL is the
+// directory of the bundled model.
 func TestScripts(t *testing.T) {
 	notes, err := filepath.Abs(filepath.Join("testdata", "notes"))
 	if err != nil {
@@ -135,8 +135,8 @@ func scriptUnwritten(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// scriptChomp is "chomp FILE": it removes the line break at the end of the file, which every file of
-// a script has.
+// scriptChomp implements "chomp FILE", which removes the line break at the end of the file. Every
+// file of a script ends with a line break.
 func scriptChomp(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: chomp FILE")

@@ -41,9 +41,9 @@ func TestEatMemory(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestPressureInControlGroup makes a second program in the same control group allocate more memory
-// than the group has left, while the command generates with --pressure. The command releases memory,
-// the kernel kills no process, and the tokens are the same.
+// TestPressureInControlGroup checks that the command with --pressure releases memory when a second
+// program in its control group allocates more memory than the group has left. The kernel must kill no
+// process, and the tokens must stay the same.
 func TestPressureInControlGroup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the command and writes a model")

@@ -13,7 +13,7 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// TestSignalsStop sends this process each of the StopSignals.
+// TestSignalsStop checks that each of the StopSignals cancels the context and gives its exit code.
 func TestSignalsStop(t *testing.T) {
 	done := errors.New("the error of a cancelled operation")
 	for number, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {

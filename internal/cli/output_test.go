@@ -50,8 +50,9 @@ func TestOutputReportsTheFirstFailure(t *testing.T) {
 	require.Equal(t, 1, broken.writes, "output writes nothing after a failure")
 }
 
-// JSON numbers restore the same float32; NaN and infinities become null.
-func TestJSONRowsKeepEveryBit(t *testing.T) {
+// TestJSONRowsAreLossless checks that JSON rows restore the same float32 numbers, and that NaNs and
+// infinities become null.
+func TestJSONRowsAreLossless(t *testing.T) {
 	rows := [][]float32{
 		{0, 1, -1, 0.1, 1.0 / 3, 16777216, 1e-45, math.MaxFloat32, math.SmallestNonzeroFloat32, -3.4e-9},
 		{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))},

@@ -12,8 +12,9 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// A shape has the matmuls of the model that synth writes, apart from their names.
-func TestProductsOfShapesAndFiles(t *testing.T) {
+// TestMatmulsOfShapesAndFiles checks that a shape has the same matmuls as the model file that synth
+// writes, except for their names.
+func TestMatmulsOfShapesAndFiles(t *testing.T) {
 	for _, shape := range []string{"tiny", "tiny-moe"} {
 		path := filepath.Join(t.TempDir(), "m.gguf")
 		_, err := bench.Synth(t.Context(), bench.SynthOptions{Path: path, Shape: shape, Quant: "q4_0"})
@@ -42,7 +43,8 @@ func sizes(list []weights.Matmul) map[weights.Matmul]int {
 	return count
 }
 
-// Matmuls of the same size are planned once, and the output head for one token.
+// TestOpsFor checks that opsFor returns one op for each size of matmul, and the output head only for
+// one token.
 func TestOpsFor(t *testing.T) {
 	list := opsFor([]weights.Matmul{
 		{Name: "k", Type: quant.Q8_0, Rows: 8, Cols: 32, Count: 2},

@@ -19,8 +19,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// pairHere names two devices that every machine has. With one core, the second is the slowed-down
-// first.
+// pairHere returns two devices of this machine: its groups of cores, or the CPU and a slowed CPU.
 func pairHere() []string {
 	if pair := Groups(Devices()); pair != nil {
 		return pair
@@ -35,8 +34,8 @@ func tinyPlan(t *testing.T) Options {
 	}
 }
 
-// A plan has every matrix of the model for every number of tokens, and its sums are those of its
-// rows. The second plan uses the saved measurements.
+// TestPlanDevices checks that a plan contains every matrix of the model for every number of tokens,
+// and that a second plan uses the saved measurements.
 func TestPlanDevices(t *testing.T) {
 	o := tinyPlan(t)
 	o.Check = true
@@ -65,7 +64,8 @@ func TestPlanDevices(t *testing.T) {
 	require.Len(t, again.Matmuls, len(plan.Matmuls))
 }
 
-// Held-out matmuls have more tokens than the plan, and need memory for them.
+// TestPlanForManyTokens checks that the plan reserves memory for held-out matmuls, which have more
+// tokens than the plan.
 func TestPlanForManyTokens(t *testing.T) {
 	o := tinyPlan(t)
 	o.Check, o.Devices, o.Tokens = true, o.Devices[:1], []int{2560}
@@ -128,8 +128,9 @@ func TestPlanWithoutDirectory(t *testing.T) {
 	require.Contains(t, said, "are not saved")
 }
 
-// An interrupted remeasurement keeps the measurements of other matmuls.
-func TestMeasuringAgainKeepsOthers(t *testing.T) {
+// TestRemeasuringKeepsOtherMatmuls checks that a remeasurement keeps the measurements of other
+// matmuls, also if it is interrupted.
+func TestRemeasuringKeepsOtherMatmuls(t *testing.T) {
 	o := tinyPlan(t)
 	_, err := PlanDevices(t.Context(), o)
 	require.NoError(t, err)
@@ -162,7 +163,7 @@ func TestMeasuringAgainKeepsOthers(t *testing.T) {
 	require.Equal(t, known, shapes())
 }
 
-// Ctrl-C ends measuring, and the measurements so far are saved.
+// TestPlanDevicesIsInterrupted checks that an interrupted PlanDevices saves the measurements so far.
 func TestPlanDevicesIsInterrupted(t *testing.T) {
 	o := tinyPlan(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -215,14 +216,15 @@ func TestPlanDevicesRefuses(t *testing.T) {
 	}
 }
 
-// perToken are costs in proportion to the number of tokens.
+// perToken is a cost model in which time is proportional to the number of tokens.
 type perToken struct{}
 
 func (perToken) Time(_ int, op hetero.Op) time.Duration { return time.Duration(op.Tokens) }
 func (perToken) Start(int) time.Duration                { return 0 }
 func (perToken) Slowdown(hetero.Op) float64             { return 1 }
 
-// A device with prepared lengths computes a whole matmul padded or in several lengths.
+// TestStaticDevicesAlone checks that a static device computes a whole matmul padded, or in several
+// prepared lengths.
 func TestStaticDevicesAlone(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{})
 	require.NoError(t, err)
@@ -243,8 +245,9 @@ func TestStaticDevicesAlone(t *testing.T) {
 	}
 }
 
-// A split that is measured as slower than one of its devices is dropped.
-func TestSlowSplitsAreGivenUp(t *testing.T) {
+// TestSlowSplitsAreRejected checks that the plan uses a single device if it was measured as faster
+// than the split.
+func TestSlowSplitsAreRejected(t *testing.T) {
 	op := hetero.Op{Tokens: 4, Rows: 512, Cols: 256, Type: quant.Q8_0}
 	l, err := OpenLab(pairHere(), []hetero.Op{op})
 	require.NoError(t, err)
@@ -277,8 +280,9 @@ func TestSlowSplitsAreGivenUp(t *testing.T) {
 	}
 }
 
-// A decision takes two rounds, more rounds between nearly equal splits, and none after a time limit.
-func TestDecision(t *testing.T) {
+// TestEarlyStop checks that measurements stop early for a clearly slower split, and for all splits
+// after the time limit.
+func TestEarlyStop(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		took  []time.Duration

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The report compares balanced and uniform splits, and the ways to wait on every device.
+// TestBenchDevices checks that the report compares balanced with uniform splits, and the ways to wait
+// on every device.
 func TestBenchDevices(t *testing.T) {
 	o := DevicesOptions{Pair: devicePair()[:1], Slow: []int{3}, Rows: 512, Cols: 64, Tokens: []int{1, 4}, Repeats: 1}
 	o.Pair = append(o.Pair, "cpu")
@@ -26,8 +27,7 @@ func TestBenchDevices(t *testing.T) {
 	require.Contains(t, text.String(), "| 3× | 4 |")
 }
 
-// devicePair returns two devices that every machine has. With one core, the second is the
-// slowed-down first.
+// devicePair returns two devices of this machine: its groups of cores, or the CPU and a slowed CPU.
 func devicePair() []string {
 	if pair := deviceplan.Groups(deviceplan.Devices()); pair != nil {
 		return pair

@@ -68,7 +68,8 @@ func TestKVPredictions(t *testing.T) {
 	}
 }
 
-// Flash is idle when the ring is full before the output matrix is computed.
+// TestKVPredictionsWithASmallRing checks the predictions if the ring is full before the output matrix
+// is computed, so that flash is idle.
 func TestKVPredictionsWithASmallRing(t *testing.T) {
 	r := flatKV(5000, 40000, 60000)
 	r.Ring = 1e6 // 1 ms; the output matrix takes 4 ms
@@ -77,7 +78,8 @@ func TestKVPredictionsWithASmallRing(t *testing.T) {
 	require.InDelta(t, 39+3, r.Rows[1].Predicted, 1e-9)
 }
 
-// If attention takes as long as flash, there is no crossing.
+// TestKVPredictionsOfASlowAttention checks that there is no crossing if attention takes as long as
+// the reads.
 func TestKVPredictionsOfASlowAttention(t *testing.T) {
 	r := syntheticKV(2000, 30000, 60000)
 	r.summarize()
@@ -90,7 +92,8 @@ func TestKVPredictionsOfASlowAttention(t *testing.T) {
 	require.Zero(t, r.Summary.PredictedBeyond, "nothing was on flash")
 }
 
-// A slow row with an idle flash is before the crossing; its extra time is the cost of reads there.
+// TestKVCostBeforeTheCrossing checks that a slow row with an idle flash counts as before the
+// crossing, and that its extra time is the cost of reads there.
 func TestKVCostBeforeTheCrossing(t *testing.T) {
 	r := flatKV(5000, 10000, 30000, 40000)
 	r.Rows[1].With, r.Rows[1].Ratio = 26, 1.3

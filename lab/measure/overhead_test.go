@@ -64,7 +64,8 @@ func TestPairedIsTheMedian(t *testing.T) {
 	require.InDelta(t, 0.5, p.High, 1e-9)
 }
 
-// drift compares the flash speeds of the plan, the beginning and the end of a configuration.
+// TestDrift checks that drift is the ratio of the largest to the smallest flash speed of the plan,
+// the beginning and the end of a configuration.
 func TestDrift(t *testing.T) {
 	row := BudgetRow{FlashGBs: 2, FlashAfter: 2.2, planned: 1.9}
 	require.EqualValues(t, 1, row.drift(), "the row reads nothing from flash")

@@ -14,8 +14,9 @@ import (
 	"github.com/llmrun/llmrun/lab/sim"
 )
 
-// The report marks fitted constants and missed figures, and states that it is simulated.
-func TestHeteroReportIsHonest(t *testing.T) {
+// TestPapersReportStatesItsLimits checks that the report marks fitted constants and missed figures,
+// and states that it is simulated.
+func TestPapersReportStatesItsLimits(t *testing.T) {
 	r := &PapersReport{
 		Tables: []papers.Table{{Title: "T", Figures: []papers.Figure{
 			{What: "reached", Source: "§1", Paper: 2, Ours: 2, Fitted: true},

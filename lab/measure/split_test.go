@@ -13,8 +13,8 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// If the device computes the whole pass, no matmul is split: the JSON list is empty, and the text has
-// a sentence.
+// TestSplitReportOfAWholePass checks that the JSON list is empty and the text has a sentence if the
+// device computes the whole pass.
 func TestSplitReportOfAWholePass(t *testing.T) {
 	for _, c := range []struct {
 		matmuls     []weights.SplitMatmul

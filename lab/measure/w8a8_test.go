@@ -15,8 +15,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestOutlierPathSavesAModelWithOutliers injects outliers into the bundled model. The outliers do not
-// change the perplexity in float32. In W8A8 they ruin it without the outlier path, and not with it.
+// TestOutlierPathSavesAModelWithOutliers checks the perplexity of the bundled model with injected
+// outliers. They do not change it in float32. In W8A8 they ruin it only without the outlier path.
 func TestOutlierPathSavesAModelWithOutliers(t *testing.T) {
 	if strings.HasPrefix(quant.Features(), "portable") {
 		t.Skip("takes a minute without SIMD kernels; exec compares their results")

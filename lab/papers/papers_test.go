@@ -8,7 +8,7 @@ import (
 	"github.com/llmrun/llmrun/lab/schedule"
 )
 
-// must are the figures that the simulator has to reach. The page of results explains the others.
+// must lists the figures that the simulator has to reach. The page of results explains the others.
 var must = map[string][]string{
 	"HeteroLLM: prefill, aligned lengths": {
 		"8B, 256: layer-level over GPU only", "8B, 256: tensor-level", "8B, 256: tensor-level over layer-level",
@@ -46,8 +46,8 @@ func TestPublishedFigures(t *testing.T) {
 	}
 }
 
-// Each technique of mllm-NPU makes prefill faster in every model, and the NPU without them is slower
-// than the CPU.
+// TestAblationOrder checks that each technique of mllm-NPU speeds up prefill of every model, and that
+// the NPU without them is slower than the CPU.
 func TestAblationOrder(t *testing.T) {
 	for _, m := range []Model{Qwen18, Gemma2B, Llama7B} {
 		a := Ablate(m)
@@ -72,8 +72,8 @@ func TestSharedGraphsDoNotGrow(t *testing.T) {
 	}
 }
 
-// The fraction of the GPU that other programs leave changes the plan: tensor-level is slower with less
-// of the GPU, but not slower than without the GPU.
+// TestGPUFraction checks that tensor-level is slower with a fraction of the GPU than with the whole
+// GPU, but faster than without the GPU.
 func TestGPUFraction(t *testing.T) {
 	lab := &Lab{}
 	time := func(fraction, limit float64, method Method) float64 {

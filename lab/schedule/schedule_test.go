@@ -31,8 +31,8 @@ func stack(layers int) (stages []Stage) {
 	return stages
 }
 
-// A schedule is valid for every length of prompt. Out of order is never longer than in order, and it
-// is shorter for two chunks or more.
+// TestOutOfOrderIsValidAndShorter checks that schedules are valid for any number of chunks, and that
+// out of order is shorter than in order for two chunks or more.
 func TestOutOfOrderIsValidAndShorter(t *testing.T) {
 	stages := stack(4)
 	for chunks := 1; chunks <= 12; chunks++ {
@@ -48,7 +48,8 @@ func TestOutOfOrderIsValidAndShorter(t *testing.T) {
 	}
 }
 
-// For any times, schedules are valid and at least as long as the work of the busier processor.
+// TestRandomTimes checks with random times that schedules are valid and at least as long as the work
+// of the busier processor.
 func TestRandomTimes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range 200 {
@@ -81,7 +82,8 @@ func TestCheckFindsMistakes(t *testing.T) {
 	require.ErrorContains(t, Check(stages, 2, early), "before")
 }
 
-// Chunks share all graphs except attention.
+// TestGraphsAreShared checks that chunks share all graphs except attention, and that Place prefers
+// the graphs with the most work per byte.
 func TestGraphsAreShared(t *testing.T) {
 	graphs := []Graph{
 		{Name: "qkv", Weights: 100, Buffers: func(int) int64 { return 10 }, Work: 1},

@@ -144,8 +144,8 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// A copy is a command of its device's queue. It waits for earlier work items of that queue, but not for
-// other devices.
+// TestCopiesWaitForTheirQueue checks that a copy waits for earlier work items of its device's queue,
+// but not for other devices.
 func TestCopiesWaitForTheirQueue(t *testing.T) {
 	large := op(1, 65536, 4096)
 	alone := newChip(t, Options{})
@@ -202,7 +202,8 @@ func identityOf(size int) hetero.Op {
 	return hetero.Op{Tokens: 2, Rows: size, Cols: size, Type: quant.F32, Weights: weights}
 }
 
-// A result appears when its work item ends. A read without a wait returns the previous contents.
+// TestResultsTakeTime checks that a result appears when its work item ends, and that a read without a
+// wait returns the previous contents.
 func TestResultsTakeTime(t *testing.T) {
 	s, err := New("8-gen-3", Options{})
 	require.NoError(t, err)
