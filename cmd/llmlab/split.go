@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -53,7 +54,11 @@ The model is in memory three times. Prints tables in Markdown.`,
 						o.Dir = dir
 					}
 					o.Path, o.FS, o.Loading, o.Running, o.Notify = t.Path, t.FS, t.Loading, t.Running, t.Notify
-					return measure.CompareSplit(ctx, o)
+					report, err := measure.CompareSplit(ctx, o)
+					if errors.Is(err, measure.ErrUnknownDevice) {
+						return nil, cli.Usagef("--with: %v", err)
+					}
+					return report, err
 				},
 				Write: (*measure.SplitReport).WriteTables,
 			}.Action(f)

@@ -69,6 +69,8 @@ func (b *w8A8Flags) run(ctx context.Context, s *cli.Streams, args []string) (err
 	}
 	if b.o.Path = b.model; b.o.Path == "" {
 		b.o.Path, b.o.FS = bundled.Name, bundled.FS
+	} else if err := cli.CheckExists("-m", b.model); err != nil {
+		return err
 	}
 	if b.o.Dir, err = os.MkdirTemp("", "llmrun-w8a8-"); err != nil {
 		return err

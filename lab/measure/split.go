@@ -37,6 +37,9 @@ type SplitOptions struct {
 	Notify           func(text string)
 }
 
+// ErrUnknownDevice reports a name that no device has.
+var ErrUnknownDevice = devices.ErrUnknown
+
 // SplitReport compares passes of a model on the CPU, on a device, and split between them.
 type SplitReport struct {
 	Model   string        `json:"model"`
