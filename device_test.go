@@ -114,8 +114,8 @@ func TestGPUMatchesCPU(t *testing.T) {
 		count[e.Name]++
 	}
 	layers := gpu.Info().Layers
-	require.GreaterOrEqual(t, count["attend_one"], 11*layers)
-	require.GreaterOrEqual(t, count["attend_many"], layers)
+	require.GreaterOrEqual(t, count["attend_single"], 11*layers)
+	require.GreaterOrEqual(t, count["attend_batch"], layers)
 	require.GreaterOrEqual(t, count["wait"], 12)
 }
 
