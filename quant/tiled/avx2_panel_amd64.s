@@ -7,15 +7,17 @@
 #include "textflag.h"
 #include "avx2_panel_amd64.h"
 
-// GEMM kernels of a panel with VPMADDUBSW, which adds pairs of products in 16
-// bits. The codes decide how many such sums fit there before they are widened.
-// Y14 has 16-bit ones, with which VPMADDWD widens and adds pairs again.
+// GEMM kernels with VPMADDUBSW, which adds pairs of byte products in 16 bits. The
+// width of the codes determines how many pairs a 16-bit lane can accumulate before
+// VPMADDWD with the 16-bit ones in Y14 widens them to 32 bits. Layouts and registers
+// are those in avx2_panel_amd64.h.
 
 #define ONES \
 	VPCMPEQW Y14, Y14, Y14 \
 	VPSRLW   $15, Y14, Y14
 
-// PAIRS multiplies a plane of codes with a token's four bytes and adds pairs.
+// PAIRS multiplies a plane of codes with four bytes of the token, and writes the
+// sums of pairs to sum. ADD_PAIRS accumulates them.
 #define PAIRS(at, codes, sum) \
 	VPBROADCASTD at(R8), sum       \
 	VPMADDUBSW   sum, codes, sum
@@ -24,7 +26,8 @@
 	PAIRS(at, codes, Y12)   \
 	VPADDW Y12, sum, sum
 
-// FOUR adds four planes of codes of up to 5 bits: 4·2·31·127 < 2^15.
+// FOUR computes the 32-bit sums of four planes of codes of up to 5 bits. The 16-bit
+// sums do not overflow: 4·2·31·127 < 2^15.
 #define FOUR(at, a, b, c, d, sum) \
 	PAIRS(at, a, sum)         \
 	ADD_PAIRS(at+4, b, sum)   \
@@ -32,13 +35,15 @@
 	ADD_PAIRS(at+12, d, sum)  \
 	VPMADDWD Y14, sum, sum
 
-// TWO adds two planes of codes of 6 bits: 2·2·63·127 < 2^15.
+// TWO computes the 32-bit sums of two planes of 6-bit codes: 2·2·63·127 < 2^15.
 #define TWO(at, a, b, sum) \
 	PAIRS(at, a, sum)        \
 	ADD_PAIRS(at+4, b, sum)  \
 	VPMADDWD Y14, sum, sum
 
-// ONE adds one plane of signed codes, whose magnitudes are the unsigned factor.
+// ONE adds the products of one plane of signed codes to sum. VPMADDUBSW needs an
+// unsigned operand, so ONE moves the sign of each code to the activation:
+// |code|·(sign(code)·x).
 #define ONE(at, codes, sum) \
 	VPBROADCASTD at(R8), Y12     \
 	VPSIGNB      codes, Y12, Y12 \
@@ -66,7 +71,7 @@
 	TWO(24, Y6, Y7, Y13)          \
 	VPADDD Y13, Y11, Y11
 
-// SIGN_CODES subtracts the zero of 128 from the codes of a half.
+// SIGN_CODES subtracts the zero point, 128, from eight planes of codes.
 #define SIGN_CODES \
 	VPXOR Y13, Y0, Y0 \
 	VPXOR Y13, Y1, Y1 \
@@ -90,7 +95,7 @@
 
 
 // func mulPlainAVX2(a *kernelArgs)
-// Codes of up to 5 bits.
+// Formats without a min and with codes of up to 5 bits.
 TEXT ·mulPlainAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
 	ONES
@@ -115,7 +120,7 @@ next:
 	RET
 
 // func mulMinsAVX2(a *kernelArgs)
-// Formats with a min; codes of up to 5 bits.
+// Formats with a min and with codes of up to 5 bits.
 TEXT ·mulMinsAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
 	ONES
@@ -142,7 +147,7 @@ next:
 	RET
 
 // func mulSignedAVX2(a *kernelArgs)
-// Codes with a zero of 128. Sums begin without one.
+// Codes with zero point 128, which it converts to signed bytes; it does not read start.
 TEXT ·mulSignedAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
 	ONES
@@ -169,7 +174,7 @@ next:
 	RET
 
 // func mulHalvesAVX2(a *kernelArgs)
-// Formats with a factor for each half of a group; codes of 6 bits.
+// Formats with 6-bit codes and a factor for each half of a group.
 TEXT ·mulHalvesAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
 	MOVQ kernelArgs_factors(AX), R13
@@ -188,8 +193,8 @@ token:
 
 next:
 	NEXT_GROUP
-	ADDQ $64, R13 // over the second factors
-	ADDQ DX, R11  // over the second halves' starts
+	ADDQ $64, R13 // skip the factors of the second half
+	ADDQ DX, R11  // skip the starts of the second half
 	DECQ CX
 	JNZ  half
 	VZEROUPPER

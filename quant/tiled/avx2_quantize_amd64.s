@@ -8,10 +8,13 @@
 #include "textflag.h"
 
 // func quantizeAVX2(a *quantizeArgs)
+// It quantizes the groups of one token: q = round(x·(127/max|x|)), ties to even, with
+// scale max|x|/127, and writes the sums of codes that quantizeArgs lists. It does not
+// interleave tokens: apart is pairElems. groups is positive.
 //
-//	SI x   DI codes   R8 scale   R9 shift   R10-R12 starts   R13 halfStart
-//	CX groups         DX 4·width, the distance from a number to the next
-//	Y15 magnitude bits of every lane   X14 127   Y13 bytes of 1   Y12 words of 1
+//	SI x   DI codes   R8 scale   R9 shift   R10-R12 start8, 16, 128   R13 halfStart
+//	CX groups left    DX 4·width, the bytes from a float to the next group's
+//	Y15 mask of all bits except the sign   X14 127   Y13 bytes of 1   Y12 words of 1
 TEXT ·quantizeAVX2(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         quantizeArgs_x(AX), SI
@@ -32,7 +35,7 @@ TEXT ·quantizeAVX2(SB), NOSPLIT, $0-8
 	VPSRLW       $15, Y12, Y12
 
 loop:
-	// The largest magnitude, as bits: their order is that of the values.
+	// Find the largest magnitude. The integer order of the bits is the order of magnitudes.
 	VMOVUPS      (SI), Y0
 	VMOVUPS      32(SI), Y1
 	VMOVUPS      64(SI), Y2
@@ -54,7 +57,7 @@ loop:
 	CMPL         AX, $const_minMagnitudeBits
 	JLT          zero
 
-	// One division computes both quotients: 127/largest and largest/127.
+	// One VDIVPS computes both 127/largest and largest/127.
 	VUNPCKLPS    X4, X14, X5
 	VUNPCKLPS    X14, X4, X6
 	VDIVPS       X6, X5, X4
@@ -71,8 +74,7 @@ loop:
 	VCVTPS2DQ    Y2, Y2
 	VCVTPS2DQ    Y3, Y3
 
-	// Packing works within 128 bits: the elements come out as four from each
-	// of the registers, twice.
+	// VPACKSSDW and VPACKSSWB pack within 128-bit lanes; VPERMD restores the order.
 	VPACKSSDW Y1, Y0, Y0
 	VPACKSSDW Y3, Y2, Y2
 	VPACKSSWB Y2, Y0, Y0
@@ -94,6 +96,6 @@ store:
 zero:
 	VXORPS X4, X4, X4
 
-bad: // codes of zero; the scale alone says that there is no finite result
+bad: // an element is infinite or NaN: the codes are 0, the scale is not finite
 	VPXOR Y0, Y0, Y0
 	JMP   store

@@ -6,11 +6,14 @@
 #include "textflag.h"
 #include "avx512_amd64.h"
 
-// Decoders of a panel's codes: the codes of groups that are stride bytes apart
-// become one byte each, [groups][planes][TileRows][laneBytes]. Z0 to Z7 are the
-// planes of a group.
+// Kernels that unpack the codes of a tile to a panel. They read the codes of groups
+// that are stride bytes apart and write one byte per code,
+// dst [groups][planes][TileRows][laneBytes]. groups is positive.
+//
+//	DI dst   SI src   DX stride   CX groups left   Z0-Z7 planes of a group
 
 // func decode4AVX512(dst *uint8, src *byte, stride, groups int, table *[16]uint8)
+// It replaces every nibble n by table[n].
 TEXT ·decode4AVX512(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI

@@ -8,7 +8,8 @@
 #include "avx512_amd64.h"
 #include "avx512_gemv_amd64.h"
 
-// GEMV kernels of the formats whose blocks have one group and one scale.
+// GEMV kernels with VPDPBUSD for formats whose blocks have one group and one scale.
+// avx512_gemv_amd64.h states the formula and the registers.
 
 #define GROUP_Q4(src, sums) \
 	PREFETCH5(src) \
@@ -17,7 +18,8 @@
 	GROUP4(src, 32) \
 	END(sums)
 
-// func gemvQ4AVX512(a *smallArgs): Q4_0
+// func gemvQ4AVX512(a *smallArgs)
+// Q4_0.
 TEXT ·gemvQ4AVX512(SB), NOSPLIT, $0-8
 	GEMV_ARGS
 
@@ -40,7 +42,8 @@ loop:
 	GROUP_TABLE(src, 32) \
 	END(sums)
 
-// func gemvQ4TableAVX512(a *smallArgs): IQ4_NL, NF4
+// func gemvQ4TableAVX512(a *smallArgs)
+// IQ4_NL, NF4.
 TEXT ·gemvQ4TableAVX512(SB), NOSPLIT, $0-8
 	GEMV_ARGS
 	VBROADCASTI32X4 (AX), Z29
@@ -64,7 +67,8 @@ loop:
 	GROUP_TABLE(src, 16) \
 	END(sums)
 
-// func gemvExponentAVX512(a *smallArgs): MXFP4
+// func gemvExponentAVX512(a *smallArgs)
+// MXFP4.
 TEXT ·gemvExponentAVX512(SB), NOSPLIT, $0-8
 	GEMV_ARGS
 	VBROADCASTI32X4 (AX), Z29
@@ -90,7 +94,8 @@ loop:
 	END(sums) \
 	END_MIN(sums)
 
-// func gemvQ4MinAVX512(a *smallArgs): Q4_1
+// func gemvQ4MinAVX512(a *smallArgs)
+// Q4_1.
 TEXT ·gemvQ4MinAVX512(SB), NOSPLIT, $0-8
 	GEMV_ARGS
 
@@ -115,7 +120,8 @@ loop:
 	END(sums) \
 	END_MIN(sums)
 
-// func gemvQ4ZeroAVX512(a *smallArgs): I4Z
+// func gemvQ4ZeroAVX512(a *smallArgs)
+// I4Z.
 TEXT ·gemvQ4ZeroAVX512(SB), NOSPLIT, $0-8
 	GEMV_ARGS
 
@@ -138,7 +144,8 @@ loop:
 	GROUP5(src, 32) \
 	END(sums)
 
-// func gemvQ5AVX512(a *smallArgs): Q5_0
+// func gemvQ5AVX512(a *smallArgs)
+// Q5_0.
 TEXT ·gemvQ5AVX512(SB), NOSPLIT, $0-8
 	GEMV_ARGS
 	VPBROADCASTD ·fifthBit(SB), Z27
@@ -164,7 +171,8 @@ loop:
 	END(sums) \
 	END_MIN(sums)
 
-// func gemvQ5MinAVX512(a *smallArgs): Q5_1
+// func gemvQ5MinAVX512(a *smallArgs)
+// Q5_1.
 TEXT ·gemvQ5MinAVX512(SB), NOSPLIT, $0-8
 	GEMV_ARGS
 	VPBROADCASTD ·fifthBit(SB), Z27
@@ -188,7 +196,8 @@ loop:
 	GROUP8(src, 32) \
 	END(sums)
 
-// func gemvQ8AVX512(a *smallArgs): Q8_0
+// func gemvQ8AVX512(a *smallArgs)
+// Q8_0.
 TEXT ·gemvQ8AVX512(SB), NOSPLIT, $0-8
 	GEMV_ARGS
 

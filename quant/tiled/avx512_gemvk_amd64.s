@@ -8,16 +8,19 @@
 #include "avx512_amd64.h"
 #include "avx512_gemv_amd64.h"
 
-// GEMV kernels of the formats whose blocks have 256 elements: a block has a
-// scale, and its groups of 32 have factors of it.
+// GEMV kernels with VPDPBUSD for formats whose blocks have 256 elements. Such a block
+// has one binary16 scale and a small scale or two factors for each of its 8 groups.
+// avx512_gemv_amd64.h states the formula and the registers.
 
-// NEXT_BLOCK skips the heads of both runs' blocks.
+// NEXT_BLOCK advances both tiles over the heads of their blocks and sets the number
+// of groups in a block.
 #define NEXT_BLOCK(bytes) \
 	ADDQ $bytes, SI \
 	ADDQ $bytes, BX \
 	MOVQ $8, AX
 
-// PAIR_HEAD unpacks the scales and mins of a block with pairs of them.
+// PAIR_HEAD reads the head of a Q4_K or Q5_K block: it unpacks the 6-bit scales and
+// mins to factors and converts the block's binary16 scale and min.
 #define PAIR_HEAD(src, factors, scale, min) \
 	PREFETCH4(src)           \
 	PAIRS(src, factors)      \
@@ -31,7 +34,7 @@
 	PAIR_HEAD(BX, R13, Z21, Z22)     \
 	NEXT_BLOCK(256)
 
-// PAIR_SCALE computes the scale and min of the next group.
+// PAIR_SCALE computes the scale (Z24) and min (Z26) of the next group.
 #define PAIR_SCALE(factors, scale, min) \
 	VPMOVZXBD (factors), Z24     \
 	VPMOVZXBD 128(factors), Z26  \
@@ -41,6 +44,7 @@
 	VMULPS    min, Z26, Z26      \
 	ADDQ      $16, factors
 
+// SIX_HEAD reads the head of an IQ4_XS block.
 #define SIX_HEAD(src, factors, scale) \
 	PREFETCH4(src)     \
 	SIX(src, factors)  \
@@ -53,6 +57,8 @@
 	SIX_HEAD(BX, R13, Z21)    \
 	NEXT_BLOCK(128)
 
+// BYTE_HEADS reads the heads of two Q6_K blocks and leaves pointers to their int8
+// factors in R12 and R13.
 #define BYTE_HEADS \
 	PREFETCH5(SI)         \
 	PREFETCH5(BX)         \
@@ -70,9 +76,9 @@
 	UNPACK6(64*p+128(src), Z4, Z5, highA, highB) \
 	DOT(p, Z4, Z5)
 
-// GROUP_Bytes6 multiplies the sums of a group's halves by their own factors and
-// adds them; float32 holds these numbers exactly. Z3 is zero: adding the product
-// to it makes -0 +0.
+// GROUP_Bytes6 adds (factor0·i0 + factor1·i1)·scale·d to sums, where i0 and i1 are the
+// integer sums of a group's halves. float32 represents the factors, the sums and the
+// products exactly. Z3 is zero; adding it turns a product of -0 into +0.
 #define GROUP_Bytes6(src, sums, factors, block) \
 	PREFETCH6(src)                            \
 	FACTOR((factors), Z24)                    \
@@ -105,7 +111,8 @@
 	END(sums) \
 	END_MIN(sums)
 
-// func gemvPairs4AVX512(a *smallArgs): Q4_K
+// func gemvPairs4AVX512(a *smallArgs)
+// Q4_K.
 TEXT ·gemvPairs4AVX512(SB), NOSPLIT, $512-8
 	GEMV_ARGS
 	VPBROADCASTD ·highMask(SB), Z28
@@ -135,7 +142,8 @@ group:
 	END(sums) \
 	END_MIN(sums)
 
-// func gemvPairs5AVX512(a *smallArgs): Q5_K
+// func gemvPairs5AVX512(a *smallArgs)
+// Q5_K.
 TEXT ·gemvPairs5AVX512(SB), NOSPLIT, $512-8
 	GEMV_ARGS
 	VPBROADCASTD ·highMask(SB), Z28
@@ -165,7 +173,8 @@ group:
 	GROUP_TABLE(src, 0) \
 	END(sums)
 
-// func gemvSixAVX512(a *smallArgs): IQ4_XS
+// func gemvSixAVX512(a *smallArgs)
+// IQ4_XS.
 TEXT ·gemvSixAVX512(SB), NOSPLIT, $256-8
 	GEMV_ARGS
 	VBROADCASTI32X4 (AX), Z29
@@ -188,7 +197,8 @@ group:
 	JNZ  loop
 	GEMV_NEXT
 
-// func gemvBytes6AVX512(a *smallArgs): Q6_K
+// func gemvBytes6AVX512(a *smallArgs)
+// Q6_K.
 TEXT ·gemvBytes6AVX512(SB), NOSPLIT, $0-8
 	GEMV_ARGS
 	VPBROADCASTD ·sixMask(SB), Z27

@@ -6,13 +6,22 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Scores of a block of 4-bit keys: four tiles at once, so that one broadcast of
-// four bytes of a query serves four registers of products. A group of a tile has
-// 16 scales and 16 offsets in binary16, then four vectors of codes.
+// Scores of one or four queries with a block of 64 4-bit keys, with i the integer sum of
+// a group:
 //
-//	DI y         SI codes, four tiles R10 apart   R13 next block less this one
+//	y[q][key] = Σ i·scale·d + d·Σ q·offset     over the groups
+//
+// A group of a tile has 16 binary16 scales and 16 binary16 offsets, one per key, then
+// four vectors of nibbles.
+// The kernels process the four tiles of the block together, so that each broadcast of
+// four bytes of a query feeds four dot products. They accumulate in y between groups.
+//
+//	DI y, from the first query on           SI, R14 codes of tiles 0 and 2
+//	R10 bytes from a tile to the next       R13 next block - codes
 //	R8 x         R9 dx        R11 shift           DX 4·width
-//	CX groups left            R12 all groups
+//	CX groups left            R12 groups
+//	Z0-Z15 integer sums, then scores: four registers per query
+//	Z16-Z23 codes, then scales and offsets
 //	Z28 15 in every byte      Z30 startFloat      Z31 startBits
 
 #define LOAD_ARGS \
@@ -43,8 +52,8 @@
 	VPBROADCASTD ·startValue(SB), Z30 \
 	VMOVDQA32 Z30, Z31
 
-// LOAD_KEYS loads vector v of four tiles, the low nibbles to Z16-Z19 and the high
-// ones to Z20-Z23, and prefetches those of the next block.
+// LOAD_KEYS unpacks vector v of the four tiles, the low nibbles to Z16-Z19 and the
+// high nibbles to Z20-Z23, and prefetches the same vectors of the next block.
 #define LOAD_KEYS(v) \
 	VMOVDQU32  64*(v)+64(SI), Z16         \
 	VMOVDQU32  64*(v)+64(SI)(R10*1), Z17  \
@@ -69,7 +78,7 @@
 	VPANDD     Z28, Z22, Z22              \
 	VPANDD     Z28, Z23, Z23
 
-// DOT adds the products of vector v with query t to the query's sums.
+// DOT adds the products of vector v with query t to the query's integer sums.
 #define DOT(v, t, a, b, c, d) \
 	VPBROADCASTD 4*(v)+32*(t)(R8), Z24    \
 	VPBROADCASTD 4*(v)+32*(t)+16(R8), Z25 \
@@ -93,14 +102,15 @@
 	LOAD_KEYS(v)              \
 	DOT(v, 0, Z0, Z1, Z2, Z3)
 
-// BEGIN begins the integer sums of query t.
+// BEGIN sets the integer sums of query t to startBits.
 #define BEGIN(t, a, b, c, d) \
 	VMOVDQA32 Z31, a \
 	VMOVDQA32 Z31, b \
 	VMOVDQA32 Z31, c \
 	VMOVDQA32 Z31, d
 
-// LOAD_SCALES loads the group's scales to Z16-Z19 and offsets to Z20-Z23.
+// LOAD_SCALES converts the group's scales to Z16-Z19 and offsets to Z20-Z23, and
+// prefetches those of the next block.
 #define LOAD_SCALES \
 	LEAQ       (SI)(R13*1), AX      \
 	LEAQ       (R14)(R13*1), BX     \
@@ -131,8 +141,8 @@
 	VMULPS s2, c, c \
 	VMULPS s3, d, d
 
-// FIRST multiplies the sums of the first group by the query's scale; LATER adds
-// those of the other groups to y, 256·t bytes on.
+// FIRST multiplies the sums of query t in the first group by the query's scale.
+// LATER does so in other groups and adds the scores so far, from y.
 #define FIRST(t, a, b, c, d) \
 	VBROADCASTSS 4*(t)(R9), Z24 \
 	VPXORD       Z25, Z25, Z25  \
@@ -148,7 +158,7 @@
 	VFMADD213PS  256*(t)+128(DI), Z24, c    \
 	VFMADD213PS  256*(t)+192(DI), Z24, d
 
-// STORE stores the sums of query t after it added the offsets; shift is negative.
+// STORE adds d·Σ q·offset to the scores of query t and stores them. shift is -d·Σ q.
 #define STORE(t, a, b, c, d) \
 	VBROADCASTSS 4*(t)(R11), Z24   \
 	VFNMADD231PS Z20, Z24, a       \
@@ -168,7 +178,7 @@
 	ADDQ DX, R11
 
 // func keys4x4AVX512(a *scoreArgs, first int)
-// Four queries from the first on.
+// It scores queries first to first+3.
 TEXT ·keys4x4AVX512(SB), NOSPLIT, $0-16
 	LOAD_ARGS
 
@@ -212,7 +222,7 @@ store:
 	RET
 
 // func keys4x1AVX512(a *scoreArgs, first int)
-// One query.
+// It scores query first.
 TEXT ·keys4x1AVX512(SB), NOSPLIT, $0-16
 	LOAD_ARGS
 

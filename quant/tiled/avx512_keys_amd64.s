@@ -6,13 +6,21 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Scores of a block of 8-bit keys: four tiles at once, so that one broadcast of
-// four bytes of a query serves four registers of products. Integer sums begin
-// with the bits of 1.5·2²³ (startBits) less what the zero adds.
+// Scores of one or four queries with a block of 64 8-bit keys, with i the integer sum of
+// a group:
 //
-//	DI y         SI codes, four tiles R10 apart   R13 next block
+//	y[q][key] = scale·Σ i·d     over the groups
+//
+// Integer sums start with the query's start, startBits - 128·Σ q.
+// The kernels process the four tiles of the block together, so that each broadcast of
+// four bytes of a query feeds four dot products. They accumulate in y between groups.
+//
+//	DI y, from the first query on           SI, R14 codes of tiles 0 and 2
+//	R10 bytes from a tile to the next       R13 next block
 //	R8 x         R9 dx        R11 start           DX 4·width
-//	CX groups left            R12 all groups
+//	CX groups left            R12 groups
+//	Z0-Z15 integer sums, then scores: four registers per query
+//	Z16-Z19 codes             Z20-Z23 bytes of the queries
 //	Z24-Z27 scales of the keys                    Z30 zero      Z31 startFloat
 
 #define LOAD_ARGS \
@@ -46,9 +54,9 @@
 	VPXORD Z30, Z30, Z30              \
 	VPBROADCASTD ·startValue(SB), Z31
 
-// LOAD_KEYS loads a plane of four tiles and prefetches half as much of the next
-// block. The kernels that run after this one prefetch the rest: a thread stalls if
-// it requests more than memory delivers meanwhile, and memory idles without requests.
+// LOAD_KEYS loads a plane of the four tiles and prefetches two cache lines, half as
+// many bytes, of the next block. The kernels that run after this one prefetch the
+// other half. A core that issues more prefetches than memory can serve stalls.
 #define LOAD_KEYS(at) \
 	VMOVDQU32   at(SI), Z16          \
 	VMOVDQU32   at(SI)(R10*1), Z17   \
@@ -63,7 +71,7 @@
 	VPDPBUSD x, Z18, c \
 	VPDPBUSD x, Z19, d
 
-// BEGIN begins the integer sums of query t.
+// BEGIN sets the integer sums of query t to the query's start.
 #define BEGIN(t, a, b, c, d) \
 	VPBROADCASTD 4*(t)(R11), a \
 	VMOVDQA32    a, b          \
@@ -99,8 +107,8 @@
 	VMULPS s2, c, c \
 	VMULPS s3, d, d
 
-// FIRST multiplies the sums of the first group by the query's scale; LATER adds
-// those of the other groups to y, 256·t bytes on.
+// FIRST multiplies the sums of query t in the first group by the query's scale.
+// LATER does so in other groups and adds the scores so far, from y.
 #define FIRST(t, a, b, c, d) \
 	VBROADCASTSS 4*(t)(R9), Z20 \
 	VFMADD213PS  Z30, Z20, a    \
@@ -115,7 +123,7 @@
 	VFMADD213PS  256*(t)+128(DI), Z20, c    \
 	VFMADD213PS  256*(t)+192(DI), Z20, d
 
-// STORE stores the sums of query t.
+// STORE stores the scores of query t.
 #define STORE(t, a, b, c, d) \
 	VMOVUPS a, 256*(t)(DI)     \
 	VMOVUPS b, 256*(t)+64(DI)  \
@@ -131,7 +139,7 @@
 	ADDQ DX, R11
 
 // func scores4AVX512(a *scoreArgs, first int)
-// Four queries from the first on.
+// It scores queries first to first+3.
 TEXT ·scores4AVX512(SB), NOSPLIT, $0-16
 	LOAD_ARGS
 
@@ -186,7 +194,7 @@ store:
 	RET
 
 // func scores1AVX512(a *scoreArgs, first int)
-// One query.
+// It scores query first.
 TEXT ·scores1AVX512(SB), NOSPLIT, $0-16
 	LOAD_ARGS
 

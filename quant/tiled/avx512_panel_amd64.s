@@ -7,8 +7,12 @@
 #include "textflag.h"
 #include "avx512_panel_amd64.h"
 
-// GEMM kernels of a panel: one loop for each width of a tile of tokens.
+// GEMM kernels with VPDPBUSD. Each kernel multiplies a panel with one tile of tokens
+// and has a loop per width of the tile: 1, 2, 4, 8 and 16 tokens. Plain is for formats
+// without a min, Mins for formats with one, and Halves for half groups with factors.
+// avx512_panel_amd64.h states the formula and the registers.
 
+// HALF_SCALE is the scale of a group for ADD_HALVES.
 #define HALF_SCALE (R12)
 
 // func mulPlainAVX512(a *kernelArgs)

@@ -8,10 +8,13 @@
 #include "textflag.h"
 
 // func quantizeAVX512(a *quantizeArgs)
+// It quantizes the groups of one token: q = round(x·(127/max|x|)), ties to even, with
+// scale max|x|/127, and writes the sums of codes that quantizeArgs lists. It does not
+// interleave tokens: apart is pairElems. groups is positive.
 //
-//	SI x   DI codes   R8 scale   R9 shift   R10-R12 starts   R13 halfStart
-//	CX groups         DX 4·width, the distance from a number to the next
-//	Z31 magnitude bits of every lane   X30 127   Y29 bytes of 1
+//	SI x   DI codes   R8 scale   R9 shift   R10-R12 start8, 16, 128   R13 halfStart
+//	CX groups left    DX 4·width, the bytes from a float to the next group's
+//	Z31 mask of all bits except the sign   X30 127   Y29 bytes of 1
 TEXT ·quantizeAVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         quantizeArgs_x(AX), SI
@@ -30,7 +33,7 @@ TEXT ·quantizeAVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD ·byteOnes(SB), Y29
 
 loop:
-	// The largest magnitude, as bits: their order is that of the values.
+	// Find the largest magnitude. The integer order of the bits is the order of magnitudes.
 	VMOVUPS       (SI), Z0
 	VMOVUPS       64(SI), Z1
 	VPANDD        Z31, Z0, Z2
@@ -48,7 +51,7 @@ loop:
 	CMPL         AX, $const_minMagnitudeBits
 	JLT          zero
 
-	// One division computes both quotients: 127/largest and largest/127.
+	// One VDIVPS computes both 127/largest and largest/127.
 	VUNPCKLPS    X2, X30, X4
 	VUNPCKLPS    X30, X2, X5
 	VDIVPS       X5, X4, X4
@@ -79,6 +82,6 @@ store:
 zero:
 	VXORPS X4, X4, X4
 
-bad: // codes of zero; the scale alone says that there is no finite result
+bad: // an element is infinite or NaN: the codes are 0, the scale is not finite
 	VPXOR Y0, Y0, Y0
 	JMP   store

@@ -9,9 +9,11 @@
 #include "avx512_small_amd64.h"
 #include "avx512_amd64.h"
 
-// Small-N GEMM kernels: a loop over the blocks of a tile for 2, 4 and 8 tokens.
+// Small-N GEMM kernels with VPDPBUSD. Each kernel multiplies one packed tile of rows
+// with a tile of 2, 4 or 8 tokens and has a loop over the blocks for each of these
+// widths. avx512_small_amd64.h states the formula and the registers.
 
-// FIFTH_BITS adds the fifth bit of codes: mem has one bit for each byte.
+// FIFTH_BITS sets the fifth bit of 64 codes from the 64-bit mask at mem.
 #define FIFTH_BITS(mem, codes) \
 	KMOVQ  mem, K1 \
 	VPADDB Z13, codes, K1, codes
@@ -27,7 +29,8 @@
 	FIFTH_BITS(48(SI), Z22)   \
 	FIFTH_BITS(56(SI), Z23)
 
-// SHIFTED moves both vectors of high bits to bits 4 and 5.
+// SHIFTED shifts both vectors of high bits by n, so that the field of the next plane
+// is in bits 4 and 5.
 #define SHIFTED(OP, n) \
 	OP n, Z8, Z10 \
 	OP n, Z9, Z11
@@ -59,8 +62,9 @@
 	VCVTPH2PS (SI), Z24     \
 	VMULPS    Z31, Z24, Z25
 
-// PAIR_HEAD unpacks the scales and mins of a block to the stack. It destroys the
-// registers of codes and integer sums, which hold nothing between two groups.
+// PAIR_HEAD reads the head of a Q4_K or Q5_K block: it unpacks the 6-bit scales and
+// mins to the stack at R12 and converts the block's scale (Z12) and min (Z11). It
+// clobbers registers of codes and integer sums, which hold no values between groups.
 #define PAIR_HEAD \
 	LEAQ         bytes-256(SP), R12 \
 	VMOVDQA32    Z14, Z30           \
@@ -71,6 +75,7 @@
 	ADDQ         $256, SI           \
 	MOVQ         $8, BX
 
+// PAIR_SCALE computes the scale (Z24) and min (Z26) of the next group.
 #define PAIR_SCALE \
 	VPMOVZXBD (R12), Z24     \
 	VPMOVZXBD 128(R12), Z26  \
@@ -81,6 +86,7 @@
 	VMULPS    Z31, Z24, Z25  \
 	ADDQ      $16, R12
 
+// HALF_SCALE is the scale of a Q6_K block for ADD_HALVES.
 #define HALF_SCALE Z12
 
 #define HALF_HEAD \
@@ -104,7 +110,8 @@
 	LEAQ (R11)(DX*2), R11 \
 	ADDQ $32, R12
 
-// func smallQ4AVX512(a *smallArgs): Q4_0
+// func smallQ4AVX512(a *smallArgs)
+// Q4_0. width is 2, 4 or 8.
 TEXT ·smallQ4AVX512(SB), NOSPLIT, $0-8
 	SMALL_ARGS
 	CHOOSE_SMALL_WIDTH
@@ -152,7 +159,8 @@ loop8:
 	VZEROUPPER
 	RET
 
-// func smallQ8AVX512(a *smallArgs): Q8_0
+// func smallQ8AVX512(a *smallArgs)
+// Q8_0. width is 2, 4 or 8.
 TEXT ·smallQ8AVX512(SB), NOSPLIT, $0-8
 	SMALL_ARGS
 	CHOOSE_SMALL_WIDTH
@@ -200,7 +208,8 @@ loop8:
 	VZEROUPPER
 	RET
 
-// func smallQ6AVX512(a *smallArgs): Q6_K
+// func smallQ6AVX512(a *smallArgs)
+// Q6_K. width is 2, 4 or 8.
 TEXT ·smallQ6AVX512(SB), NOSPLIT, $0-8
 	SMALL_ARGS
 	VPBROADCASTD ·sixMask(SB), Z13
@@ -267,7 +276,8 @@ group8:
 	VZEROUPPER
 	RET
 
-// func smallPairs4AVX512(a *smallArgs): Q4_K
+// func smallPairs4AVX512(a *smallArgs)
+// Q4_K. width is 2, 4 or 8.
 TEXT ·smallPairs4AVX512(SB), NOSPLIT, $256-8
 	SMALL_ARGS
 	CHOOSE_SMALL_WIDTH
@@ -333,7 +343,8 @@ group8:
 	VZEROUPPER
 	RET
 
-// func smallPairs5AVX512(a *smallArgs): Q5_K
+// func smallPairs5AVX512(a *smallArgs)
+// Q5_K. width is 2, 4 or 8.
 TEXT ·smallPairs5AVX512(SB), NOSPLIT, $256-8
 	SMALL_ARGS
 	VPBROADCASTD ·fifthBit(SB), Z13

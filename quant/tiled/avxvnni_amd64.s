@@ -7,9 +7,11 @@
 #include "textflag.h"
 #include "avx2_panel_amd64.h"
 
-// GEMM kernels of a panel with AVX-VNNI: VPDPBUSD of 256 bits without AVX-512,
-// which the assembler does not know. DOT is VPDPBUSD Y12, Y(codes), sum; SUM10 and
-// SUM11 are the bytes that encode Y12 with Y10 and Y11.
+// GEMM kernels with the 256-bit VPDPBUSD of AVX-VNNI. Layouts and registers are
+// those in avx2_panel_amd64.h.
+
+// DOT encodes VPDPBUSD Y12, Y<codes>, sum in VEX form, which the Go assembler lacks.
+// sum is SUM10 or SUM11, the ModRM bytes for Y10 and Y11.
 #define SUM10 0xD4
 #define SUM11 0xDC
 
@@ -24,8 +26,9 @@
 	VPBROADCASTD 4*(plane)(R8), Y12 \
 	DOT(plane, sum)
 
-// PLANES multiplies the planes of both halves of a group in turn, so that
-// neighbouring instructions do not depend on each other.
+// BYTES adds the products of a plane of codes with four bytes of the token to sum.
+// PLANES alternates between the two halves of a group, which have separate sums, so
+// that consecutive dot products are independent.
 #define PLANES \
 	BYTES(0, SUM10) \
 	BYTES(4, SUM11) \
@@ -117,8 +120,8 @@ token:
 
 next:
 	NEXT_GROUP
-	ADDQ $64, R13 // over the second factors
-	ADDQ DX, R11  // over the second halves' starts
+	ADDQ $64, R13 // skip the factors of the second half
+	ADDQ DX, R11  // skip the starts of the second half
 	DECQ CX
 	JNZ  half
 	VZEROUPPER

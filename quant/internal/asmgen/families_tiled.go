@@ -12,10 +12,10 @@ var tiledOutputs = []output{
 		{Name: "Halves", Prefix: "HALF", Products: "HALVES", Factors: true},
 	}},
 	{"tiled/avx2_panel_amd64.s", "panel256_amd64.s.tmpl", panel256{ISA: "AVX2", Kernels: []panelKernel256{
-		{Name: "Plain", Doc: "Codes of up to 5 bits.", Products: "PRODUCTS((R11))"},
-		{Name: "Mins", Doc: "Formats with a min; codes of up to 5 bits.", Products: "PRODUCTS(·startValue(SB))", Mins: true},
-		{Name: "Signed", Doc: "Codes with a zero of 128. Sums begin without one.", Products: "SIGNED_PRODUCTS", Signed: true},
-		{Name: "Halves", Doc: "Formats with a factor for each half of a group; codes of 6 bits.", Products: "HALF_PRODUCTS", Halves: true},
+		{Name: "Plain", Doc: "Formats without a min and with codes of up to 5 bits.", Products: "PRODUCTS((R11))"},
+		{Name: "Mins", Doc: "Formats with a min and with codes of up to 5 bits.", Products: "PRODUCTS(·startValue(SB))", Mins: true},
+		{Name: "Signed", Doc: "Codes with zero point 128, which it converts to signed bytes; it does not read start.", Products: "SIGNED_PRODUCTS", Signed: true},
+		{Name: "Halves", Doc: "Formats with 6-bit codes and a factor for each half of a group.", Products: "HALF_PRODUCTS", Halves: true},
 	}}},
 	{"tiled/avxvnni_amd64.s", "panel256_amd64.s.tmpl", panel256{ISA: "VNNI", VNNI: true, Kernels: []panelKernel256{
 		{Name: "Plain", Doc: "Formats without a min.", Products: "PRODUCTS((R11))"},
