@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// argMaxBlock is how many elements ArgMax takes at a time. It looks for the greatest
-// in the block that has it, so large blocks cost a second look and small ones calls.
+// argMaxBlock is the number of elements in a block of ArgMax, which scans the block
+// with the maximum twice: larger blocks make the second scan longer, smaller blocks
+// make more calls.
 const argMaxBlock = 1024
 
 // ArgMax returns the index of the greatest element, the first among equals. NaNs do

@@ -29,8 +29,8 @@ const BlockTokens = 64
 // maxWeight is the code of the greatest weight in a block.
 const maxWeight = 32767
 
-// minWeightBits are the bits of 2^-100: if no weight of a block is greater, all
-// count as zero. Dividing by less would overflow.
+// minWeightBits are the bits of 2^-100. If all weights of a block are smaller, they
+// count as zero, because the quotient 32767/a could overflow.
 const minWeightBits = (127 - 100) << 23
 
 // BlockWeights is what one query makes of a block of scores.
@@ -40,17 +40,17 @@ type BlockWeights struct {
 	Attended uint64
 	Scale    float32 // what a code of one stands for
 	Decay    float32 // what is left of the sums before
-	// floats is where paths without masks leave out tokens that do not count, and
-	// then where kernels for 8-bit floats have the codes as numbers, and those of
-	// dot products their bytes.
+	// floats is scratch memory of the kernels: first the masked scores on paths
+	// without mask registers, then the codes as float32 for 8-bit float values, or
+	// the codes split into bytes for dot-product kernels.
 	floats [BlockTokens]float32
 }
 
-// SoftmaxBlocks turns queries' scores of a block into weights of its values,
-// for the tokens that each query's Seen tells. Scores of other tokens, and
-// scales, may be anything. The states are pairs of the greatest score and the
-// sum so far, stride apart. Reading next, memory that is wanted soon, is begun on
-// the way; it may be empty.
+// SoftmaxBlocks turns each query's scores of a block into weights of its values, for
+// the tokens whose bit is set in BlockWeights.Attended. Scores and scales of other
+// tokens may have any value. state holds for each query the greatest score and the
+// sum so far; queries are stride elements apart. The kernels prefetch next, which
+// may be empty.
 func SoftmaxBlocks(w []BlockWeights, scores []float32 /* [len(w), BlockTokens] */, scales []float32 /* [BlockTokens] */, state []float32 /* [len(w), stride] */, stride int, next []byte) {
 	if len(w) == 0 {
 		return

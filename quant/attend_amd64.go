@@ -14,8 +14,10 @@ func softmaxBlocksAVX512(w *BlockWeights, n int, scores, scales, state *float32,
 //go:noescape
 func softmaxBlockAVX2(w *BlockWeights, scores, scales, state *float32)
 
-// The weighing kernels take pairs of tokens, step bytes apart, and of the
-// outputs, stride elements apart, as many elements as their names tell.
+// The weighted-sum kernels compute o[q][e] = o[q][e]·decay + scale·Σ code[q][t]·values[t][e].
+// weightedSum4x16AVX2 handles 4 queries and 16 elements, and the other names follow
+// the same scheme. step is the distance of two pairs of tokens in bytes, stride that
+// of two outputs in elements.
 
 //go:noescape
 func weightedSum4x64AVX512(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
@@ -29,8 +31,8 @@ func weightedSum4x16AVX2(o *float32, stride int, w *BlockWeights, values *int8, 
 //go:noescape
 func weightedSum1x16AVX2(o *float32, w *BlockWeights, values *int8, step, pairs int)
 
-// hasVNNI tells whether there are integer multiply-adds of 512 bits, without
-// which AVX-512 gains nothing here.
+// hasVNNI reports whether the processor has 512-bit integer multiply-adds. Without
+// them AVX-512 gains nothing here.
 var hasVNNI = cpu.X86.HasAVX512VNNI
 
 func (k avx512) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, next []byte) {

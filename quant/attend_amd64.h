@@ -1,8 +1,10 @@
-// WEIGHT_SCALE sets what the codes at DI of weights are multiplied with, and X4
-// to what makes codes of weights, from the greatest of them: X0, and in AX its
-// bits without the sign that a NaN may have. If it is too small both become 0; if
-// it is infinite or a NaN, X4 does, and the scale is infinite or a NaN. Destroys
-// X1 and DX.
+// WEIGHT_SCALE computes for the greatest weight a in X0, whose bits without the
+// sign are in AX:
+//
+//	BlockWeights.Scale at DI = a·(1/32767), X4 = 32767/a
+//
+// If a is below 2^-100, both become 0. If a is infinite or a NaN, X4 becomes 0 and
+// the scale infinite or a NaN. Destroys X1 and DX.
 #define WEIGHT_SCALE \
 	XORL   DX, DX                       \
 	VXORPS X4, X4, X4                   \

@@ -1,6 +1,6 @@
-// What kernels of several kinds need.
+// Macros that the AVX2 kernels share.
 
-// ZERO8 clears the eight registers that sums are kept in, ZERO2 some of them.
+// ZERO8 clears the eight accumulators, ZERO2 two of them.
 #define ZERO2(a, b) \
 	VXORPS a, a, a \
 	VXORPS b, b, b
@@ -11,8 +11,8 @@
 	ZERO2(Y4, Y5) \
 	ZERO2(Y6, Y7)
 
-// TAIL_TABLE points DX at 32 lanes of masks, of which the first count are set;
-// count is at most 32 and destroyed.
+// TAIL_TABLE points DX at 32 lanes of masks, of which the first count are set.
+// count is at most 32. Destroys count.
 #define TAIL_TABLE(count) \
 	LEAQ ·maskTable+128(SB), DX \
 	SHLQ $2, count              \

@@ -4,11 +4,12 @@
 
 #include "textflag.h"
 
-// Rounding of keys and values. 256-bit registers are enough, for the avx512 path
-// too: a head is a few hundred bytes. Kernels take 16 elements in a step.
+// Quantization of keys and values: code[i] = round(x[i]·inverse), halves to even, for
+// n elements, a multiple of 16. The avx512 path uses these 256-bit kernels too,
+// because a head has only a few hundred bytes.
 
 // func largestBits16(x *float32, n int) uint32
-// Of 16 elements or a multiple.
+// Returns the greatest magnitude of n elements as bits: max(bits(x[i]) & 0x7fffffff).
 TEXT ·largestBits16(SB), NOSPLIT, $0-20
 	MOVQ     x+0(FP), SI
 	MOVQ     n+8(FP), CX
@@ -108,7 +109,7 @@ loop:
 	RET
 
 // FLOATS8 rounds 8 elements times Y5 to codes of 8-bit floats, one in each lane
-// of out. Y6-Y12 are the constants of f8Rounding and t, u, v are spoilt.
+// of out. Y6-Y12 are the constants of f8Constants. Destroys t, u and v.
 #define FLOATS8(x, out, t, u, v) \
 	VMULPS    x, Y5, out           \
 	VPAND     out, Y6, t           \ // the magnitude

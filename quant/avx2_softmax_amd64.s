@@ -8,11 +8,11 @@
 #include "avx2_amd64.h"
 #include "avx2_exp_amd64.h"
 
-// Softmax of a block of scores, and values weighed with it. See attend.go.
+// Softmax of a block of 64 scores. attend.go has the formulas.
 
 // func softmaxBlockAVX2(w *BlockWeights, scores, scales, state *float32)
-// The scores become weights in their place. X14 is the greatest score before,
-// X15 the new one and Y8 what is taken from the scores.
+// The kernel overwrites the scores with weights. X14 is the greatest score before this
+// block, X15 the greatest including it, and Y8 the shift subtracted from the scores.
 TEXT ·softmaxBlockAVX2(SB), NOSPLIT, $0-32
 	MOVQ w+0(FP), DI
 	MOVQ scores+8(FP), SI

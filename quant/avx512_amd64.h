@@ -1,6 +1,6 @@
-// What kernels of several kinds need.
+// Macros that the AVX-512 kernels share.
 
-// ZERO16 clears the sixteen registers that sums are kept in, ZERO4 some of them.
+// ZERO16 clears the sixteen accumulators, ZERO4 four of them.
 #define ZERO4(a, b, c, d) \
 	VPXORD a, a, a \
 	VPXORD b, b, b \
@@ -13,8 +13,8 @@
 	ZERO4(Z8, Z9, Z10, Z11)  \
 	ZERO4(Z12, Z13, Z14, Z15)
 
-// TAIL sets K1 to the low count bits, count in 0..15; there are none, and the
-// zero flag says so, for 0. Destroys AX and CX.
+// TAIL sets K1 to the low count bits, count in 0..15, and the zero flag if count is 0.
+// Destroys AX and CX.
 #define TAIL(count) \
 	MOVQ  count, CX \
 	MOVL  $1, AX    \

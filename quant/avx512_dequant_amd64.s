@@ -217,7 +217,7 @@ pair:
 	VMOVUPS    Z4, offset(DI)       \
 	VPADDD     Z29, Z6, Z6
 
-// Q6_PART decodes four runs of sixteen whose bytes lie 16*part further on.
+// Q6_PART decodes four runs of sixteen elements at byte offset 16*part.
 #define Q6_PART(part) \
 	VPBROADCASTD AX, Z6               \
 	VPMOVZXBD    (16*part)(SI), Z1    \

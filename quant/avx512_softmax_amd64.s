@@ -8,14 +8,14 @@
 #include "avx512_amd64.h"
 #include "avx512_exp_amd64.h"
 
-// Softmax of blocks of scores, and values weighed with it. See attend.go.
+// Softmax of blocks of 64 scores. attend.go has the formulas.
 
 // func softmaxBlocksAVX512(w *BlockWeights, n int, scores, scales, state *float32, stride int, next *byte, lines int)
 //
-// For every query, so many lines of next are asked for.
-// The scores lie in Z6-Z9 and become weights, Z10-Z13 are the scales. K1, K5-K7
-// say which tokens count. X14 is the greatest score before, X15 the new one and
-// Z30 what is taken from the scores.
+// The kernel prefetches the given number of cache lines of next for every query.
+// Z6-Z9 are the scores and then the weights, Z10-Z13 the scales. K1 and K5-K7 mask
+// the attended tokens. X14 is the greatest score before this block, X15 the greatest
+// including it, and Z30 the shift subtracted from the scores.
 TEXT ·softmaxBlocksAVX512(SB), NOSPLIT, $0-64
 	MOVQ w+0(FP), DI
 	MOVQ n+8(FP), BX

@@ -119,8 +119,8 @@ func codesFor(k kernels, d int) (all []result) {
 	return append(all, resultOfFloats("weighted sum of 8-bit floats", state...))
 }
 
-// floatsFor is what CheckFloats compares. There are as few tokens as tell
-// kernels apart: the twin's multiply-adds are slow.
+// floatsFor returns what CheckFloats compares. It uses the smallest number of tokens
+// that runs every kernel, because the twin's multiply-adds are slow.
 func floatsFor(k kernels, d int) (all []result) {
 	const tokens = 17
 	rng := rand.New(rand.NewPCG(1, 32))

@@ -45,7 +45,7 @@ func blockQ3_K(dst []float32 /* [256] */, src []byte /* [110] */) {
 }
 
 // unpackQ3Scales returns the sixteen 6-bit scales less 32. Their low nibbles
-// lie in bytes 0-7 (scales 0-7 low, 8-15 high), their upper two bits in bytes
+// are in bytes 0-7 (scales 0-7 low, 8-15 high), their upper two bits in bytes
 // 8-11, four scales to each bit pair.
 func unpackQ3Scales(src []byte /* [12] */) (scales [16]int8) {
 	for i := range scales {

@@ -48,9 +48,9 @@
 //
 // The best kernels that the processor supports are chosen at start; Features
 // names them. The environment variable LLMRUN_CPU, one of portable, avx2,
-// avx512 or neon, asks for a lesser path, for debugging and measurements; a
+// avx512 or neon, selects a lesser path, for debugging and measurements; a
 // path that the processor does not support is ignored.
 //
-// CheckCodes and CheckFloats compare the kernels of attention with their twins
-// on the machine at hand; a model is not loaded where they differ.
+// CheckCodes and CheckFloats compare the attention kernels with their portable
+// twins on the running machine; the engine loads no model if they differ.
 package quant

@@ -53,7 +53,7 @@ func BF16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) 
 func F32ToBF16(f float32) uint16 {
 	bits := math.Float32bits(f)
 	if bits&0x7fffffff > 0x7f800000 {
-		return uint16(bits>>16) | 0x40 // keep it a NaN when its payload lies in the dropped half
+		return uint16(bits>>16) | 0x40 // stays a NaN if only the dropped half has payload bits
 	}
 	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }

@@ -13,7 +13,7 @@ import "os"
 type kernels interface {
 	// name is the path's name in Features and LLMRUN_CPU.
 	name() string
-	// flavour tells how the path's mulAdd rounds.
+	// flavour returns the rounding of the path's mulAdd: fused or unfused.
 	flavour() arith
 
 	dequant(t Type, dst []float32 /* [cols] */, src []byte)
@@ -76,7 +76,7 @@ func choose(name string) kernels {
 func Features() string { return active.name() }
 
 // Tiles reports whether the path in use may multiply with the tile registers of
-// AMX too. It may not where LLMRUN_CPU asks for a path by name.
+// AMX too. It may not where LLMRUN_CPU selects a path.
 func Tiles() bool {
 	return os.Getenv("LLMRUN_CPU") == "" && Features() == "avx512" && tilesAllowed()
 }

@@ -83,8 +83,8 @@ func MulRows(y []float32 /* [n, yStride] */, yStride int, t Type, w []byte /* [r
 	}
 }
 
-// MulRowsF32 multiplies float32 rows that lie wStride elements apart with n
-// tokens that lie xStride elements apart: y[b*yStride+r] = Dot(w[r], x[b]).
+// MulRowsF32 multiplies float32 rows, wStride elements apart, with n tokens, xStride
+// elements apart: y[b*yStride+r] = Dot(w[r], x[b]).
 // Attention scores are such a product, with the keys of a block as rows.
 func MulRowsF32(y []float32 /* [n, yStride] */, yStride int, w []float32 /* [rows, wStride] */, wStride, rows, cols int, x []float32 /* [n, xStride] */, xStride, n int) {
 	if rows <= 0 || n <= 0 {

@@ -5,7 +5,8 @@
 #include "textflag.h"
 #include "neon_arm64.h"
 
-// Rounding of keys and values: kernels take 16 elements in a step.
+// Quantization of keys and values: code[i] = round(x[i]·inverse), halves to even, for
+// n elements, a multiple of 16.
 
 // More instructions that the assembler does not know. FCVTN4 rounds four numbers
 // to binary16, CMGT4 sets the lanes of d where n > m as integers, XTN4 and XTN8
@@ -132,7 +133,7 @@ loop:
 	RET
 
 // FLOATS4 rounds the 4 elements in X times V7 to codes of 8-bit floats, one in
-// each lane of X. V16-V22 are the constants of f8Rounding.
+// each lane of X. V16-V22 are the constants of f8Constants.
 #define FLOATS4(x, X) \
 	FMUL4(7, x, x)                     \
 	VAND   V16.B16, X.B16, V4.B16      \ // the magnitude

@@ -5,10 +5,9 @@
 #include "textflag.h"
 #include "neon_arm64.h"
 
-// What softmax does with scores: their maximum, and the exponentials of a block of
-// them, where no score is greater than what is taken from it. Four registers go
-// through the steps of arith.exp together: cores that do not reorder instructions
-// would else wait for every result.
+// Softmax kernels: the maximum of scores, and e^(score-shift) of a block, where no
+// score exceeds shift. Four registers pass through the steps of arith.exp together,
+// because in-order cores would otherwise stall on every result.
 
 // func maxNEON(p *float32, n int) float32
 // n is a positive multiple of 16.

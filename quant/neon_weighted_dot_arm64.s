@@ -6,13 +6,13 @@
 #include "textflag.h"
 #include "neon_arm64.h"
 
-// Values are weighed with dot products of bytes, four tokens in an instruction.
-// A weight w of 16 bits is 256·h + l + 128, where h and l are signed bytes:
+// Weighted sums of values with dot products of bytes, four tokens an instruction.
+// A 16-bit weight w is 256·h + l + 128, where h and l are signed bytes:
 //
 //	Σ w·v = 256·Σ h·v + Σ l·v + 128·Σ v
 //
-// which integers have exactly, so that the kernels of 16-bit products give the
-// same. Tokens without a weight have l = -128, and drop out with the last term.
+// Integer sums are exact, so the results equal those of the kernels with 16-bit
+// products. A token with w = 0 has h = 0 and l = -128, which the last term cancels.
 
 // SDOT adds four products to each lane of d; it takes the four bytes of m from
 // its lane i, for all lanes of n.
@@ -105,8 +105,8 @@ codes:
 	ADD   $BlockWeights__size, R21  \
 	ADD   R6, R20
 
-// NEXT_WEIGHTS sets to to the weights of the next query, or to those of the same
-// where there are not so many.
+// NEXT_WEIGHTS sets the register to to the weights of the next query, or of the same
+// query after the last one.
 #define NEXT_WEIGHTS(count, from, to) \
 	CMP  $count, R5        \
 	CSEL GE, R12, ZR, R13  \

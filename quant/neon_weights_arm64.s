@@ -7,7 +7,7 @@
 #include "textflag.h"
 #include "neon_arm64.h"
 
-// Weights of a block are rounded and values weighed with them. See attend.go.
+// Quantization of the weights of a block. attend.go has the formulas.
 
 // func quantizeWeightsNEON(w *BlockWeights, p, scales *float32)
 TEXT ·quantizeWeightsNEON(SB), NOSPLIT, $0-24

@@ -9,7 +9,7 @@ import "encoding/binary"
 //	x = scale·code             rounded once
 //	x = (scale·code) + offset  where there are offsets; each operation rounded
 type Parts struct {
-	Low, High int8 // codes lie between these
+	Low, High int8 // range of the codes, inclusive
 	Group     int  // codes that share a scale
 	Offsets   bool
 	// Half says that every scale is a binary16 number.

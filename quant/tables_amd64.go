@@ -25,8 +25,8 @@ var (
 		return table
 	}()
 
-	// weightLimits are the bits of the least weight that counts and of the first
-	// number that is none, the greatest code and what it is divided by.
+	// weightLimits are bits of float32 numbers: 2^-100, +Inf, 32767 and 1/32767.
+	// WEIGHT_SCALE uses them.
 	weightLimits = [...]uint32{
 		minWeightBits, 0x7F800000,
 		math.Float32bits(maxWeight), math.Float32bits(1.0 / maxWeight),

@@ -15,8 +15,8 @@ const (
 	xfeatureTileData = 18
 )
 
-// tilesAllowed asks the system once: the state that it saves for every thread
-// of the process grows by 8 KiB.
+// tilesAllowed requests permission to use tiles, once per process: the permission
+// adds 8 KiB to the state that Linux saves for every thread.
 var tilesAllowed = sync.OnceValue(func() bool {
 	if !cpu.X86.HasAMXTile || !cpu.X86.HasAMXInt8 {
 		return false

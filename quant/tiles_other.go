@@ -2,6 +2,6 @@
 
 package quant
 
-// tilesAllowed is false where there are no tile registers, or where it is not
-// known how to ask for them.
+// tilesAllowed is false where the processor has no tile registers, or where this
+// package has no way to request them.
 func tilesAllowed() bool { return false }

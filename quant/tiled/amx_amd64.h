@@ -1,6 +1,6 @@
 // Instructions of AMX, which the assembler does not know. A tile register holds
-// up to 16 rows of 64 bytes; how much of them is in use says the configuration,
-// which is an argument of LDTILECFG and lasts until TILERELEASE.
+// up to 16 rows of 64 bytes. The operand of LDTILECFG sets the rows and bytes in use
+// until TILERELEASE.
 //
 // base and index are numbers of general registers below R8: addresses of rows
 // are base+at plus index for every row before it.

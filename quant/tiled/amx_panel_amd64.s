@@ -6,26 +6,26 @@
 #include "textflag.h"
 #include "amx_amd64.h"
 
-// Panel kernels with tile registers. The codes of a group are one tile as they
-// lie in a panel, 8 rows of four bytes of every row of weights, and a tile of
-// tokens is another one as it lies in Activations: a row of it is a token. One
-// instruction makes the integer sums of 16 tokens and 16 rows, a row of sums
-// for each token. There is no way from there to vector registers but memory:
-// sums of a group are stored while those of the group before are loaded, scaled
-// and added to floats, so that nothing waits for a store.
+// Panel kernels with AMX tile registers; kernelArgs has the formula. The codes of a
+// group in a panel, [planes][TileRows][laneBytes], are one tile register without
+// rearrangement: 8 rows of 64 bytes. A group of 16 tokens in Activations is another
+// one, a row for each token. One TDPBSSD computes the integer sums of 16 tokens and 16
+// rows, [token][row]. Tiles reach vector registers only through memory: the kernel
+// stores the sums of a group while it loads, scales and accumulates those of the
+// group before, so that no load waits for a store.
 //
-// Configuration, products and the end of use are in one function: goroutines
-// change threads between functions, and tiles belong to a thread.
+// One function configures, uses and releases the tiles: a goroutine may change its
+// thread between functions, and tiles are the state of a thread.
 //
 //	SI x   AX codes   DI products   R10 scales   R11 dx   R12 mins   R13 shift
 //	R8 sums   R9 bytes of x in a group   BX 64   DX GroupElems   R15 groups left
 //	Z0-Z15 sums of the tokens   Z29 min   Z30 scale   Z28 startFloat times it
 //	Z31 startFloat
 //
-// Tiles are loaded through the port of half the units for floats, and what is
-// done there meanwhile is not moved elsewhere. So an integer sum becomes a float
-// without a conversion: startBits is added, and startFloat times the scale is
-// taken away again where it is scaled.
+// Tile loads occupy the port of one of the two float units, and operations assigned
+// to this port wait. So the kernel avoids conversions: it adds startBits to an
+// integer sum, reads the result as a float, and subtracts startFloat times the scale
+// in the multiply-add that scales.
 
 #define ARGS \
 	MOVQ   a+0(FP), R15               \
@@ -140,7 +140,7 @@
 #define SKIP_NOTHING ADDQ $0, SI
 
 // TILES is the loop over full tiles of tokens, and in it over the groups.
-// The products of even groups lie at 0, those of odd groups behind them.
+// The products of even groups are at offset 0, those of odd groups follow.
 #define TILES(PRODUCT, SCALES, ROW, SKIP) \
 	ARGS                     \
 	MOVQ kernelArgs_tiles(R15), CX \

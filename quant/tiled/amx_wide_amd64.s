@@ -4,9 +4,9 @@
 
 #include "textflag.h"
 
-// What tiles of 16-bit floats want: bfloat16, the upper halves of float32. Lane i
-// of a vector of both operands has the elements i and 16+i of a group. Z31 masks
-// the upper halves.
+// Conversion of codes and activations to bfloat16, the upper half of a float32, for
+// TDPBF16PS. Lane i of a vector of either operand holds the elements i and 16+i of a
+// group. Z31 masks the upper halves.
 
 // JOIN makes the upper halves of two vectors one vector: those of low in the lower
 // halves of lanes.

@@ -1,6 +1,6 @@
-// What the panel kernels with 256-bit vectors have in common: half a tile of
-// rows, whose codes of a group lie in Y0-Y7, passes all tokens of a tile, then the
-// other half. Sums of floats lie in memory.
+// Macros of the panel kernels with 256-bit vectors; kernelArgs has the formula. A
+// kernel multiplies 8 rows, whose codes of a group are in Y0-Y7, with all tokens of a
+// tile, then the other 8 rows. Float sums stay in memory.
 //
 //	AX args   BX offset of the half in a plane and of its rows' numbers
 //	SI codes  R12 scales   R13 mins    CX groups   R15 what is left of the tokens
@@ -9,8 +9,8 @@
 //	Y13 min
 //
 // With two factors in a group R13 points to them, Y8 is the first, Y9 zero and Y15
-// startFloat. Sums times factors are whole numbers below 2²⁴, so that floats
-// have them exactly. Adding zero makes a product of zero +0.
+// startFloat. Sums times factors are whole numbers below 2²⁴, which float32
+// represents exactly. Adding zero turns a product of -0 into +0.
 
 #define LOAD_ARGS \
 	MOVQ a+0(FP), AX                \

@@ -1,5 +1,5 @@
-// How the AVX-512 kernels take codes out of a group of a tile, and scales out of
-// its block's head. All of them keep
+// Macros that unpack the codes of a group in a tile, and the scales in the head of
+// its block. Registers that the kernels set once:
 //
 //	Z27  the high bits' mask: 0x3F in formats of 6 bits, or bytes of 0x10
 //	Z29  the table of formats that have one, in every 128-bit lane
@@ -20,7 +20,7 @@
 	VMOVDQU32 mem, high \
 	NIBBLES(low, high)
 
-// LOOKUP replaces nibbles by what a table has for them.
+// LOOKUP replaces each nibble n by table[n].
 #define LOOKUP(low, high) \
 	VPSHUFB low, Z29, low   \
 	VPSHUFB high, Z29, high

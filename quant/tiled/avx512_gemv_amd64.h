@@ -1,9 +1,8 @@
-// Vector kernels: tiles of sixteen rows times one token, straight from memory,
-// which is what bounds them. Codes never leave the registers.
+// GEMV kernels multiply tiles of sixteen rows with one token. Memory bandwidth limits
+// them, so they read the packed codes once and unpack them in registers only.
 //
-// Two runs of tiles are gone through side by side, a group of each in turn: a
-// core has more reads under way when they are of two places, and waits for fewer
-// of them. BenchmarkVec reads 5 to 15 % more a second than from one place.
+// They read two runs of tiles in turn, a group of each: two streams keep more
+// reads in flight. BenchmarkVec reads 5 to 15 % more a second than with one stream.
 //
 //	DI sums   DX tiles of a run   CX blocks   AX groups of a block
 //	R8 x      R9 dx     R10 shift   R11 start
@@ -15,10 +14,10 @@
 //
 // Formats with a min begin with startBits, the others where the token says.
 
-// How far ahead of their use tiles are asked for. Hardware looks ahead too, but
-// not across pages and not from a row's first bytes. Less comes too late and
-// much more drives away what the hardware fetched: with one run of tiles
-// BenchmarkVec was best with 2560 to 2816, while 1024 and 8192 lost a tenth.
+// The prefetch distance in bytes. The hardware prefetcher does not cross pages and
+// starts late in a row. A shorter distance prefetches too late; a much longer one
+// evicts what the hardware fetched. With one run of tiles BenchmarkVec was fastest
+// with 2560 to 2816, and a tenth slower with 1024 and 8192.
 #define AHEAD 2816
 
 #define GEMV_ARGS \
@@ -142,7 +141,7 @@
 
 #define END_MIN(sums) VFMADD231PS.BCST (R10), Z26, sums
 
-// NEXT goes to the token's next group, and to the runs' next so many bytes.
+// NEXT advances to the token's next group, and both runs by the given number of bytes.
 #define NEXT(bytes) \
 	ADDQ $32, R8    \
 	ADDQ $4, R9     \

@@ -1,12 +1,12 @@
-// Panel kernels: a tile of rows times a tile of tokens. The codes of a group lie
-// in Z16-Z23 while the tokens pass, and the sums of up to sixteen tokens, Z0-Z15,
-// stay in registers over all groups of the panel: 512-bit stores are what a core
-// does worst. Four tokens are computed at a time, because a sum takes a product
-// only every fifth cycle and two are done in one.
+// Panel kernels multiply a tile of 16 rows with a tile of tokens; kernelArgs has the
+// formula and the shapes. Z16-Z23 hold the codes of a group for all tokens. Z0-Z15
+// accumulate the float sums of up to sixteen tokens, 16 rows each, over all groups of
+// the panel, because 512-bit stores are slow. The kernels compute four tokens at a
+// time: VPDPBUSD has a latency of five cycles and a throughput of two a cycle.
 //
-// Integer sums begin as the bits of 1.5·2²³ (startBits) and are then read as
-// floats, which costs one subtraction fused with the scale instead of a
-// conversion and a product.
+// Integer sums start at the bits of 1.5·2²³ (startBits), and the kernel then reads them
+// as floats. This replaces a conversion and a multiplication by one fused
+// multiply-subtract with the scale.
 //
 //	DI sums   SI codes   R12 scales   R13 mins     CX groups   DX 4·width
 //	                                  or factors
@@ -147,11 +147,11 @@
 	ADD(t, Z27, a) \
 	ADD_MIN(t, a)
 
-// With two factors in a group a token has two integer sums, and two tokens are
-// computed at a time. Starts of second halves lie 4·width after the first's. The
-// factors are in Z24 and Z26, startFloat times them in Z25 and Z31. Sums times
-// factors are whole numbers below 2²⁴, so that floats have them exactly, and their
-// sum is scaled with HALF_SCALE, which who includes this defines.
+// In formats with two factors in a group, a token has two integer sums, and the
+// kernels compute two tokens at a time. The starts of second halves follow those of
+// first halves after 4·width bytes. Z24 and Z26 are the factors, Z25 and Z31
+// startFloat times them. Sums times factors are whole numbers below 2²⁴, which float32
+// represents exactly. The including file defines HALF_SCALE, which scales their sum.
 #define START_HALF(t, a) VPBROADCASTD 4*(t)(R11)(DX*1), a
 
 #define ADD_HALVES(t, a, b, sum) \

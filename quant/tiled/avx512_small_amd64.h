@@ -1,6 +1,7 @@
-// Few-token kernels: a tile of rows times two to eight tokens, straight from
-// memory, which is what bounds them like a vector kernel. Registers are those of
-// the panel kernels, of which the sums of tokens beyond the eighth are free for
+// Small-N GEMM kernels multiply a tile of 16 rows with two to eight tokens. Memory
+// bandwidth limits them as it limits GEMV, so they read packed codes without a panel.
+// Registers are those of the panel kernels; the sums of tokens beyond the eighth
+// are free and hold
 //
 //	Z12 the block's scale   Z13 high bits' mask   Z14 low bits' mask
 //	Z11 the block's min
@@ -32,7 +33,7 @@
 	JEQ  width4  \
 	JGT  width8
 
-// How far ahead of their use tiles are asked for: vector kernels say why.
+// The prefetch distance in bytes; avx512_gemv_amd64.h has the reasons.
 #define AHEAD 2816
 
 #define PREFETCH(at) PREFETCHT1 AHEAD+at(SI)

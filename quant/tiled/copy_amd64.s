@@ -5,7 +5,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// COPY_TILES copies results, of every token a vector from each of some tiles.
+// COPY_TILES copies results from [tile][token][TileRows] to [token][row].
 //
 //	SI a token's results in the first tile   DI where they go
 //	R8 bytes from a tile to the next         R9 bytes from a token's row to the next

@@ -1,4 +1,4 @@
-// How codes are taken apart. V18 holds 15 in every byte, V12-V15 one vector of
+// Macros that unpack codes. V18 holds 15 in every byte, V12-V15 one vector of
 // nibbles: four rows in each register. Low nibbles are one step of a group,
 // high nibbles the step sixteen elements further.
 

@@ -1,11 +1,11 @@
-// What the panel kernels have in common. Registers:
+// Macros of the panel kernels; kernelArgs has the formula. Registers:
 //
 //	R1 codes  R2 sums  R3 scales  R4 mins or nil  R5 x  R6 dx  R7 shift
 //	R8 groups  R9 bytes of dx in a group  R10 bytes of x in a group  R15 factors
 //
-// With two factors in a group, the sums of its halves are made floats, times the
-// factors, and added. All these are whole numbers below 2²⁴, which floats have
-// exactly.
+// In formats with two factors in a group, the kernels convert the sums of both halves
+// to float32, multiply them by the factors and add them. All these are whole numbers
+// below 2²⁴, which float32 represents exactly.
 
 // PANEL_ARGS loads them from (a *kernelArgs, row, token int); a row takes
 // 1<<rowShift bytes in a step of the codes.

@@ -1,7 +1,6 @@
-// What the rounding kernels have in common: what is written for a group once its
-// codes are in Y0, its scale is in X4, and the products of the codes with ones
-// are in Y1, four to a lane of 128 bits for each half of the group. The
-// registers are those that the kernels name.
+// Macros of the quantization kernels that store the numbers of a group. Y0 holds its
+// codes, X4 its scale, and Y1 partial sums of its codes, four int32 for each half of the
+// group. The kernels document the other registers.
 
 // GROUP_NUMBERS adds up the halves, BX of the first and AX of the second, and
 // writes startBits - 32·sum of each; then of the group -sum, times the scale and
