@@ -57,7 +57,13 @@ func codesApart(path kernels, width int) int {
 }
 
 // kernelArgs are the arguments of a panel kernel, which multiplies groups of a
-// tile of weights with tiles of tokens. All pointers are to the first group.
+// tile of weights with tiles of tokens. All pointers are to the first group. For
+// token t, row r and every group g:
+//
+//	sums[t][r] = fma(float32(Σ (code-zero)·x)·scales[g][r], dx[g][t], sums[t][r])
+//	sums[t][r] = fma(shift[g][t], mins[g][r], sums[t][r])   with mins; zero is 0
+//
+// With factors, Σ is the sum over halves of factor·Σ (code-zero)·x.
 type kernelArgs struct {
 	sums   *float32 // [tiles][width][TileRows]; the kernel accumulates into it
 	codes  *uint8   // [groups][planes][TileRows][laneBytes]
