@@ -31,7 +31,7 @@ func TestErrorsOfExponentials(t *testing.T) {
 	}
 	require.LessOrEqual(t, table, bound)
 	require.LessOrEqual(t, polynomial, 0x1p-23)
-	require.Greater(t, table, 100*polynomial, "the table would be as good")
+	require.Greater(t, table, 100*polynomial, "the table must be less accurate")
 }
 
 // BenchmarkExp compares the table and the polynomial on a block of scores. The polynomial

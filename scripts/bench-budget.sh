@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares llmrun with llama.cpp under a memory limit: the same model, in a memory
 # cgroup of the budget plus 5 %, with a cold page cache, in turns.
-# Prints a table in Markdown. Needs Linux, root, and python3 for the arithmetic.
+# The script prints a Markdown table. It needs Linux, root, and python3 for the arithmetic.
 #
 # usage: scripts/bench-budget.sh PATH_TO_LLMRUN
 # Environment, with defaults; lists are separated by spaces:
@@ -10,7 +10,7 @@
 #   SHARES='75 50 25'               budgets, in percent of the file
 #   TG=4 ROUNDS=2 THREADS=2         tokens, repeats, threads
 #   PEER= PEER_NAME=peer            another build's llama-bench, measured too
-#   MAIN=1                          measure mainline, which bench-peers installs
+#   MAIN=1                          measure mainline llama.cpp, which bench-peers installs
 #   RESULTS=                        append the output to this file
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
-// The engines that bench-peers.mjs compares. Each one takes a job
-// {model, pack, threads, depths, prefill, decode} and resolves to what it
-// measured: {tests, firstToken, peak}. A test is {name, threads, depth, speed};
+// The engines that bench-peers.mjs compares. Each engine takes a job
+// {model, pack, threads, depths, prefill, decode} and resolves to a result
+// {tests, firstToken, peak}. A test is {name, threads, depth, speed};
 // speed is in tokens per second, firstToken in seconds and peak in bytes. NaN
 // means unknown.
 import {execFileSync, spawn} from "node:child_process";

@@ -7,9 +7,9 @@
 #
 # usage: scripts/bench-peers.sh PATH_TO_LLMRUN
 # Environment, with defaults; lists are separated by spaces:
-#   SHAPE='qwen2.5-0.5b llama-3.2-1b'  shapes of models, see llmrun synth --list
+#   SHAPE='qwen2.5-0.5b llama-3.2-1b'  shapes of models; llmrun synth --list prints them
 #   QUANT=q4_0     their quantization mixes
-#   MODEL=         GGUF files to compare on instead
+#   MODEL=         GGUF files to use instead
 #   PEER=          another build's llama-bench, measured too
 #   PEER_NAME=peer its name in the tables
 #   THREADS=2 DEPTH=0 PP=512 TG=64 ROUNDS=5  THREADS and DEPTH may be lists

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shows what the bundled 15M-parameter model does: a story, a chat turn, and a
-# question answered from a note. The model is a stand-in that fits into the
-# binary; -m selects a real one.
+# Runs the bundled 15M-parameter model: it writes a story, answers in a chat, and
+# answers a question about a note. The model is small enough to fit into the
+# binary; -m selects a larger one.
 #
 # usage: scripts/demo.sh PATH_TO_LLMRUN
 set -euo pipefail

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Prints the path of an ONNX Runtime library: the one that LLMRUN_ONNXRUNTIME
-# names, or that of the npm package onnxruntime-node, which is installed into
-# .scratch the first time. Without npm it prints only a note on standard error, and
-# tests that need the library are skipped.
+# Prints the path of an ONNX Runtime library. LLMRUN_ONNXRUNTIME can name the
+# library; otherwise the script uses the npm package onnxruntime-node, which the
+# first run installs into .scratch. Without npm it prints only a note on standard
+# error, and tests that need the library are skipped.
 #
 # usage: scripts/onnxruntime.sh
 set -euo pipefail

@@ -6,8 +6,8 @@
 #
 # usage: scripts/second-question.sh PATH-TO-LLMRUN [FLAGS OF RUN, such as -m MODEL]
 # Environment, with defaults:
-#   TOKENS=16384   of the text
-#   ANSWER=32      tokens of an answer
+#   TOKENS=16384   length of the text
+#   ANSWER=32      length of an answer in tokens
 #   KV_RAM=8MiB    memory for keys and values in the runs with most of them on flash
 set -euo pipefail
 llmrun=$(realpath "${1:?usage: scripts/second-question.sh PATH-TO-LLMRUN [FLAGS]}")

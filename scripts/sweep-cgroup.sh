@@ -8,7 +8,7 @@
 # Environment, with defaults; lists are separated by spaces:
 #   SHARES='120 90 60 35 20 15 12'  budgets, in percent of the file
 #   CTX='512 8192'                  tokens of context
-#   PROMPT=300 TG=4                 tokens
+#   PROMPT=300 TG=4                 tokens of the prompt and of the answer
 set -euo pipefail
 llmrun=$(realpath "${1:?usage: scripts/sweep-cgroup.sh PATH_TO_LLMRUN PACK…}")
 shift

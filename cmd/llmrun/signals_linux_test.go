@@ -21,7 +21,7 @@ func TestSignalsStop(t *testing.T) {
 			continue // the tests were started with nohup
 		}
 		ctx, stop := cli.Interruptible(t.Context())
-		require.ErrorIs(t, cli.Interruption(ctx, done), done, "nothing was cancelled")
+		require.ErrorIs(t, cli.Interruption(ctx, done), done, "the context is not cancelled yet")
 		require.NoError(t, syscall.Kill(os.Getpid(), number))
 		<-ctx.Done()
 		stop()

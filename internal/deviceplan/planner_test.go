@@ -74,7 +74,8 @@ func TestPlanForManyTokens(t *testing.T) {
 	require.Len(t, plan.Predictions, 1)
 }
 
-// Saved measurements of another version, and damaged ones, are measured again.
+// TestUnusableSavedProfiles checks that a plan measures again if the saved measurements are damaged
+// or have another version, and that it reports the reason.
 func TestUnusableSavedProfiles(t *testing.T) {
 	o := tinyPlan(t)
 	o.Devices, o.Tokens = []string{"cpu"}, []int{1}
@@ -114,7 +115,8 @@ func TestPlanHasEachLengthOnce(t *testing.T) {
 	require.Equal(t, []int{3, 2, 3}, o.Tokens)
 }
 
-// A plan works without a directory for measurements.
+// TestPlanWithoutDirectory checks that PlanDevices returns a plan and a notice if it cannot save the
+// measurements.
 func TestPlanWithoutDirectory(t *testing.T) {
 	o := tinyPlan(t)
 	o.Devices, o.Tokens = []string{"cpu"}, []int{1}
@@ -183,7 +185,8 @@ func TestPlanDevicesIsInterrupted(t *testing.T) {
 	require.Equal(t, 2, times)
 }
 
-// A driver with some unusable devices is not listed as a driver without devices.
+// TestDriversWithUnusableDevices checks that the table distinguishes a driver with some unusable
+// devices from a driver without devices.
 func TestDriversWithUnusableDevices(t *testing.T) {
 	list := DeviceList{
 		Devices: []DeviceInfo{{Name: "opencl-0", Driver: "opencl", Kind: "GPU"}},

@@ -89,7 +89,7 @@ func TestKVPredictionsOfASlowAttention(t *testing.T) {
 
 	r = syntheticKV(500)
 	r.summarize()
-	require.Zero(t, r.Summary.PredictedBeyond, "nothing was on flash")
+	require.Zero(t, r.Summary.PredictedBeyond, "no KV is on flash")
 }
 
 // TestKVCostBeforeTheCrossing checks that a slow row with an idle flash counts as before the

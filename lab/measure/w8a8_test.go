@@ -47,7 +47,7 @@ func TestOutlierPathSavesAModelWithOutliers(t *testing.T) {
 		return row.PPL
 	}
 	floats := ppl(injected, nil)
-	require.InEpsilon(t, ppl(model, nil), floats, 1e-4, "the function is the same")
+	require.InEpsilon(t, ppl(model, nil), floats, 1e-4, "the injection does not change the float model")
 	without, with := ppl(injected, &llmrun.W8A8{NoOutlierPath: true}), ppl(injected, &llmrun.W8A8{})
 	t.Logf("perplexity %.3f, without the outlier path %+.2f %%, with %+.2f %%", floats, 100*(without/floats-1), 100*(with/floats-1))
 	require.Greater(t, without/floats, 1.1)

@@ -162,7 +162,7 @@ func TestCopiesWaitForTheirQueue(t *testing.T) {
 		ticket, err := k.Submit(hetero.View{}, hetero.View{})
 		require.NoError(t, err)
 		require.NoError(t, s.GPU.Fetch(nil))
-		require.InDelta(t, want.Seconds(), (s.Elapsed() - begin).Seconds(), 20e-6, "a submit and a look")
+		require.InDelta(t, want.Seconds(), (s.Elapsed() - begin).Seconds(), 20e-6, "a submit and a poll")
 		require.Equal(t, own, ticket.Done())
 		require.NoError(t, ticket.Wait())
 		require.NoError(t, k.Close())

@@ -57,7 +57,7 @@ func TestSetPerTensor(t *testing.T) {
 			row[70] = bad
 			require.GreaterOrEqual(t, a.SetPerTensor(16, row, scale), uint32(infBits))
 			Multiply(y, m, 0, m.Tiles(), a, NewScratch(tokens))
-			require.False(t, math.Abs(float64(y[16*rows])) < math.MaxFloat32, "a broken token must not pass for a sound one")
+			require.False(t, math.Abs(float64(y[16*rows])) < math.MaxFloat32, "an activation that is not finite must give a result that is not finite")
 			require.Less(t, math.Abs(float64(y[15*rows])), 1e3)
 		}
 	})
