@@ -24,6 +24,9 @@ func newCharsmap(field string, raw []byte) (*charsmap, error) {
 	if len(raw) < 4 {
 		return nil, malformed(field, "a character map needs at least 4 bytes, not %d", len(raw))
 	}
+	if len(raw) > maxCharsmap {
+		return nil, malformed(field, "a character map of %d bytes exceeds the limit of %d", len(raw), maxCharsmap)
+	}
 	size := uint64(binary.LittleEndian.Uint32(raw))
 	if size%4 != 0 || size == 0 || size+4 > uint64(len(raw)) {
 		return nil, malformed(field, "the trie of the character map has %d bytes; the size must be a positive multiple of 4 and at most %d", size, len(raw)-4)
@@ -53,8 +56,11 @@ func newCharsmap(field string, raw []byte) (*charsmap, error) {
 	return m, nil
 }
 
-// maxReplacement is the maximum length of a replacement in bytes. It bounds the growth
-// of a text. The normal forms of Unicode need at most 33 bytes.
+// maxCharsmap is the maximum size of a character map in bytes. Published maps have less
+// than 400 KiB.
+const maxCharsmap = 4 << 20
+
+// maxReplacement is the maximum length of a replacement in bytes. The normal forms of Unicode need at most 33 bytes.
 const maxReplacement = 255
 
 // charsmapValue marks a unit that holds a value.

@@ -22,6 +22,8 @@ type decodeRules struct {
 // replacement replaces every occurrence of old.
 type replacement struct{ old, new string }
 
+func (r replacement) growth() float64 { return ratio(len(r.new), len(r.old)) }
+
 // appendToken appends the bytes of one token. The vocabulary must have an entry for id.
 func (t *Tokenizer) appendToken(dst []byte, id int32) []byte {
 	piece, kind := t.vocab.piece(id), t.vocab.kinds[id]

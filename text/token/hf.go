@@ -28,12 +28,14 @@ type hfSource struct {
 	byteLevel  bool // the vocabulary spells the bytes of a word as letters
 	config     Config
 	patterns   int // total length of the compiled regular expressions in bytes
-	err        error
+	// growth is the growth of a text by the stages built so far; see maxGrowth.
+	growth float64
+	err    error
 }
 
 // FromJSON builds the tokenizer that a Hugging Face tokenizer.json describes.
 func FromJSON(tokenizerJSON []byte, config Config) (*Tokenizer, error) {
-	s := &hfSource{config: config}
+	s := &hfSource{config: config, growth: 1}
 	t := &Tokenizer{bos: -1}
 	steps := []func(*Tokenizer){
 		func(*Tokenizer) { s.read(tokenizerJSON) },

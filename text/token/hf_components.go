@@ -88,6 +88,11 @@ func (s *hfSource) compile(field, expr string) finder {
 // buildNormalizer builds the normalizer of the tokenizer.
 func (s *hfSource) buildNormalizer(t *Tokenizer) {
 	t.norm = s.normalizer("normalizer", s.sections.normalizer)
+	if s.err == nil && t.norm != nil {
+		var err error
+		s.growth, err = checkGrowth("normalizer", s.growth, t.norm)
+		s.fail(err)
+	}
 }
 
 // normalizer builds a normalizer. It returns nil for null.
@@ -151,6 +156,10 @@ func (s *hfSource) charsmap(field, text string) normalizer {
 // letters, it removes that stage and sets byteLevel.
 func (s *hfSource) buildPreTokenizer(t *Tokenizer) {
 	t.preTokenizer = s.appendSplitters("pre_tokenizer", s.sections.preTokenizer, nil)
+	if s.err == nil {
+		_, err := checkGrowth("pre_tokenizer", s.growth, t.preTokenizer...)
+		s.fail(err)
+	}
 	for i, stage := range t.preTokenizer {
 		if stage != (byteLevelLetters{}) {
 			continue

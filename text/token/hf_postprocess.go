@@ -88,6 +88,10 @@ func (s *hfSource) addTemplate(field string, p hfComponent, t *Tokenizer) {
 func (s *hfSource) buildDecoder(t *Tokenizer) {
 	t.decoding.byteTokens = s.model.options.ByteFallback
 	s.addDecoder("decoder", s.sections.decoder, &t.decoding)
+	if s.err == nil {
+		_, err := checkGrowth("decoder", 1, t.decoding.replacements...)
+		s.fail(err)
+	}
 }
 
 // addDecoder adds one decoder, which may be a sequence, to the rules. The rules do not

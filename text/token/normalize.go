@@ -10,6 +10,7 @@ import (
 // normalizer rewrites text before the pre-tokenizer splits it.
 type normalizer interface {
 	normalize(text string) string
+	grower
 }
 
 // normalizers applies several normalizers in order.

@@ -170,6 +170,10 @@ func (s *ggufSource) buildUnigram() *Tokenizer {
 	t := &Tokenizer{family: "Unigram", model: m}
 	prefix := s.boolValue(keySpacePrefix, false)
 	t.norm = s.unigramNormalizer(prefix)
+	if s.err == nil {
+		_, err := checkGrowth(keyCharsmap, 1, t.norm)
+		s.fail(err)
+	}
 	t.decoding = decodeRules{byteTokens: true, plainOnly: true, replacements: []replacement{{metaSymbol, " "}}}
 	if prefix {
 		t.decoding.trimStart = 1
