@@ -111,6 +111,24 @@ func TestDamagedCache(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestPackOfAnotherModelInTheCache gives the pack of one model the name of another's. The
+// other model is imported again.
+func TestPackOfAnotherModelInTheCache(t *testing.T) {
+	cache := vfs.NewMem()
+	cachedOpen(t, randomTensors(t, quant.Q4_0).write(t), cache)
+	foreign, err := vfs.ReadFile(cache, vfs.Join("cache", cachedNames(t, cache)[0]), 1<<30)
+	require.NoError(t, err)
+
+	fsys, cache := randomTensors(t, quant.Q8_0).write(t), vfs.NewMem()
+	f, _ := cachedOpen(t, fsys, cache)
+	want, path := f.Packed().About(), vfs.Join("cache", cachedNames(t, cache)[0])
+	require.NoError(t, vfs.WriteFile(cache, path, foreign))
+	f, notices := cachedOpen(t, fsys, cache)
+	require.Empty(t, notices)
+	require.NotNil(t, f.Packed())
+	require.Equal(t, want, f.Packed().About())
+}
+
 // TestUnusableCaches requires that the model opens without the cache and that a notice
 // says why.
 func TestUnusableCaches(t *testing.T) {

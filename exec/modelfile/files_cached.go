@@ -75,6 +75,7 @@ type cacheUse struct {
 	cache  *pack.Cache // nil: no cache is usable
 	failed error       // the reason
 	pack   string      // path of the model's pack
+	source pack.Fingerprint
 }
 
 func (c *cacheUse) notify(err error) {
@@ -83,8 +84,8 @@ func (c *cacheUse) notify(err error) {
 	}
 }
 
-// open opens the model's pack in the cache. It removes a pack that is malformed, so that
-// the next import replaces it.
+// open opens the model's pack in the cache. It removes a pack that is malformed or was made
+// from other files, so that the next import replaces it.
 func (c *cacheUse) open() (*Files, error) {
 	if c.pack == "" {
 		if err := c.find(); err != nil {
@@ -92,7 +93,11 @@ func (c *cacheUse) open() (*Files, error) {
 		}
 	}
 	f := &Files{Path: c.path, FS: c.FS}
-	if err := f.openPack(c.pack); err != nil {
+	err := f.openPack(c.pack)
+	if err == nil {
+		err = c.checkSource(f.packed)
+	}
+	if err != nil {
 		err = errors.Join(err, f.Close())
 		if errors.Is(err, store.ErrFormat) || errors.Is(err, store.ErrUnsupported) {
 			err = errors.Join(err, c.discard())
@@ -106,6 +111,18 @@ func (c *cacheUse) open() (*Files, error) {
 	return f, nil
 }
 
+// checkSource returns an error if a pack was not made from the model: the name of a pack in
+// the cache proves nothing, because files can be renamed and copied.
+func (c *cacheUse) checkSource(p *pack.File) error {
+	if p.About().Fingerprint == c.source {
+		return nil
+	}
+	return &store.FormatError{
+		Path: c.pack, Off: store.NoOffset, Field: "fingerprint", Reason: "the pack was made from another model: " + p.About().Source,
+		Kind: store.ErrFormat,
+	}
+}
+
 // find opens the cache and determines the path of the model's pack.
 func (c *cacheUse) find() error {
 	source := &Files{Path: c.path, FS: c.fsys}
@@ -117,7 +134,7 @@ func (c *cacheUse) find() error {
 		c.cache, c.failed = nil, err
 		return err
 	}
-	c.pack = c.cache.Path(about.Source, about.Fingerprint)
+	c.pack, c.source = c.cache.Path(about.Source, about.Fingerprint), about.Fingerprint
 	return nil
 }
 
