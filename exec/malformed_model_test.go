@@ -49,6 +49,7 @@ func TestMalformedGGUFModels(t *testing.T) {
 	}{
 		{"no layers", "block_count", uint32(0), "0 is outside", ""},
 		{"layers as text", "block_count", "2", "string", ""},
+		{"fewer layers than the tensors have", "block_count", uint32(1), "belongs to layer 1", ""},
 		{"a million layers", "block_count", uint32(1e6), "no more than 21 tensors", ""},
 		{"4096 layers", "block_count", uint32(4096), "no more than 21 tensors", ""},
 		{"layers missing", "block_count", nil, "is missing", ""},
@@ -186,6 +187,7 @@ func TestMalformedConfigs(t *testing.T) {
 		{"context missing", "max_position_embeddings", absent, "is missing"},
 		{"no layers", "num_hidden_layers", 0, "0 is outside"},
 		{"negative layers", "num_hidden_layers", -1, "-1 is outside"},
+		{"fewer layers than the tensors have", "num_hidden_layers", 1, "belongs to layer 1"},
 		{"a million layers", "num_hidden_layers", 1000000, "no more than 21 tensors"},
 		{"half a layer", "num_hidden_layers", 1.5, "1.5 is not a whole number"},
 		{"layers as text", "num_hidden_layers", "2", "string"},

@@ -197,7 +197,11 @@ func (f *Files) Spec() (*arch.Spec, error) {
 	if have := len(f.Source.Tensors()); f.Hyper.Layers > have {
 		return nil, f.Hyper.FieldError(arch.KeyLayers, "%d layers, but no more than %d tensors", f.Hyper.Layers, have)
 	}
-	return f.family.Spec(f.Hyper)
+	spec, err := f.family.Spec(f.Hyper)
+	if err != nil {
+		return nil, err
+	}
+	return spec, ts.checkSurplus()
 }
 
 // TensorSet returns the tensors of the files by role.
