@@ -237,6 +237,22 @@ type Info struct {
 
 // List returns all segments in no particular order.
 func (d *Dir) List() ([]Info, error) {
+	list, err := d.files()
+	if len(list) == 0 || err != nil {
+		return nil, err
+	}
+	pinned, err := d.pinned("")
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		list[i].Pinned = pinned[list[i].ID]
+	}
+	return list, nil
+}
+
+// files lists all segments without reading the sessions: Pinned is not set.
+func (d *Dir) files() (list []Info, err error) {
 	files, err := d.fsys.ReadDir(d.segmentsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -244,17 +260,12 @@ func (d *Dir) List() ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	pinned, err := d.pinned("")
-	if err != nil {
-		return nil, err
-	}
-	var list []Info
 	for _, f := range files {
 		id, ok := idOf(f.Name)
 		if !ok || f.IsDir {
 			continue
 		}
-		c := Info{ID: id, Name: f.Name, Bytes: f.Size, Pinned: pinned[id]}
+		c := Info{ID: id, Name: f.Name, Bytes: f.Size}
 		c.Used, _ = vfs.LastUsed(d.fsys, d.path(f.Name))
 		list = append(list, c)
 	}

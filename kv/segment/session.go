@@ -206,52 +206,6 @@ func (d *Dir) pinned(except string) (map[ID]bool, error) {
 	return ids, nil
 }
 
-// RemoveSession deletes a session and those of its segments that no other session
-// needs and this process does not use. It returns the number of bytes freed.
-func (d *Dir) RemoveSession(name string) (freed int64, err error) {
-	if err := CheckName(name); err != nil {
-		return 0, err
-	}
-	if _, err := d.fsys.Stat(d.sessionPath(name)); err != nil {
-		return 0, nameMissing(name, err)
-	}
-	l, err := d.LockSession(name)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	if err := d.lockForWriting(); err != nil {
-		return 0, err
-	}
-	lock, err := d.lockEviction()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	m, err := l.Load()
-	if err != nil && !errors.Is(err, store.ErrFormat) && !errors.Is(err, store.ErrUnsupported) {
-		return 0, err
-	}
-	if err := d.fsys.Remove(d.sessionPath(name)); err != nil || m == nil || len(m.Segments) == 0 {
-		return 0, err
-	}
-	others, err := d.pinned(name)
-	for i, file := range m.names() {
-		id := m.Segments[i].ID
-		if err != nil || others[id] || d.inUse(id) {
-			continue
-		}
-		info, gone := d.fsys.Stat(d.path(file))
-		if gone != nil {
-			continue
-		}
-		if err = d.remove(Info{ID: id, Name: file}); err == nil {
-			freed += info.Size
-		}
-	}
-	return freed, err
-}
-
 // VerifySession reads all segments of a session and verifies every byte. It returns
 // the number of bytes read.
 func (d *Dir) VerifySession(name string) (bytes int64, err error) {

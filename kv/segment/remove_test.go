@@ -1,0 +1,55 @@
+package segment
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// TestRemoveFindsAllText removes a session whose text is also in segments that the session
+// no longer names: a shorter tail of an earlier save, a replaced answer and what follows
+// it, and a run with other settings. The segments of another text stay.
+func TestRemoveFindsAllText(t *testing.T) {
+	fsys := vfs.NewMem()
+	s := openStore(t, fsys, 0)
+	talk := randomTokens(1, 128)
+	mustWrite(t, s, talk[:96], 16) // an earlier, shorter save
+	replaced := append(append([]int32(nil), talk[:64]...), randomTokens(2, 160)...)
+	mustWrite(t, s, replaced, 16)
+	edited := append(append([]int32(nil), talk[:8]...), randomTokens(3, 64)...) // differs within the first segment
+	mustWrite(t, s, edited, 16)
+	other, err := s.dir.Store(NewKey(testLayout, "the same model with other settings"), testLayout)
+	require.NoError(t, err)
+	mustWrite(t, other, talk, 16)
+	mustWrite(t, s, randomTokens(4, 64), 16)
+	before := filesIn(t, fsys, "cache/kv", Suffix)
+	require.NoError(t, save(s.dir, "talk", mustWrite(t, s, talk, 16)))
+
+	freed, err := s.dir.RemoveSession("talk")
+	require.NoError(t, err)
+	require.Positive(t, freed)
+	left := filesIn(t, fsys, "cache/kv", Suffix)
+	require.Len(t, left, 1, "%d before", len(before))
+	list, err := s.dir.List()
+	require.NoError(t, err)
+	f, err := openFile(fsys, s.dir.path(list[0].Name))
+	require.NoError(t, err)
+	require.Equal(t, randomTokens(4, 64), f.Tokens())
+	require.NoError(t, f.file.Close())
+}
+
+// TestRemovedSessionStaysRemoved cuts the power after a session was removed.
+func TestRemovedSessionStaysRemoved(t *testing.T) {
+	fsys := vfs.NewMem()
+	s := openStore(t, fsys, 0)
+	require.NoError(t, save(s.dir, "talk", mustWrite(t, s, randomTokens(1, 128), 16)))
+	_, err := s.dir.RemoveSession("talk")
+	require.NoError(t, err)
+	fsys = fsys.CrashClone(0, 1) // nothing that was not synced survives
+	require.Empty(t, filesIn(t, fsys, "cache/kv", Suffix))
+	names, err := openDir(t, fsys, 0).SessionNames()
+	require.NoError(t, err)
+	require.Empty(t, names)
+}
