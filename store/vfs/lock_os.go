@@ -10,7 +10,7 @@ import (
 // file that was just removed; lock then tries again.
 func (osFS) lock(name string) (io.Closer, error) {
 	for {
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 		if err != nil {
 			return nil, wrap("lock", name, noOffset, err)
 		}

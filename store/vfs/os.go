@@ -35,7 +35,9 @@ func openRegular(name, shown string, stat func(string) (os.FileInfo, error), ope
 	return &osFile{f: f, name: shown}, nil
 }
 
-const createFlags = os.O_RDWR | os.O_CREATE | os.O_TRUNC
+// createFlags refuse a symbolic link: the program writes below directories that other
+// programs may have written to, and a link there must not make it overwrite another file.
+const createFlags = os.O_RDWR | os.O_CREATE | os.O_TRUNC | noFollow
 
 func (osFS) Create(name string) (File, error) {
 	f, err := os.OpenFile(name, createFlags, 0o600)

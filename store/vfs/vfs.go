@@ -31,7 +31,7 @@ type FS interface {
 	// Open opens an existing regular file for reading.
 	Open(name string) (File, error)
 	// Create creates or truncates a file that only its owner may access (0600) and opens it
-	// for reading and writing.
+	// for reading and writing. It does not follow a symbolic link at the end of name.
 	Create(name string) (File, error)
 	// Stat describes a file or directory, following symbolic links.
 	Stat(name string) (Info, error)
