@@ -7,18 +7,32 @@ import (
 	"strings"
 )
 
-// ReadAll returns the contents of a file, or of standard input for "-". Errors name flag.
+// maxInput is the maximum size of a text in bytes. No context holds as many tokens, and an
+// endless file such as /dev/zero must not use up the memory of the machine.
+const maxInput = 64 << 20
+
+// ReadAll returns the contents of a file, or of standard input for "-". It refuses more than
+// maxInput bytes. Errors name flag.
 func ReadAll(s *Streams, flag, name string) (string, error) {
+	in := s.In
 	if name == "-" {
-		text, err := io.ReadAll(s.In)
+		name = "standard input"
+	} else {
+		file, err := os.Open(name)
 		if err != nil {
-			return "", fmt.Errorf("%s: reading standard input: %w", flag, err)
+			return "", fmt.Errorf("%s: %w", flag, err)
 		}
-		return string(text), nil
+		defer file.Close()
+		in = file
 	}
-	text, err := os.ReadFile(name)
-	if err != nil {
+	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	switch {
+	case err != nil && in == s.In:
+		return "", fmt.Errorf("%s: reading standard input: %w", flag, err)
+	case err != nil:
 		return "", fmt.Errorf("%s: %w", flag, err)
+	case len(text) > maxInput:
+		return "", fmt.Errorf("%s: %s has more than %s of text, the maximum; split it", flag, name, FormatBytes(maxInput))
 	}
 	return string(text), nil
 }
