@@ -12,8 +12,9 @@ import (
 // file is refused if the product of the growths exceeds maxGrowth.
 
 // maxGrowth is the maximum growth of a text from its input to the model. Real files
-// reach 66: a character map (11), and "▁" both for each space and before the text (6).
-const maxGrowth = 128
+// reach 1089: a normal form (11), lower case (1.5), a character map (11), and "▁" both for
+// each space and before the text (6). No real text grows as much.
+const maxGrowth = 2048
 
 // grower is a stage that rewrites text.
 type grower interface {

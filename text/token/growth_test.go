@@ -26,10 +26,10 @@ func TestTokenizerThatGrowsText(t *testing.T) {
 		{"normalizer", `,"normalizer":` + sequence("normalizers", 40, double), "normalizer"},
 		{"nested normalizers", `,"normalizer":` + sequence("normalizers", 2, sequence("normalizers", 20, double)), "normalizer"},
 		{"regular expression", `,"normalizer":` + sequence("normalizers", 40, doubleRegex), "normalizer"},
-		{"one long replacement", `,"normalizer":{"type":"Replace","pattern":{"String":"a"},"content":"` + strings.Repeat("b", 200) + `"}`, "normalizer"},
-		{"long prefix", `,"normalizer":{"type":"Prepend","prepend":"` + strings.Repeat("b", 200) + `"}`, "normalizer"},
+		{"one long replacement", `,"normalizer":{"type":"Replace","pattern":{"String":"a"},"content":"` + strings.Repeat("b", 2049) + `"}`, "normalizer"},
+		{"long prefix", `,"normalizer":{"type":"Prepend","prepend":"` + strings.Repeat("b", 2048) + `"}`, "normalizer"},
 		{"normalized added token", `,"added_tokens":[{"id":3,"content":"aaa","normalized":true}],"normalizer":` + sequence("normalizers", 40, double), "normalizer"},
-		{"normalizer and pre-tokenizer", `,"normalizer":` + sequence("normalizers", 6, double) + `,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":true}`, "pre_tokenizer"},
+		{"normalizer and pre-tokenizer", `,"normalizer":` + sequence("normalizers", 10, double) + `,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":true}`, "pre_tokenizer"},
 		{"pre-tokenizer", `,"pre_tokenizer":` + sequence("pretokenizers", 40, `{"type":"ByteLevel","use_regex":false}`), "pre_tokenizer"},
 		{"decoder", `,"decoder":` + sequence("decoders", 40, double), "decoder"},
 	} {
@@ -38,7 +38,7 @@ func TestTokenizerThatGrowsText(t *testing.T) {
 			var formatError *store.FormatError
 			require.ErrorAs(t, err, &formatError)
 			assert.Equal(t, c.field, formatError.Field)
-			assert.Contains(t, formatError.Reason, "more than 128 times as long")
+			assert.Contains(t, formatError.Reason, "more than 2048 times as long")
 			assert.ErrorIs(t, err, store.ErrUnsupported)
 		})
 	}
@@ -53,8 +53,8 @@ func TestCharsmapGrowth(t *testing.T) {
 			`{"type":"Precompiled","precompiled_charsmap":"`+charsmap+`"}`+others+`]}}`), token.Config{})
 		return err
 	}
-	require.NoError(t, load(strings.Repeat("b", 128), ""))
-	assert.ErrorContains(t, load(strings.Repeat("b", 129), ""), "more than 128 times as long")
-	assert.ErrorContains(t, load(strings.Repeat("b", 12), `,{"type":"NFKC"}`), "more than 128 times as long")
-	require.NoError(t, load(strings.Repeat("b", 11), `,{"type":"NFKC"}`))
+	require.NoError(t, load(strings.Repeat("b", 186), `,{"type":"NFKC"}`))
+	assert.ErrorContains(t, load(strings.Repeat("b", 187), `,{"type":"NFKC"}`), "more than 2048 times as long")
+	lower, form := `{"type":"Lowercase"}`, `{"type":"NFKD"}`
+	require.NoError(t, load(strings.Repeat("b", 11), ","+form+","+lower), "as ALBERT's")
 }
