@@ -261,6 +261,22 @@ func (o *Options) openUnpacked(f *modelfile.Files, damage error) (*modelfile.Fil
 	return direct, true
 }
 
+// discardDamagedPack removes the engine's pack from the cache if err reports that it is
+// damaged, so that the model is imported again when it is next opened. It returns err.
+func (e *Engine) discardDamagedPack(err error) error {
+	var damage *store.FormatError
+	if err == nil || e.files == nil || !errors.As(err, &damage) {
+		return err
+	}
+	if p := e.files.Packed(); p == nil || damage.Path != p.Path() {
+		return err
+	}
+	if discarded, _ := e.files.DiscardCached(); discarded {
+		return fmt.Errorf("%w; the damaged pack was removed from the cache: open the model again", err)
+	}
+	return err
+}
+
 // reportNotices passes the notices about the model's files to the user.
 func reportNotices(f *modelfile.Files, notice func(string)) {
 	if notice == nil {

@@ -109,6 +109,39 @@ func TestCacheDir(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }
 
+// TestDamageWhileStreaming damages a cached pack whose weights stay on flash, so that only a
+// pass detects it. The pass fails, and the next one uses a new pack.
+func TestDamageWhileStreaming(t *testing.T) {
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Layers, shape.Dim, shape.FFN, shape.Vocab, shape.Tied = 6, 512, 1536, 4096, false
+	path, dir := writeShape(t, shape, "q8_0"), filepath.Join(t.TempDir(), "cache")
+	opts := llmrun.Options{Threads: 1, Context: 64, Memory: llmrun.MemoryOptions{RAM: 1 << 20}, Cache: llmrun.CacheOptions{Dir: dir}}
+	var least *llmrun.MinimumError
+	_, err := llmrun.Open(path, opts)
+	require.ErrorAs(t, err, &least)
+	opts.Memory.RAM = least.Minimum + 1<<20
+	want, _ := logitsOf(t, path, opts)
+
+	packs, err := llmrun.CachedPacks(dir)
+	require.NoError(t, err)
+	require.Len(t, packs, 1)
+	name := filepath.Join(dir, packs[0].Name)
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	data[len(data)/2] ^= 1
+	require.NoError(t, os.WriteFile(name, data, 0o600))
+	engine, err := llmrun.Open(path, opts)
+	require.NoError(t, err, "loading verifies only what stays in memory")
+	_, err = engine.Logits(context.Background(), []int32{1, 2, 3, 4}, []int{0, 3})
+	require.ErrorIs(t, err, llmrun.ErrFormat)
+	require.ErrorContains(t, err, "the damaged pack was removed from the cache")
+	require.NoError(t, engine.Close())
+	require.NoFileExists(t, name)
+	got, _ := logitsOf(t, path, opts)
+	require.Equal(t, want, got)
+}
+
 // TestImportCancelled checks that a cancelled import leaves only the model.
 func TestImportCancelled(t *testing.T) {
 	path := quantizedModel(t)

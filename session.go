@@ -183,7 +183,7 @@ func (s *Session) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return err
+	return s.engine.discardDamagedPack(err)
 }
 
 // Len returns the number of tokens of the session: prompts, and answers up to the last token

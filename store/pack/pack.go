@@ -222,6 +222,9 @@ func (f *File) checksumError(off int64, field string) error {
 // About returns the origin of the pack.
 func (f *File) About() About { return f.index.about }
 
+// Path returns the path that the pack was opened by.
+func (f *File) Path() string { return f.path }
+
 // Size returns the length of the file.
 func (f *File) Size() int64 { return f.footer.file }
 
