@@ -78,16 +78,16 @@ func (q *matmulQueue) runStreamed(mul *matmul) {
 	}
 }
 
-// followStreamed sets the next rows of a matmul of deferred resident rows: the same fraction of
-// them as mul has of its streamed rows after its next slice.
-func (deferred *matmul) followStreamed(mul *matmul) {
-	unitRows, unit := mul.w.Unit()
-	resident := mul.w.ResidentRows()
-	deferred.lo, deferred.hi = deferred.hi, resident
-	if mul.hi < mul.w.Rows {
-		deferred.hi = int(float64(resident)*float64(mul.hi-resident)/float64(mul.w.Rows-resident)) / unitRows * unitRows
+// followStreamed sets the next rows of mul, a matmul of deferred resident rows: the same fraction
+// of them as streamed has of its rows after its next slice.
+func (mul *matmul) followStreamed(streamed *matmul) {
+	unitRows, unit := streamed.w.Unit()
+	resident := streamed.w.ResidentRows()
+	mul.lo, mul.hi = mul.hi, resident
+	if streamed.hi < streamed.w.Rows {
+		mul.hi = int(float64(resident)*float64(streamed.hi-resident)/float64(streamed.w.Rows-resident)) / unitRows * unitRows
 	}
-	deferred.data = mul.w.Data[deferred.lo/unitRows*unit:]
+	mul.data = streamed.w.Data[mul.lo/unitRows*unit:]
 }
 
 // defersResident reports whether a matmul's resident rows run together with the streamed ones.
