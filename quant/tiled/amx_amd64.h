@@ -1,9 +1,9 @@
-// Instructions of AMX, which the assembler does not know. A tile register holds
-// up to 16 rows of 64 bytes. The operand of LDTILECFG sets the rows and bytes in use
-// until TILERELEASE.
+// Encodings of AMX instructions, which the Go assembler lacks. A tile register holds
+// up to 16 rows of 64 bytes. LDTILECFG loads the number of rows and bytes per row of
+// every tile register; the configuration is valid until TILERELEASE.
 //
-// base and index are numbers of general registers below R8: addresses of rows
-// are base+at plus index for every row before it.
+// t, sums, a and b are tile numbers 0 to 7. base and index are general registers below
+// R8, named rAX to rDI; row n of a tile in memory is at base + at + n·index.
 
 #define rAX 0
 #define rBX 3
@@ -20,17 +20,17 @@
 
 #define TILEZERO(t) VEX; BYTE $0x7B; BYTE $0x49; BYTE $(0xC0+8*t)
 
-// TILE_ADDRESS is the end of an instruction with a tile in memory.
+// TILE_ADDRESS encodes the operands of TILELOADD and TILESTORED.
 #define TILE_ADDRESS(t, at, base, index) BYTE $(0x84+8*t); BYTE $(8*index+base); LONG $at
 
 #define TILELOADD(t, at, base, index) VEX; BYTE $0x7B; BYTE $0x4B; TILE_ADDRESS(t, at, base, index)
 
 #define TILESTORED(t, at, base, index) VEX; BYTE $0x7A; BYTE $0x4B; TILE_ADDRESS(t, at, base, index)
 
-// TDPBSSD adds to sums, 32-bit numbers, the products of signed bytes: of row m
-// of a with column n of b, whose rows hold four bytes of every column.
+// TDPBSSD computes sums[m][n] += Σ_k a[m][k]·b[k][n] in int32 for signed bytes. A row
+// of b holds four consecutive k of every column n.
 #define TDPBSSD(sums, a, b) VEX; BYTE $(0x03+8*(15-b)); BYTE $0x5E; BYTE $(0xC0+8*sums+a)
 
-// TDPBF16PS adds, in float32, the products of bfloat16 numbers: rows of b hold two
-// of every column.
+// TDPBF16PS computes the same in float32 for bfloat16. A row of b holds two
+// consecutive k of every column n.
 #define TDPBF16PS(sums, a, b) VEX; BYTE $(0x02+8*(15-b)); BYTE $0x5C; BYTE $(0xC0+8*sums+a)

@@ -1,31 +1,36 @@
 //go:build !noasm
 
-// Hand-written: no other instruction set has tile registers; macros share the loops.
+// Hand-written: no other instruction set has tile registers. The kernels differ only
+// in their macro arguments.
 
 #include "go_asm.h"
 #include "textflag.h"
 #include "amx_amd64.h"
 
-// Panel kernels with AMX tile registers; kernelArgs has the formula. The codes of a
-// group in a panel, [planes][TileRows][laneBytes], are one tile register without
-// rearrangement: 8 rows of 64 bytes. A group of 16 tokens in Activations is another
-// one, a row for each token. One TDPBSSD computes the integer sums of 16 tokens and 16
-// rows, [token][row]. Tiles reach vector registers only through memory: the kernel
-// stores the sums of a group while it loads, scales and accumulates those of the
-// group before, so that no load waits for a store.
+// GEMM kernels with AMX. With i the integer sum of a group, they compute
 //
-// One function configures, uses and releases the tiles: a goroutine may change its
-// thread between functions, and tiles are the state of a thread.
+//	sums[token][row] += Σ i·scale·d + shift·min     over the groups
+//
+// The codes of a group in a centred panel are one AMX tile: 8 rows, each with four
+// bytes of every row of weights. A group of a tile of Activations is another: each
+// row is a token. One TDPBSSD computes the integer sums of 16 tokens and 16 rows, a
+// tile row per token. Tile registers can move to vector registers only through
+// memory. The kernels therefore store the sums of one group while they load and scale
+// the sums of the previous group, which hides the latency of the store.
+//
+// Tile registers belong to a thread, and a goroutine can change its thread between
+// functions. Each kernel therefore loads the configuration, computes and releases the
+// tiles in one assembly function, which the Go scheduler cannot preempt.
 //
 //	SI x   AX codes   DI products   R10 scales   R11 dx   R12 mins   R13 shift
 //	R8 sums   R9 bytes of x in a group   BX 64   DX GroupElems   R15 groups left
-//	Z0-Z15 sums of the tokens   Z29 min   Z30 scale   Z28 startFloat times it
-//	Z31 startFloat
+//	CX tiles of tokens left, or tokens in a narrow tile
+//	Z0-Z15 sums of the tokens   Z16-Z23 scratch   Z29 min   Z30 scale
+//	Z28 startFloat·scale   Z31 startFloat
 //
-// Tile loads occupy the port of one of the two float units, and operations assigned
-// to this port wait. So the kernel avoids conversions: it adds startBits to an
-// integer sum, reads the result as a float, and subtracts startFloat times the scale
-// in the multiply-add that scales.
+// Tile loads occupy one of the two ports for float instructions, so the kernels avoid
+// VCVTDQ2PS: they add startBits to an integer sum and subtract startFloat·scale in the
+// multiply-add that scales it.
 
 #define ARGS \
 	MOVQ   a+0(FP), R15               \
@@ -49,7 +54,7 @@
 	MOVQ kernelArgs_mins(R15), R12   \
 	MOVQ kernelArgs_groups(R15), R15
 
-// PRODUCT stores the sums of a group at a place of the products.
+// PRODUCT computes the integer sums of a group and stores them at DI+at.
 #define PRODUCT(at) \
 	TILEZERO(const_tileOfSums)                            \
 	TILELOADD(const_tileOfTokens, 0, rSI, rDX)            \
@@ -59,9 +64,9 @@
 	ADDQ R9, SI                                           \
 	ADDQ $512, AX
 
-// PRODUCT_WIDE stores the sums of a group with tokens and codes as 16-bit floats.
-// Codes are two numbers each, which have a tile each: their products are added to
-// the same sums. All of them, and all sums on the way, are whole numbers below 2²⁴.
+// PRODUCT_WIDE computes the float32 sums of a group from bfloat16 tokens and codes,
+// see wideCodesAVX512. The high and low parts of the codes are two tiles; both
+// products accumulate into the same sums. All partial sums are integers below 2²⁴.
 #define PRODUCT_WIDE(at) \
 	TILEZERO(const_tileOfSums)                            \
 	TILELOADD(const_tileOfTokens, 0, rSI, rBX)            \
@@ -73,7 +78,7 @@
 	LEAQ (SI)(R9*2), SI                                   \
 	ADDQ $2048, AX
 
-// ADD adds the sums at mem, times the scale and times the token's, to floats.
+// ADD computes sum += i·scale·dx for the integer sums i at mem.
 #define ADD(mem, scale, product, dx, sum, temp) \
 	VPADDD           mem, Z31, temp       \
 	VFMSUB213PS      product, scale, temp \
@@ -86,7 +91,7 @@
 	PLAIN_ROW(at, t, sum, temp) \
 	VFMADD231PS.BCST 4*t(R13), Z29, sum
 
-// WIDE_ROW has sums that are floats already.
+// WIDE_ROW is PLAIN_ROW for float32 sums.
 #define WIDE_ROW(at, t, sum, temp) \
 	VMULPS           at+64*t(DI), Z30, temp \
 	VFMADD231PS.BCST 4*t(R11), temp, sum
@@ -105,6 +110,7 @@
 	VMOVUPS (R10), Z30 \
 	ADDQ    $64, R10
 
+// FLOATS adds the products of a group at DI+at to the sums of 16 tokens.
 #define FLOATS(at, SCALES, ROW) \
 	SCALES               \
 	ROW(at, 0, Z0, Z16)  \
@@ -126,7 +132,7 @@
 	ADDQ $64, R11        \
 	ADDQ $64, R13
 
-// SUMS does something for all sums of a tile of tokens.
+// SUMS applies DO to the sums of all tokens of a tile.
 #define SUMS(DO) \
 	DO(0, Z0) DO(1, Z1) DO(2, Z2) DO(3, Z3) DO(4, Z4) DO(5, Z5) DO(6, Z6) DO(7, Z7) \
 	DO(8, Z8) DO(9, Z9) DO(10, Z10) DO(11, Z11) DO(12, Z12) DO(13, Z13) DO(14, Z14) DO(15, Z15)
@@ -134,13 +140,13 @@
 #define LOAD(t, sum) VMOVUPS 64*t(R8), sum;
 #define STORE(t, sum) VMOVUPS sum, 64*t(R8);
 
-// SKIP_TOKENS goes over the groups between those of two tiles; wide tokens are
-// those of the panel's groups alone.
+// SKIP_TOKENS advances x over the groups between two tiles of tokens. Widened
+// activations contain only the panel's groups, so SKIP_NOTHING is for them.
 #define SKIP_TOKENS LEAQ (SI)(R15*8), SI
 #define SKIP_NOTHING ADDQ $0, SI
 
-// TILES is the loop over full tiles of tokens, and in it over the groups.
-// The products of even groups are at offset 0, those of odd groups follow.
+// TILES loops over full tiles of 16 tokens and, for each, over the groups. The sums
+// of even groups are at DI, those of odd groups at DI+1024.
 #define TILES(PRODUCT, SCALES, ROW, SKIP) \
 	ARGS                     \
 	MOVQ kernelArgs_tiles(R15), CX \
@@ -179,18 +185,22 @@ next:                            \
 	RET
 
 // func mulPlainAMX(a *kernelArgs)
+// Formats without a min, full tiles of tokens.
 TEXT ·mulPlainAMX(SB), NOSPLIT, $0-8
 	TILES(PRODUCT, PLAIN_SCALES, PLAIN_ROW, SKIP_TOKENS)
 
 // func mulMinsAMX(a *kernelArgs)
+// Formats with a min, full tiles of tokens.
 TEXT ·mulMinsAMX(SB), NOSPLIT, $0-8
 	TILES(PRODUCT, MIN_SCALES, MIN_ROW, SKIP_TOKENS)
 
 // func mulWideAMX(a *kernelArgs)
+// Q6_K in bfloat16, full tiles of tokens. x and codes point to bfloat16 numbers.
 TEXT ·mulWideAMX(SB), NOSPLIT, $0-8
 	TILES(PRODUCT_WIDE, WIDE_SCALES, WIDE_ROW, SKIP_NOTHING)
 
-// NARROW does the groups of a tile of fewer tokens, one token at a time.
+// NARROW multiplies one tile of fewer than 16 tokens. It scales the sums token by
+// token.
 #define NARROW(PRODUCT, SCALES, ROW) \
 	ARGS                 \
 	SHRQ $5, R9          \
@@ -222,18 +232,22 @@ token:                       \
 	RET
 
 // func narrowPlainAMX(a *kernelArgs)
+// mulPlainAMX for one tile of 1, 2, 4 or 8 tokens.
 TEXT ·narrowPlainAMX(SB), NOSPLIT, $0-8
 	NARROW(PRODUCT, PLAIN_SCALES, PLAIN_ROW)
 
 // func narrowMinsAMX(a *kernelArgs)
+// mulMinsAMX for one tile of 1, 2, 4 or 8 tokens.
 TEXT ·narrowMinsAMX(SB), NOSPLIT, $0-8
 	NARROW(PRODUCT, MIN_SCALES, MIN_ROW)
 
 // func narrowWideAMX(a *kernelArgs)
+// mulWideAMX for one tile of 1, 2, 4 or 8 tokens.
 TEXT ·narrowWideAMX(SB), NOSPLIT, $0-8
 	NARROW(PRODUCT_WIDE, WIDE_SCALES, WIDE_ROW)
 
 // func centreAVX512(codes *uint8, groups int, zero uint8)
+// It subtracts zero from codes [groups][planes][64] in place.
 TEXT ·centreAVX512(SB), NOSPLIT, $0-17
 	MOVQ         codes+0(FP), SI
 	MOVQ         groups+8(FP), CX

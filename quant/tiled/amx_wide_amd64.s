@@ -1,21 +1,22 @@
 //go:build !noasm
 
-// Hand-written: no other file makes bfloat16 numbers of codes.
+// Hand-written: no other file converts codes to bfloat16.
 
 #include "textflag.h"
 
-// Conversion of codes and activations to bfloat16, the upper half of a float32, for
-// TDPBF16PS. Lane i of a vector of either operand holds the elements i and 16+i of a
-// group. Z31 masks the upper halves.
+// Conversion of the operands of TDPBF16PS to bfloat16, the upper half of a float32.
+// 32-bit lane i of an operand holds elements i and 16+i of a group.
+//
+//	SI source   DI destination   CX groups left   Z31 mask of the upper halves
 
-// JOIN makes the upper halves of two vectors one vector: those of low in the lower
-// halves of lanes.
+// JOIN combines the upper halves of two float32 vectors: low moves to the lower halves
+// of the lanes of high.
 #define JOIN(high, low) \
 	VPSRLD     $16, low, low         \
 	VPTERNLOGD $0xF8, Z31, high, low
 
 // func widenAVX512(dst *uint16, src *int8, n int)
-// n times the rounded activations of a group.
+// It converts n groups of 32 int8 activations to bfloat16, dst [n][16][2].
 TEXT ·widenAVX512(SB), NOSPLIT, $0-24
 	MOVQ         dst+0(FP), DI
 	MOVQ         src+8(FP), SI
@@ -36,16 +37,17 @@ loop:
 	VZEROUPPER
 	RET
 
-// TIMES makes the codes in the lowest bytes of lanes floats, times their factors
-// less what the zero times these is.
+// TIMES computes code·factor - less in float32 for the codes in the lowest bytes of
+// lanes, where less is factor·zero.
 #define TIMES(codes, factors, less) \
 	VPANDD      Z30, codes, codes    \
 	VCVTDQ2PS   codes, codes         \
 	VFMSUB213PS less, factors, codes
 
-// WIDE stores the next 16 of both halves' codes, which are in the lowest bytes of a
-// and b: what their upper halves have, then the rest, which fits in an upper half
-// too because a product has 13 bits.
+// WIDE converts 16 codes of each half of a group, in the lowest bytes of a and b. It
+// truncates every product to bfloat16 and stores these high parts at at(DI). It stores
+// the remainders 1024 bytes further. A product has 13 bits, so the remainder fits
+// bfloat16 exactly.
 #define WIDE(a, b, at) \
 	TIMES(a, Z26, Z27)       \
 	TIMES(b, Z28, Z29)       \
@@ -58,6 +60,7 @@ loop:
 	VMOVDQU32 Z16, at(DI)    \
 	VMOVDQU32 a, at+1024(DI)
 
+// WIDE4 applies WIDE to all four bytes of the lanes of a and b.
 #define WIDE4(a, b, at) \
 	VPSRLD $8, a, Z18          \
 	VPSRLD $8, b, Z19          \
@@ -71,7 +74,13 @@ loop:
 	WIDE(Z22, Z23, at+192)
 
 // func wideCodesAVX512(codes *uint8, factors *float32, groups int)
-// The last group is first, and goes where nothing is yet to be read from.
+// It replaces codes [groups][8][64] by (code-32)·factor as bfloat16 pairs,
+// [groups][2][16][16][2]. factors is [groups][2][16]. The output of a group takes four
+// times the memory of its codes, so the kernel starts with the last group and does not
+// overwrite codes that it has yet to read.
+//
+//	DX factors   Z25 32.0   Z26, Z28 factors of the halves   Z27, Z29 32·factor
+//	Z30 byte mask
 TEXT ·wideCodesAVX512(SB), NOSPLIT, $0-24
 	MOVQ         codes+0(FP), SI
 	MOVQ         factors+8(FP), DX

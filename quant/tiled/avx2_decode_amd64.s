@@ -1,14 +1,18 @@
 //go:build !noasm
 
-// Hand-written: half registers need other shuffles than AVX-512, and macros share the rest.
+// Hand-written: AVX2 has neither mask registers nor VPTERNLOGD, so it unpacks the
+// high bits with other instructions than AVX-512.
 
 #include "textflag.h"
 
-// Decoders of a panel's codes: groups of them, stride bytes apart, become one
-// byte each, [groups][planes][TileRows][laneBytes]. A plane is two vectors.
+// Kernels that unpack the codes of a tile to a panel. They read the codes of groups
+// that are stride bytes apart and write one byte per code,
+// dst [groups][planes][TileRows][laneBytes]. A plane takes two vectors. groups is
+// positive.
 //
-//	DI dst   SI src   DX stride   CX groups
-//	Y15 bytes of 0x0F   Y14 the table, or high bits' mask
+//	DI dst   SI src   DX stride   CX groups left
+//	Y0, Y1 codes of a low and a high nibble   Y2-Y5 high bits
+//	Y15 0x0F in every byte   Y14 the table, or the mask of the high bits
 
 #define CODE_ARGS \
 	MOVQ dst+0(FP), DI     \
@@ -22,14 +26,15 @@
 	ADDQ $512, DI \
 	DECQ CX
 
-// NIBBLES splits a vector of memory.
+// NIBBLES loads a vector and splits its bytes into nibbles.
 #define NIBBLES(mem, low, high) \
 	VMOVDQU mem, high       \
 	VPAND   Y15, high, low  \
 	VPSRLW  $4, high, high  \
 	VPAND   Y15, high, high
 
-// LOOKUP decodes a vector of nibbles, half a plane and half of the fourth after.
+// LOOKUP decodes a vector of nibbles with the table. The low nibbles are half of a
+// plane, the high nibbles half of the plane four further.
 #define LOOKUP(at) \
 	NIBBLES(at(SI), Y0, Y1) \
 	VPSHUFB Y0, Y14, Y0     \
@@ -38,6 +43,7 @@
 	VMOVDQU Y1, at+256(DI)
 
 // func decode4AVX2(dst *uint8, src *byte, stride, groups int, table *[16]uint8)
+// It replaces every nibble n by table[n].
 TEXT ·decode4AVX2(SB), NOSPLIT, $0-40
 	CODE_ARGS
 	MOVQ           table+32(FP), AX
@@ -57,8 +63,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// SPREAD makes bytes of 0x10 of the 32 bits at mem that are set: each byte gets
-// the one of the four with its bit, tests it, and keeps 0x10 of the answer.
+// SPREAD expands the 32 bits at mem to bytes: 0x10 for a set bit, otherwise 0. VPSHUFB
+// copies the source byte of each bit, and VPAND with VPCMPEQB tests the bit.
 #define SPREAD(mem, bits) \
 	VPBROADCASTD mem, bits        \
 	VPSHUFB      Y13, bits, bits  \
@@ -66,7 +72,8 @@ loop:
 	VPCMPEQB     Y12, bits, bits  \
 	VPAND        Y14, bits, bits
 
-// FIVE decodes like LOOKUP; bits are the fifth bits of the first.
+// FIVE unpacks a vector of nibbles and adds their fifth bits, at bits(SI) for the low
+// and at bits+32(SI) for the high nibbles.
 #define FIVE(at, bits) \
 	NIBBLES(at+64(SI), Y0, Y1) \
 	SPREAD(bits(SI), Y2)       \
@@ -77,6 +84,7 @@ loop:
 	VMOVDQU Y1, at+256(DI)
 
 // func decode5AVX2(dst *uint8, src *byte, stride, groups int)
+// Y13 and Y12 are bitBytes and bitTests.
 TEXT ·decode5AVX2(SB), NOSPLIT, $0-32
 	CODE_ARGS
 	VPBROADCASTD ·fifthBit(SB), Y14
@@ -97,8 +105,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// SIX decodes like LOOKUP; SHIFT aligns the two high bits, of the first in Y4
-// and of the second in Y5, with bits 4 and 5.
+// SIX unpacks a vector of nibbles and adds their high bits. Y4 and Y5 hold the high
+// bits of the low and the high nibbles; SHIFT moves the plane's field to bits 4 and 5.
 #define SIX(at, SHIFT) \
 	NIBBLES(at+128(SI), Y0, Y1) \
 	SHIFT(Y4, Y2)           \

@@ -1,16 +1,21 @@
-// Macros of the panel kernels with 256-bit vectors; kernelArgs has the formula. A
-// kernel multiplies 8 rows, whose codes of a group are in Y0-Y7, with all tokens of a
-// tile, then the other 8 rows. Float sums stay in memory.
+// Macros of the GEMM kernels with 256-bit vectors, AVX2 and AVX-VNNI. With i the
+// integer sum of a group, the kernels compute
 //
-//	AX args   BX offset of the half in a plane and of its rows' numbers
-//	SI codes  R12 scales   R13 mins    CX groups   R15 what is left of the tokens
+//	sums[token][row] += Σ i·scale·d + shift·min     over the groups
+//
+// for one tile of width tokens and 16 rows. For each group, they keep the codes of 8
+// rows in Y0-Y7 and iterate over the tokens, then do the same with the other 8 rows.
+// The float sums stay in memory.
+//
+//	AX args   BX byte offset of the 8 rows in a plane and in scales: 0 or 32
+//	SI codes  R12 scales   R13 mins    CX groups left   R15 4·tokens left
 //	R8 x      R9 dx        R10 shift   R11 start   DI sums   DX 4·width
-//	Y8 scale  Y9 startFloat times it   Y10 sum     Y11, Y12 scratch
+//	Y8 scale  Y9 startFloat·scale      Y10 sum     Y11, Y12 scratch
 //	Y13 min
 //
-// With two factors in a group R13 points to them, Y8 is the first, Y9 zero and Y15
-// startFloat. Sums times factors are whole numbers below 2²⁴, which float32
-// represents exactly. Adding zero turns a product of -0 into +0.
+// In formats with half groups, R13 points to the factors, Y8 is the first factor, Y9
+// is 0 and Y15 is startFloat. factor0·i0 + factor1·i1 is an integer below 2²⁴, which
+// float32 represents exactly. Adding Y9 turns a product of -0 into +0.
 
 #define LOAD_ARGS \
 	MOVQ a+0(FP), AX                \
@@ -26,7 +31,7 @@
 	SHLQ $2, DX                     \
 	XORL BX, BX
 
-// FIRST_TOKEN begins a half with its codes.
+// FIRST_TOKEN loads the codes of 8 rows and goes to the first token.
 #define FIRST_TOKEN \
 	VMOVDQU (SI)(BX*1), Y0          \
 	VMOVDQU 64(SI)(BX*1), Y1        \
@@ -40,7 +45,8 @@
 	ADDQ    BX, DI                  \
 	MOVQ    DX, R15
 
-// NEXT_TOKEN stores the sum and goes on. It sets the zero flag after the last.
+// NEXT_TOKEN stores the sums of a token and goes to the next token. It sets the zero
+// flag after the last one.
 #define NEXT_TOKEN \
 	VMOVUPS Y10, (DI) \
 	ADDQ $32, R8      \
@@ -50,8 +56,7 @@
 	ADDQ $64, DI      \
 	SUBQ $4, R15
 
-// NEXT_HALF goes back to the first token for the second half, or after it to
-// the label next.
+// NEXT_HALF jumps to half for the second 8 rows, or to the label next after them.
 #define NEXT_HALF(half) \
 	XORQ $32, BX   \
 	JZ   next      \
@@ -73,21 +78,22 @@
 	VBROADCASTSS ·startValue(SB), product \
 	VMULPS       product, scale, product
 
-// FLOAT makes the integer sum a float times the scale. ADD multiplies it with
-// the token's scale and adds what the sum was, ADD_MIN adds the shift times the
-// min.
+// FLOAT computes Y10 = i·scale. ADD computes Y10 = Y10·d + sums, and ADD_MIN adds
+// shift·min.
 #define FLOAT(scale, product) VFMSUB213PS product, scale, Y10
 
 #define ADD \
 	VBROADCASTSS (R9), Y12       \
 	VFMADD213PS  (DI), Y12, Y10
 
+// FACTORS loads the first factor and the constants of ADD_HALVES.
 #define FACTORS \
 	VMOVUPS      (R13)(BX*1), Y8      \
 	VXORPS       Y9, Y9, Y9           \
 	VBROADCASTSS ·startValue(SB), Y15
 
-// ADD_HALVES adds the integer sums in Y10 and Y11.
+// ADD_HALVES computes Y10 = (factor0·i0 + factor1·i1)·scale·d + sums from the integer
+// sums i0 in Y10 and i1 in Y11.
 #define ADD_HALVES \
 	VSUBPS      Y15, Y10, Y10             \
 	VSUBPS      Y15, Y11, Y11             \

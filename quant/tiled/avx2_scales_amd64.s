@@ -1,10 +1,15 @@
 //go:build !noasm
 
-// Hand-written: AVX2 unpacks scales a row at a time, AVX-512 all at once.
+// Hand-written: AVX2 unpacks 6-bit scales for 8 rows of one group at a time, AVX-512
+// for all groups of a block at once.
 
 #include "textflag.h"
 
-// Decoders of a panel's scales, half a tile's rows in a vector.
+// Kernels that decode the scales, mins and factors of 16 rows to float32. A vector
+// holds 8 rows. They write [n][16] floats for n tile blocks that are stride bytes
+// apart, or [8][16] for the groups of one tile block; factors are [8][2][16].
+//
+//	DI, DX outputs (DX is stride in kernels for n blocks)   SI source   CX left
 
 #define BLOCK_ARGS \
 	MOVQ dst+0(FP), DI     \
@@ -13,6 +18,7 @@
 	MOVQ n+24(FP), CX
 
 // func scalesF16AVX2(dst *float32, src *byte, stride, n int, flip uint32)
+// It converts binary16 numbers and XORs the bits of the results with flip.
 TEXT ·scalesF16AVX2(SB), NOSPLIT, $0-36
 	BLOCK_ARGS
 	MOVL         flip+32(FP), AX
@@ -33,8 +39,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// EXPONENT makes half of 2^(e-127) of eight exponents e. Those below 2 are
-// powers below the normal range: a bit of the fraction, moved e places.
+// EXPONENT computes 2^(e-128) for eight exponents e. For e below 2 the result is
+// subnormal: bit 21 of the fraction, shifted left by e.
 #define EXPONENT(mem, scale) \
 	VPMOVZXBD mem, scale            \
 	VPSLLVD   scale, Y15, Y2        \
@@ -44,6 +50,7 @@ loop:
 	VPBLENDVB Y3, Y2, scale, scale
 
 // func scalesExponentAVX2(dst *float32, src *byte, stride, n int)
+// It converts the exponents of MXFP4 to 2^(e-128).
 TEXT ·scalesExponentAVX2(SB), NOSPLIT, $0-32
 	BLOCK_ARGS
 	VPBROADCASTD ·subnormalHalf(SB), Y15
@@ -62,13 +69,14 @@ loop:
 	VZEROUPPER
 	RET
 
-// TIMES stores the integers of a vector times a block's scale.
+// TIMES converts integers to float32 and stores them times scale.
 #define TIMES(values, scale, mem) \
 	VCVTDQ2PS values, values        \
 	VMULPS    scale, values, values \
 	VMOVUPS   values, mem
 
 // func scalesZeroAVX2(mins, scales *float32, src *byte, stride, n int)
+// It computes mins = zero point · scale for I4Z, from the zero points at src.
 TEXT ·scalesZeroAVX2(SB), NOSPLIT, $0-40
 	MOVQ mins+0(FP), DI
 	MOVQ scales+8(FP), R8
@@ -89,8 +97,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// PAIR decodes scale and min of one group: the low nibbles of both are at low,
-// their high bits in Y2 and Y3 at bits 4 and 5.
+// PAIR decodes the scales and mins of one group for 8 rows. low has the low nibbles
+// of both; Y2 and Y3 have the high bits of scales and mins in bits 4 and 5.
 #define PAIR(low, scale, min, scales, mins) \
 	VPMOVZXBD low, Y1         \
 	VPAND     Y14, Y2, Y2     \
@@ -102,8 +110,7 @@ loop:
 	TIMES(Y0, scale, scales)  \
 	TIMES(Y1, min, mins)
 
-// PAIR_ROWS does so for half a tile's rows and two groups, four apart, that
-// share a row of high bits.
+// PAIR_ROWS applies PAIR to groups g and g+4, which share the bytes of their high bits.
 #define PAIR_ROWS(byte, float, scale, min) \
 	VPMOVZXBD byte+192(SI), Y6                                          \
 	VPSLLD    $4, Y6, Y2                                                \
@@ -114,6 +121,8 @@ loop:
 	PAIR(byte+128(SI), scale, min, float+256(DI), float+256(DX))
 
 // func scalesPairsAVX2(scales, mins *float32, block *byte)
+// It decodes the head of a Q4_K or Q5_K tile block: 8 scales and mins of 6 bits times
+// the block's binary16 scale and min.
 TEXT ·scalesPairsAVX2(SB), NOSPLIT, $0-24
 	MOVQ         scales+0(FP), DI
 	MOVQ         mins+8(FP), DX
@@ -137,13 +146,15 @@ loop:
 	VZEROUPPER
 	RET
 
-// FACTOR stores eight signed bytes as floats.
+// FACTOR converts eight signed bytes to float32.
 #define FACTOR(bytes, mem) \
 	VPMOVSXBD bytes, Y0 \
 	VCVTDQ2PS Y0, Y0    \
 	VMOVUPS   Y0, mem
 
 // func scalesBytesAVX2(scales, factors *float32, block *byte)
+// It decodes the head of a Q6_K tile block: the binary16 scale, repeated for each
+// group, and the int8 factors of the half groups.
 TEXT ·scalesBytesAVX2(SB), NOSPLIT, $0-24
 	MOVQ      scales+0(FP), DI
 	MOVQ      factors+8(FP), DX
@@ -167,8 +178,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// SIX decodes the scale of one group of half a tile's rows: a nibble of low and
-// two bits of high, less 32.
+// SIX decodes the scale of one group for 8 rows: a nibble of low and a 2-bit field of
+// high, less 32, times the block's scale.
 #define SIX(low, nibble, high, field, scale, mem) \
 	VPMOVZXBD low, Y0         \
 	VPSRLD    $(4*nibble), Y0, Y0 \
@@ -186,6 +197,8 @@ loop:
 	SIX(low+8(SI), nibble, high+8(SI), field, Y5, 64*(group)+32(DI))
 
 // func scalesSixAVX2(scales *float32, block *byte)
+// It decodes the head of an IQ4_XS tile block: 8 scales of 6 bits, less 32, times the
+// block's binary16 scale.
 TEXT ·scalesSixAVX2(SB), NOSPLIT, $0-16
 	MOVQ         scales+0(FP), DI
 	MOVQ         block+8(FP), SI

@@ -1,16 +1,17 @@
-// Macros that unpack the codes of a group in a tile, and the scales in the head of
-// its block. Registers that the kernels set once:
+// Macros that unpack the codes of a group and the scales in the head of a tile block
+// with AVX-512. They use these registers:
 //
-//	Z27  the high bits' mask: 0x3F in formats of 6 bits, or bytes of 0x10
-//	Z29  the table of formats that have one, in every 128-bit lane
-//	Z30  bytes of 0x0F
-//	Z31  startValue
+//	Z27  0x3F in every byte for 6-bit codes, 0x10 for 5-bit codes
+//	Z28  0x30 in every byte, for 6-bit scales
+//	Z29  the decoding table in every 128-bit lane, for formats with one
+//	Z30  0x0F in every byte
+//	Z31  startFloat
 
 #define CONSTANTS \
 	VPBROADCASTD ·startValue(SB), Z31  \
 	VPBROADCASTD ·nibbleMask(SB), Z30
 
-// NIBBLES splits a vector of nibbles; UNPACK does so from memory.
+// NIBBLES splits the bytes in high into nibbles; UNPACK loads the bytes from mem.
 #define NIBBLES(low, high) \
 	VPANDD Z30, high, low  \
 	VPSRLW $4, high, high  \
@@ -20,18 +21,18 @@
 	VMOVDQU32 mem, high \
 	NIBBLES(low, high)
 
-// LOOKUP replaces each nibble n by table[n].
+// LOOKUP replaces every nibble by its table entry.
 #define LOOKUP(low, high) \
 	VPSHUFB low, Z29, low   \
 	VPSHUFB high, Z29, high
 
-// FIFTH adds the fifth bit of codes, of which mem has one a byte.
+// FIFTH sets the fifth bit of 64 codes from the 64-bit mask at mem.
 #define FIFTH(mem, codes) \
 	KMOVQ  mem, K1              \
 	VPADDB Z27, codes, K1, codes
 
-// UNPACK6 splits a vector of nibbles of 6-bit codes. highA and highB hold the
-// two high bits of low and of high at bits 4 and 5, among others.
+// UNPACK6 unpacks 6-bit codes from the nibbles at mem. Bits 4 and 5 of highA and highB
+// are the high bits of low and high; their other bits may have any value.
 #define UNPACK6(mem, low, high, highA, highB) \
 	VMOVDQU32  mem, low              \
 	VPSRLW     $4, low, high         \
@@ -40,8 +41,8 @@
 	VPANDD     Z27, low, low         \
 	VPANDD     Z27, high, high
 
-// EXPONENT makes half of 2^(e-127) of sixteen exponents e. Those below 2 are
-// powers below the normal range: a bit of the fraction, moved e places.
+// EXPONENT computes 2^(e-128) for sixteen exponents e. For e below 2 the result is
+// subnormal: bit 21 of the fraction, shifted left by e.
 #define EXPONENT(mem, scale, temp) \
 	VPMOVZXBD   mem, scale                    \
 	VPBROADCASTD ·subnormalHalf(SB), temp     \
@@ -52,10 +53,9 @@
 	VMOVDQA32   scale, K1, temp               \
 	VMOVDQA32   temp, scale
 
-// PAIRS spreads the 6-bit scales and mins of a block's eight groups, which
-// begin at src, to a byte each: [8][16] scales, then [8][16] mins at dst.
-// Destroys Z3-Z8 and wants 0x30 in the bytes of Z28. PAIRS_BY destroys other
-// registers.
+// PAIRS unpacks the 6-bit scales and mins of the Q4_K or Q5_K block at src to bytes at
+// dst: [8][16] scales, then [8][16] mins. It clobbers Z3-Z8. PAIRS_BY clobbers the
+// given registers instead.
 #define PAIRS(src, dst) PAIRS_BY(src, dst, Z3, Z4, Z5, Z6, Z7, Z8)
 
 #define PAIRS_BY(src, dst, a, b, c, d, e, f) \
@@ -76,15 +76,15 @@
 	VMOVDQU32  a, 128(dst)      \
 	VMOVDQU32  b, 192(dst)
 
-// HIGH6 aligns the four fields of a vector of high bits with bits 4 and 5. The
-// third is there already.
+// HIGH6 moves the four 2-bit fields of high bits to bits 4 and 5. The third field is
+// there already.
 #define HIGH6(fields, first, second, fourth) \
 	VPSLLW $4, fields, first  \
 	VPSLLW $2, fields, second \
 	VPSRLW $2, fields, fourth
 
-// SIX spreads the 6-bit scales of the eight groups of a block at src to a byte
-// each, [8][16] at dst. Destroys Z3-Z8 and wants 0x30 in the bytes of Z28.
+// SIX unpacks the 6-bit scales of the IQ4_XS block at src to bytes at dst, [8][16]. It
+// clobbers Z3-Z8.
 #define SIX(src, dst) \
 	VMOVDQU32    32(src), Z3       \
 	NIBBLES(Z6, Z3)                \
@@ -99,7 +99,7 @@
 	VMOVDQU32    Z6, (dst)         \
 	VMOVDQU32    Z3, 64(dst)
 
-// SIX_SCALE takes the next of these factors of the block's scale.
+// SIX_SCALE computes the scale of the next group: (factor - 32)·block.
 #define SIX_SCALE(factors, block, scale) \
 	VPMOVZXBD    (factors), scale             \
 	VPSUBD.BCST  ·thirtyTwo(SB), scale, scale \

@@ -1,23 +1,30 @@
-// GEMV kernels multiply tiles of sixteen rows with one token. Memory bandwidth limits
-// them, so they read the packed codes once and unpack them in registers only.
+// Macros of the GEMV kernels with AVX-512. With i the integer sum of a group, the
+// kernels compute
 //
-// They read two runs of tiles in turn, a group of each: two streams keep more
-// reads in flight. BenchmarkVec reads 5 to 15 % more a second than with one stream.
+//	sums[row] = Σ i·scale·d + shift·min     over the groups
 //
-//	DI sums   DX tiles of a run   CX blocks   AX groups of a block
-//	R8 x      R9 dx     R10 shift   R11 start
-//	SI, BX tiles of the runs        Z0, Z20 their sums
-//	R12, R13 what is left of their scales, in blocks with more than one
-//	Z12, Z13 and Z21, Z22 scale and min of their blocks
-//	Z1, Z2 integer sums of a group's halves
-//	Z24 scale           Z25 startFloat times it     Z26 min
+// for packed tiles of 16 rows and one token. They unpack codes in registers, so memory
+// bandwidth is the limit.
 //
-// Formats with a min begin with startBits, the others where the token says.
+// A kernel processes two runs of tiles at once and alternates between their groups.
+// Two read streams keep more cache misses outstanding than one: BenchmarkVec reads 5
+// to 15 % more bytes per second.
+//
+//	DI sums   DX tiles left in a run   CX blocks left   AX groups left in a block
+//	R8 x      R9 dx     R10 shift   R11 start   R15 args
+//	SI, BX codes of the two tiles   Z0, Z20 their sums
+//	R12, R13 remaining scales or factors of their blocks, in superblocks
+//	Z12, Z13 and Z21, Z22 scale and min of their superblocks
+//	Z1, Z2 integer sums of the halves of a group
+//	Z24 scale           Z25 startFloat·scale        Z26 min
+//
+// Integer sums start with startBits in formats with a min, otherwise with the token's
+// start.
 
-// The prefetch distance in bytes. The hardware prefetcher does not cross pages and
-// starts late in a row. A shorter distance prefetches too late; a much longer one
-// evicts what the hardware fetched. With one run of tiles BenchmarkVec was fastest
-// with 2560 to 2816, and a tenth slower with 1024 and 8192.
+// AHEAD is the prefetch distance in bytes. The hardware prefetcher stops at page
+// boundaries and starts late in each tile. A shorter distance is too late; a much
+// longer one evicts lines that the hardware prefetched. With one run of tiles,
+// BenchmarkVec was fastest with 2560 to 2816 bytes and 10 % slower with 1024 and 8192.
 #define AHEAD 2816
 
 #define GEMV_ARGS \
@@ -29,7 +36,7 @@
 	MOVQ smallArgs_table(R15), AX   \
 	CONSTANTS
 
-// GEMV_TILES begins a tile of each run.
+// GEMV_TILES starts the next tile of each run.
 #define GEMV_TILES \
 	MOVQ smallArgs_x(R15), R8       \
 	MOVQ smallArgs_dx(R15), R9      \
@@ -39,7 +46,8 @@
 	VPXORD Z0, Z0, Z0             \
 	VPXORD Z20, Z20, Z20
 
-// GEMV_NEXT ends them and goes on at tiles, or returns.
+// GEMV_NEXT stores the sums of both tiles and jumps to the label tiles, or returns
+// after the last tiles.
 #define GEMV_NEXT \
 	MOVQ smallArgs_apart(R15), AX \
 	VMOVUPS Z0, (DI)            \
@@ -70,7 +78,7 @@
 	PREFETCHT1 AHEAD+448(src) \
 	PREFETCHT1 AHEAD+512(src)
 
-// START and BEGIN begin the sum of a group.
+// START sets the integer sums of a group to the token's start, BEGIN to startBits.
 #define START \
 	VPBROADCASTD (R11), Z1 \
 	VPXORD       Z2, Z2, Z2
@@ -79,7 +87,7 @@
 	VMOVDQA32 Z31, Z1 \
 	VPXORD    Z2, Z2, Z2
 
-// DOT adds the products of plane p of both halves of a group.
+// DOT adds the products of planes p and p+4 of a group to Z1 and Z2.
 #define DOT(p, low, high) \
 	VPDPBUSD.BCST 4*(p)(R8), low, Z1 \
 	VPDPBUSD.BCST 4*p+16(R8), high, Z2
@@ -89,7 +97,8 @@
 	VMOVDQU32 64*p+256+offset(src), Z5 \
 	DOT(p, Z4, Z5)
 
-// The codes of a group at offset.
+// GROUP4, GROUP_TABLE, GROUP5 and GROUP8 compute the integer sums of a group whose
+// codes start at offset(src).
 #define GROUP4(src, offset) \
 	UNPACK(offset(src), Z4, Z5)      \
 	UNPACK(offset+64(src), Z6, Z7)   \
@@ -132,7 +141,7 @@
 	LOAD_DOT8(src, offset, 2) \
 	LOAD_DOT8(src, offset, 3)
 
-// END adds a group's sum times the scale in Z24; END_MIN what a min adds.
+// END computes sums += i·scale·d with the scale in Z24; END_MIN adds shift·min.
 #define END(sums) \
 	VPADDD           Z2, Z1, Z1   \
 	VMULPS           Z31, Z24, Z25 \
@@ -141,7 +150,8 @@
 
 #define END_MIN(sums) VFMADD231PS.BCST (R10), Z26, sums
 
-// NEXT advances to the token's next group, and both runs by the given number of bytes.
+// NEXT advances to the next group of the token and of both tiles; bytes is the size of
+// a group in a tile.
 #define NEXT(bytes) \
 	ADDQ $32, R8    \
 	ADDQ $4, R9     \
@@ -153,13 +163,13 @@
 
 #define F16_SCALE(src) VCVTPH2PS (src), Z24
 
-// In this format the min is a zero times the scale.
+// ZERO_MIN computes the min of I4Z, zero point · scale.
 #define ZERO_MIN(src) \
 	VPMOVZXBD 32(src), Z26   \
 	VCVTDQ2PS Z26, Z26      \
 	VMULPS    Z24, Z26, Z26
 
-// In these formats the offset is added: the min is minus it.
+// F16_OFFSET computes the min of Q4_1 and Q5_1, the negated offset.
 #define F16_OFFSET(src) \
 	VCVTPH2PS   32(src), Z26 \
 	VPXORD.BCST ·signBit(SB), Z26, Z26

@@ -1,19 +1,24 @@
-// Panel kernels multiply a tile of 16 rows with a tile of tokens; kernelArgs has the
-// formula and the shapes. Z16-Z23 hold the codes of a group for all tokens. Z0-Z15
-// accumulate the float sums of up to sixteen tokens, 16 rows each, over all groups of
-// the panel, because 512-bit stores are slow. The kernels compute four tokens at a
-// time: VPDPBUSD has a latency of five cycles and a throughput of two a cycle.
+// Macros of the GEMM kernels with AVX-512. With i the integer sum of a group, the
+// kernels compute
 //
-// Integer sums start at the bits of 1.5·2²³ (startBits), and the kernel then reads them
-// as floats. This replaces a conversion and a multiplication by one fused
-// multiply-subtract with the scale.
+//	sums[token][row] += Σ i·scale·d + shift·min     over the groups
 //
-//	DI sums   SI codes   R12 scales   R13 mins     CX groups   DX 4·width
+// for one tile of width tokens and 16 rows. They keep the codes of a group in Z16-Z23
+// and iterate over the tokens. The float sums of up to 16 tokens stay in Z0-Z15 for
+// all groups of the panel, because 512-bit stores are slow. VPDPBUSD has a latency of
+// five cycles and a throughput of two per cycle, so the kernels compute four tokens
+// at once.
+//
+// Integer sums start with startBits, the bits of 1.5·2²³, so that they can be read as
+// floats. One multiply-subtract then replaces a conversion and a multiplication.
+//
+//	DI sums   SI codes   R12 scales   R13 mins     CX groups left   DX 4·width
 //	                                  or factors
 //	R8 x      R9 dx      R10 shift    R11 start
-//	Z24 scale            Z25 startFloat times it   Z26 min     Z31 startFloat
+//	Z24 scale            Z25 startFloat·scale      Z26 min     Z31 startFloat
+//	Z27-Z30 integer sums of the current tokens
 //
-// Each width has its loop, because registers have to be named.
+// Each width has its own loop, because instructions name registers statically.
 
 #define LOAD_ARGS \
 	MOVQ a+0(FP), AX               \
@@ -40,7 +45,7 @@
 	VMOVDQU32 384(SI), Z22 \
 	VMOVDQU32 448(SI), Z23
 
-// DOTn adds the products of a vector of codes and four bytes of n tokens.
+// DOTn adds the products of a plane of codes with four bytes of n tokens.
 #define DOT1(at, codes, a) VPDPBUSD.BCST at(R8), codes, a
 
 #define DOT2(at, codes, a, b) \
@@ -51,7 +56,7 @@
 	DOT2(at, codes, a, b)       \
 	DOT2(at+64, codes, c, d)
 
-// PRODUCTSn computes the integer sums of n tokens, t the first.
+// PRODUCTSn adds the products of a group to the integer sums of n tokens from t on.
 #define PRODUCTS4(t) \
 	DOT4(32*(t), Z16, Z27, Z28, Z29, Z30)    \
 	DOT4(32*(t)+4, Z17, Z27, Z28, Z29, Z30)  \
@@ -82,18 +87,19 @@
 	DOT1(24, Z22, Z27) \
 	DOT1(28, Z23, Z27)
 
-// START begins a sum where the token says, BEGIN where nothing is subtracted.
+// START sets the integer sum of token t to the token's start, BEGIN to startBits.
 #define START(t, a) VPBROADCASTD 4*(t)(R11), a
 #define BEGIN(a) VMOVDQA32 Z31, a
 
-// ADD adds an integer sum, times the scale and times the token's, to its sum of
-// floats, ADD_MIN adds the token's shift times the min.
+// ADD computes sum += i·scale·d for token t; ADD_MIN adds shift·min.
 #define ADD(t, a, sum) \
 	VFMSUB213PS      Z25, Z24, a       \
 	VFMADD231PS.BCST 4*(t)(R9), a, sum
 
 #define ADD_MIN(t, sum) VFMADD231PS.BCST 4*(t)(R10), Z26, sum
 
+// PLAINn adds a group to the sums of n tokens from t on; MINn does so in formats with
+// a min.
 #define PLAIN4(t, a, b, c, d) \
 	START(t, Z27)   \
 	START(t+1, Z28) \
@@ -147,11 +153,12 @@
 	ADD(t, Z27, a) \
 	ADD_MIN(t, a)
 
-// In formats with two factors in a group, a token has two integer sums, and the
-// kernels compute two tokens at a time. The starts of second halves follow those of
-// first halves after 4·width bytes. Z24 and Z26 are the factors, Z25 and Z31
-// startFloat times them. Sums times factors are whole numbers below 2²⁴, which float32
-// represents exactly. The including file defines HALF_SCALE, which scales their sum.
+// In formats with half groups, a token has two integer sums, and the kernels compute
+// two tokens at once. The starts of second halves are 4·width bytes after those of
+// first halves. Z24 and Z26 are the factors, Z25 and Z31 startFloat·factor.
+// ADD_HALVES computes sum += (factor0·i0 + factor1·i1)·HALF_SCALE·d. The including
+// file defines HALF_SCALE. The sum in parentheses is an integer below 2²⁴, which
+// float32 represents exactly.
 #define START_HALF(t, a) VPBROADCASTD 4*(t)(R11)(DX*1), a
 
 #define ADD_HALVES(t, a, b, sum) \
@@ -194,7 +201,8 @@
 	DOT1(28, Z23, Z29) \
 	ADD_HALVES(t, Z27, Z29, a)
 
-// The scales of a group, and the steps to the next.
+// The _SCALES macros load the scales, mins or factors of a group; the _NEXT macros
+// advance to the next group.
 #define SCALE(mem, scale, product) \
 	VMOVUPS     mem, scale                  \
 	VMULPS.BCST ·startValue(SB), scale, product
@@ -223,7 +231,7 @@
 	ADDQ $128, R13         \
 	LEAQ (R11)(DX*2), R11
 
-// Sums from memory and back, the first of four t.
+// LOADn and STOREn load and store the float sums of n tokens from t on.
 #define LOAD4(t, a, b, c, d) \
 	VMOVUPS 64*t(DI), a     \
 	VMOVUPS 64*t+64(DI), b  \
@@ -248,14 +256,14 @@
 
 #define STORE1(t, a) VMOVUPS a, 64*t(DI)
 
-// WIDTHn does something for all n tokens of a tile.
+// WIDTHn applies DO to all n tokens of a tile, in runs of up to four.
 #define WIDTH1(DO) DO(0, Z0)
 #define WIDTH2(DO) DO(0, Z0, Z1)
 #define WIDTH4(DO) DO(0, Z0, Z1, Z2, Z3)
 #define WIDTH8(DO) WIDTH4(DO) DO(4, Z4, Z5, Z6, Z7)
 #define WIDTH16(DO) WIDTH8(DO) DO(8, Z8, Z9, Z10, Z11) DO(12, Z12, Z13, Z14, Z15)
 
-// PANEL is the loop over groups for one width.
+// PANEL is a kernel's loop over the groups for one width.
 #define PANEL(loop, WIDTH, LOAD, SCALES, PRODUCTS, NEXT, STORE) \
 	WIDTH(LOAD)            \
 loop:                          \
@@ -272,6 +280,7 @@ loop:                          \
 	VZEROUPPER             \
 	RET
 
+// CHOOSE_WIDTH jumps to the label of the tile's width; width 1 falls through.
 #define CHOOSE_WIDTH \
 	CMPQ DX, $32 \
 	JEQ  width8  \

@@ -1,15 +1,19 @@
 //go:build !noasm
 
-// Hand-written: AVX-512 unpacks all scales of a block at once, AVX2 a row at a time.
+// Hand-written: AVX-512 unpacks the 6-bit scales of all groups of a block at once,
+// AVX2 for 8 rows of one group at a time.
 
 #include "textflag.h"
 #include "avx512_amd64.h"
 
-// Scales: one for each row of a group, of n blocks that are stride bytes apart
-// or of the groups of one block.
+// Kernels that decode the scales, mins and factors of 16 rows to float32. They write
+// [n][16] floats for n tile blocks that are stride bytes apart, or [8][16] for the
+// groups of one tile block; factors are [8][2][16].
+//
+//	DI, DX outputs (DX is stride in kernels for n blocks)   SI source   CX left
 
 // func scalesF16AVX512(dst *float32, src *byte, stride, n int, flip uint32)
-// flip is XORed to the results: the sign bit, or 0.
+// It converts binary16 numbers and XORs the bits of the results with flip.
 TEXT ·scalesF16AVX512(SB), NOSPLIT, $0-36
 	MOVQ         dst+0(FP), DI
 	MOVQ         src+8(FP), SI
@@ -30,6 +34,7 @@ loop:
 	RET
 
 // func scalesExponentAVX512(dst *float32, src *byte, stride, n int)
+// It converts the exponents of MXFP4 to 2^(e-128).
 TEXT ·scalesExponentAVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
@@ -47,6 +52,7 @@ loop:
 	RET
 
 // func scalesZeroAVX512(mins, scales *float32, src *byte, stride, n int)
+// It computes mins = zero point · scale for I4Z, from the zero points at src.
 TEXT ·scalesZeroAVX512(SB), NOSPLIT, $0-40
 	MOVQ mins+0(FP), DI
 	MOVQ scales+8(FP), R8
@@ -68,6 +74,8 @@ loop:
 	RET
 
 // func scalesPairsAVX512(scales, mins *float32, block *byte)
+// It decodes the head of a Q4_K or Q5_K tile block: 8 scales and mins of 6 bits times
+// the block's binary16 scale and min.
 TEXT ·scalesPairsAVX512(SB), NOSPLIT, $256-24
 	MOVQ         scales+0(FP), DI
 	MOVQ         mins+8(FP), DX
@@ -98,6 +106,8 @@ loop:
 	RET
 
 // func scalesBytesAVX512(scales, factors *float32, block *byte)
+// It decodes the head of a Q6_K tile block: the binary16 scale, repeated for each
+// group, and the int8 factors of the half groups.
 TEXT ·scalesBytesAVX512(SB), NOSPLIT, $0-24
 	MOVQ      scales+0(FP), DI
 	MOVQ      factors+8(FP), DX
@@ -122,6 +132,8 @@ loop:
 	RET
 
 // func scalesSixAVX512(scales *float32, block *byte)
+// It decodes the head of an IQ4_XS tile block: 8 scales of 6 bits, less 32, times the
+// block's binary16 scale.
 TEXT ·scalesSixAVX512(SB), NOSPLIT, $128-16
 	MOVQ         scales+0(FP), DI
 	MOVQ         block+8(FP), SI

@@ -1,10 +1,15 @@
-// Small-N GEMM kernels multiply a tile of 16 rows with two to eight tokens. Memory
-// bandwidth limits them as it limits GEMV, so they read packed codes without a panel.
-// Registers are those of the panel kernels; the sums of tokens beyond the eighth
-// are free and hold
+// Macros of the small-N GEMM kernels with AVX-512. With i the integer sum of a group,
+// the kernels compute
 //
-//	Z12 the block's scale   Z13 high bits' mask   Z14 low bits' mask
-//	Z11 the block's min
+//	sums[token][row] = Σ i·scale·d + shift·min     over the groups
+//
+// for one packed tile of 16 rows and 2, 4 or 8 tokens. They unpack codes in registers,
+// so memory bandwidth is the limit. Registers are those in avx512_panel_amd64.h,
+// except:
+//
+//	SI tile   CX blocks left   BX groups left in a superblock   R12 its scales
+//	Z11 min of the superblock   Z12 scale of the superblock
+//	Z13 mask of the high bits   Z14 0x0F in every byte
 
 #define SMALL_ARGS \
 	MOVQ a+0(FP), AX             \
@@ -33,7 +38,7 @@
 	JEQ  width4  \
 	JGT  width8
 
-// The prefetch distance in bytes; avx512_gemv_amd64.h has the reasons.
+// AHEAD is the prefetch distance in bytes, see avx512_gemv_amd64.h.
 #define AHEAD 2816
 
 #define PREFETCH(at) PREFETCHT1 AHEAD+at(SI)
@@ -58,7 +63,7 @@
 	PREFETCH(448) \
 	PREFETCH(512)
 
-// The codes of a group at offset, as LOAD_CODES has them.
+// CODES4 unpacks the nibbles of a group at offset(SI) to Z16-Z23, like LOAD_CODES.
 #define CODES4(offset) \
 	PLANES4(offset, Z16, Z20)     \
 	PLANES4(offset+64, Z17, Z21)  \

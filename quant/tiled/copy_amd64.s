@@ -1,15 +1,17 @@
 //go:build !noasm
 
-// Hand-written: one macro already makes both kernels.
+// Hand-written: both kernels are instances of one macro.
 
 #include "go_asm.h"
 #include "textflag.h"
 
-// COPY_TILES copies results from [tile][token][TileRows] to [token][row].
+// COPY_TILES is a copy kernel, see copyArgs. For each token, it copies 16 floats from
+// each tile.
 //
-//	SI a token's results in the first tile   DI where they go
-//	R8 bytes from a tile to the next         R9 bytes from a token's row to the next
-//	R10, R11 SI and DI of a tile   CX tokens left   DX tiles   AX tiles left
+//	SI results of a token in the first tile   DI output of the token
+//	R8 bytes from one tile to the next        R9 bytes from one token's output to the next
+//	R10, R11 source and destination of a tile
+//	CX tokens left   DX tiles   AX tiles left of the token
 #define COPY_TILES(COPY) \
 	MOVQ a+0(FP), AX            \
 	MOVQ copyArgs_from(AX), SI  \

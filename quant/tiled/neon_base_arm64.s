@@ -1,19 +1,23 @@
 //go:build !noasm
 
-// Hand-written: no other path lacks dot products.
+// Hand-written: this is the only GEMM kernel without a dot-product instruction.
 
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"
 #include "neon_panel_arm64.h"
 
-// The panel kernel for processors without dot products computes 16 rows of one
-// token. Two steps of products fit in 16 bits (2·128·127 < 2¹⁵), then
-// neighbours are added to 32 bits. V0-V3 are the sums of floats; V4-V11 those
-// of integers, where rows 4c to 4c+3 have two registers and each of them two
-// lanes; V16-V23 the token's elements, four of them in every lane of a register.
+// GEMM kernel for processors without SDOT. It computes 16 rows of one token; see
+// neon_panel_arm64.h for the formula. The products of two planes fit in 16 bits
+// (2·128·127 < 2¹⁵); SADALP then adds adjacent lanes in 32 bits. General registers are
+// those in neon_panel_arm64.h.
+//
+//	V0-V3 float sums   V12-V15, V24-V27 codes   V28, V29 16-bit products
+//	V4-V11 integer sums: two registers for rows 4c to 4c+3, two lanes per row
+//	V16-V23 the token's elements, the same four in every lane of a register
 
-// ROWS4 multiplies two steps of four rows, the codes p and q, with x and y.
+// ROWS4 multiplies the codes p and q, two planes of four rows, with x and y and adds
+// the products to the integer sums lo and hi.
 #define ROWS4(p, q, x, y, lo, hi) \
 	SMULL8(x, p, 28)  \
 	SMLAL8(y, q, 28)  \
@@ -37,6 +41,7 @@
 #define FMUL2(scale, a) FMUL4(scale, a, a)
 #define FADD2(b, a) FADD4(b, a, a)
 
+// ADD_LANES adds the two lanes of each row: the integer sums of 16 rows move to V4-V7.
 #define ADD_LANES \
 	VADDP V5.S4, V4.S4, V4.S4   \
 	VADDP V7.S4, V6.S4, V5.S4   \
@@ -49,7 +54,7 @@
 	SCVTF4(6, 6) \
 	SCVTF4(7, 7)
 
-// SCALE_SUMS does something with the next sixteen floats and the sums.
+// SCALE_SUMS applies OP to the next 16 floats at from and the sums in V4-V7.
 #define SCALE_SUMS(OP, from) \
 	VLD1.P 64(from), [V12.S4, V13.S4, V14.S4, V15.S4] \
 	OP(12, 4)                                         \
@@ -57,6 +62,7 @@
 	OP(14, 6)                                         \
 	OP(15, 7)
 
+// FINISH adds the sums of a group in V4-V7, times scale and dx, to V0-V3.
 #define FINISH \
 	SCALE_SUMS(FMUL2, R3)                            \
 	VLD1R  (R6), [V24.S4]                           \
@@ -66,7 +72,7 @@
 	VFMLA  V24.S4, V7.S4, V3.S4
 
 // func mulBaseNEON(a *kernelArgs, row, token int)
-// All rows of one token; row is 0. Codes are signed.
+// It computes all 16 rows of one token. row is 0; codes are signed.
 TEXT ·mulBaseNEON(SB), NOSPLIT, $0-24
 	PANEL_ARGS(2)
 	VLD1 (R2), [V0.S4, V1.S4, V2.S4, V3.S4]
@@ -111,7 +117,7 @@ next:
 	VST1 [V0.S4, V1.S4, V2.S4, V3.S4], (R2)
 	RET
 
-halves: // the first sums wait in the registers of the first elements
+halves: // V16-V19, whose elements are used up, hold the products of the first half
 	ADD_LANES
 	SCALE_SUMS(SCALED, R15)
 	VMOV V4.B16, V16.B16
@@ -130,7 +136,7 @@ halves: // the first sums wait in the registers of the first elements
 	B    finish
 
 // func signCodesNEON(dst, src *uint8, groups int)
-// It makes codes signed, less 128.
+// It subtracts 128 from codes [groups][8][64]: dst = src - 128. dst may be src.
 TEXT ·signCodesNEON(SB), NOSPLIT, $0-24
 	MOVD  dst+0(FP), R0
 	MOVD  src+8(FP), R1

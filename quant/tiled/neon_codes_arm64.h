@@ -1,17 +1,16 @@
-// Macros that unpack codes. V18 holds 15 in every byte, V12-V15 one vector of
-// nibbles: four rows in each register. Low nibbles are one step of a group,
-// high nibbles the step sixteen elements further.
+// Macros that unpack codes with NEON. V12-V15 hold 64 bytes of nibbles, four rows per
+// register. Low nibbles are plane p of a group, high nibbles plane p+4. V18 is 15 in
+// every byte.
 
 #define LOAD_NIBBLES VLD1.P 64(R1), [V12.B16, V13.B16, V14.B16, V15.B16]
 
-// SPLIT leaves the low nibbles of a register in low and the high in itself.
+// SPLIT moves the low nibbles of both to low and leaves the high nibbles in both.
 #define SPLIT(both, low) \
 	VAND  V18.B16, both.B16, low.B16 \
 	VUSHR $4, both.B16, both.B16
 
-// FIVE_CONSTANTS loads what FIFTH wants: V24-V27 the bytes of a word with a bit
-// for each of 16 codes, four rows and the next four and so on; V28 how far bit
-// j of a byte is from bit 4; V29 that bit.
+// FIVE_CONSTANTS loads fifthTables for FIFTH: V24-V27 VTBL indices for each quarter of
+// the rows, V28 the shifts that move bit j of a byte to bit 4. V29 is the mask of bit 4.
 #define FIVE_CONSTANTS \
 	MOVD  $·fifthTables(SB), R13                      \
 	VLD1  (R13), [V24.B16, V25.B16, V26.B16, V27.B16] \
@@ -19,17 +18,19 @@
 	VLD1  (R13), [V28.B16]                            \
 	VMOVI $16, V29.B16
 
-// FIFTH adds the fifth bits of four rows, which word holds twice, to codes.
+// FIFTH sets the fifth bits of codes, four rows. Both halves of word hold the 64 fifth
+// bits of the plane.
 #define FIFTH(word, rows, codes) \
 	VTBL rows.B16, [word.B16], V30.B16 \
 	USHL16(28, 30, 30)                 \
 	VBIT V29.B16, V30.B16, codes.B16
 
-// HIGH2 adds two high bits, which V30 holds in place, to codes; V29 is 0x30.
+// HIGH2 sets bits 4 and 5 of codes from V30. V29 is 0x30 in every byte.
 #define HIGH2(codes) VBIT V29.B16, V30.B16, codes.B16
 
-// LOW and HIGH add the products of 16 rows with step p of a token's first half of a
-// group, V16, or second, V17, to V4-V7.
+// LOW and HIGH add the products of a plane of 16 rows, a to d, with four elements of a
+// token to the integer sums V4-V7: LOW elements 4p to 4p+3, in V16, and HIGH elements
+// 16+4p to 16+4p+3, in V17.
 #define LOW(p, a, b, c, d) \
 	SDOT(16, p, a, 4) \
 	SDOT(16, p, b, 5) \
@@ -42,7 +43,7 @@
 	SDOT(17, p, c, 6) \
 	SDOT(17, p, d, 7)
 
-// SIGNED4 loads the codes of a step, less 128, which every byte of V31 is.
+// SIGNED4 loads a plane of 8-bit codes and subtracts 128. V31 is 128 in every byte.
 #define SIGNED4 \
 	VLD1.P 64(R1), [V12.B16, V13.B16, V14.B16, V15.B16] \
 	VEOR   V31.B16, V12.B16, V12.B16                    \
@@ -58,7 +59,7 @@
 	SIGNED4 \
 	HIGH(p, 12, 13, 14, 15)
 
-// DOT_BYTES is a whole group of 8-bit codes.
+// DOT_BYTES adds the products of a group of 8-bit codes to the integer sums V4-V7.
 #define DOT_BYTES \
 	BYTES_LOW(0)  \
 	BYTES_LOW(1)  \

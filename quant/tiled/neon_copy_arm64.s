@@ -6,10 +6,12 @@
 #include "textflag.h"
 
 // func copyNEON(a *copyArgs)
+// For each token, it copies 16 floats from each tile, see copyArgs.
 //
-//	R0 a token's results in the first tile   R1 where they go
-//	R2 bytes from a tile to the next         R3 bytes from a token's row to the next
-//	R4 tokens left   R5 tiles   R6, R7 R0 and R1 of a tile   R8 tiles left
+//	R0 results of a token in the first tile   R1 output of the token
+//	R2 bytes from one tile to the next        R3 bytes from one token's output to the next
+//	R6, R7 source and destination of a tile
+//	R4 tokens left   R5 tiles   R8 tiles left of the token
 TEXT ·copyNEON(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R8
 	MOVD copyArgs_from(R8), R0

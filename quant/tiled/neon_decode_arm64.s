@@ -1,18 +1,22 @@
 //go:build !noasm
 
-// Hand-written: arm64 has one vector width, and macros share what its formats have in common.
+// Hand-written: arm64 has one vector width, so there is nothing to generate for
+// several widths; macros share the code between formats.
 
 #include "textflag.h"
 #include "neon_arm64.h"
 #include "neon_codes_arm64.h"
 
-// Kernels that decode the codes of groups, stride bytes apart, to panels: one
-// byte each, and bias added.
+// Kernels that unpack the codes of a tile to a centred panel. They read the codes of
+// groups that are stride bytes apart and write code + bias, one byte per code,
+// dst [groups][planes][TileRows][laneBytes]. bias is minus the zero point. groups is
+// positive.
 //
-//	R0 steps 0-3 of a group in the panel  R4 steps 4-7  R1 codes
-//	R2 from the end of a group to the next  R3 groups
+//	R0 planes 0-3 of a group in dst   R4 planes 4-7   R1 codes   R3 groups left
+//	R2 bytes from the end of a group to the next
+//	V20-V23 low, V12-V15 high nibbles of a plane   V16 bias or the table
 
-// DECODE_ARGS loads them; a group has size bytes.
+// DECODE_ARGS loads the arguments. size is the size of a group in bytes.
 #define DECODE_ARGS(size) \
 	MOVD  dst+0(FP), R0     \
 	ADD   $256, R0, R4      \
@@ -57,7 +61,7 @@
 	STORE_STEPS
 
 // func decode4NEON(dst *uint8, src *byte, stride, groups int, table *[16]uint8)
-// Nibbles become what table has for them, which includes the bias.
+// It replaces every nibble n by table[n], which includes the bias.
 TEXT ·decode4NEON(SB), NOSPLIT, $0-40
 	DECODE_ARGS(256)
 	MOVD table+32(FP), R5
@@ -111,7 +115,7 @@ loop:
 	CBNZ R3, loop
 	RET
 
-// SIX adds the high bits of step p in high, shifted into place by op.
+// SIX shifts the 2-bit fields in high to bits 4 and 5 with op and adds them to codes.
 #define SIX(op, places, high, codes) \
 	op places, high.B16, V30.B16 \
 	HIGH2(codes)

@@ -1,18 +1,21 @@
 //go:build !noasm
 
-// Hand-written: no other kernel multiplies with SDOT by lane.
+// Hand-written: this is the only GEMM kernel with SDOT.
 
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"
 #include "neon_panel_arm64.h"
 
-// The panel kernel with SDOT computes 8 rows of 4 tokens and takes every
-// register: V0-V7 the sums of floats and V8-V15 those of integers, two
-// registers a token; V16-V23 the activations of a group, two tokens in four registers;
-// V24-V31 codes.
+// GEMM kernel with SDOT. It computes 8 rows of 4 tokens; see neon_panel_arm64.h for the
+// formula and the general registers.
+//
+//	V0-V7 float sums, two registers per token
+//	V8-V15 integer sums, two registers per token
+//	V16-V23 activations of a group, two interleaved tokens in four registers
+//	V24-V31 codes, then scales or mins
 
-// LOAD_PLANES loads the codes of 8 rows, four steps of them.
+// LOAD_PLANES loads four planes of codes for 8 rows.
 #define LOAD_PLANES(offset) \
 	FLDPQ offset+0(R1), (F24, F25)   \
 	FLDPQ offset+64(R1), (F26, F27)  \
@@ -25,8 +28,8 @@
 	DOT(28, 29, 0, x1, y1) \
 	DOT(30, 31, 1, x1, y1)
 
-// ADD_TOKENS adds four tokens' numbers, the lanes of V26, times those of their
-// rows, two registers each.
+// ADD_TOKENS adds lane t of V26 times two registers of rows to the float sums of token
+// t, for four tokens.
 #define ADD_TOKENS(a, b, c, d, e, f, g, h) \
 	FMLA4(26, 0, a, 0) \
 	FMLA4(26, 0, b, 1) \
@@ -37,7 +40,7 @@
 	FMLA4(26, 3, g, 6) \
 	FMLA4(26, 3, h, 7)
 
-// FINISH adds the sums of integers, times the scales at offset and dx.
+// ALL_SUMS applies OP to all sums and the values of their rows in V24 and V25.
 #define ALL_SUMS(OP) \
 	OP(24, 8)  \
 	OP(25, 9)  \
@@ -50,15 +53,16 @@
 
 #define TIMES(scale, a) FMUL4(scale, a, a)
 
+// FINISH adds the sums in V8-V15, times the scales, applied by OP, and dx to V0-V7.
 #define FINISH(OP) \
 	FLDPQ (R3), (F24, F25) \
 	FMOVQ (R6), F26        \
 	ALL_SUMS(OP)           \
 	ADD_TOKENS(8, 9, 10, 11, 12, 13, 14, 15)
 
-// SECOND_HALF computes the sums of two tokens' second half, whose elements are x0
-// and x1, in the registers of the first, and adds them, times the factors in V28
-// and V29, to the floats in a to d.
+// SECOND_HALF computes the integer sums of the second half of a group for the two
+// tokens in x0 and x1. It reuses V16, V17, V20 and V21 for the sums and adds them,
+// times the factors, to a to d.
 #define SECOND_DOT(lo, hi, i, x) \
 	SDOT(x, i, lo, 16)   \
 	SDOT(x, i, hi, 17)   \
@@ -79,7 +83,8 @@
 	ADD_SCALED(29, 21, d)
 
 // func mulDotNEON(a *kernelArgs, row, token int)
-// Rows row to row+7 of tokens token to token+3. Codes are signed.
+// It computes rows row to row+7 of tokens token to token+3. Codes are signed; x is
+// interleaved by pairs of tokens.
 TEXT ·mulDotNEON(SB), NOSPLIT, $0-24
 	PANEL_ARGS(2)
 	LOAD_SUMS(F0, F1, F2, F3, F4, F5, F6, F7)

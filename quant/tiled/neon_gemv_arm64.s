@@ -1,21 +1,27 @@
 //go:build !noasm
 
-// Hand-written: arm64 has one vector width, and macros share what its formats have in common.
+// Hand-written: arm64 has one vector width, so there is nothing to generate for
+// several widths; macros share the code between formats.
 
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"
 #include "neon_codes_arm64.h"
 
-// The vector kernels with SDOT: sixteen rows of groups, as they are stored,
-// times one token. Codes never leave the registers; scales were decoded before.
+// GEMV kernels with SDOT. With i the integer sum of a group, they compute
 //
-//	R0 sums    R1 codes  R2 from the end of a group to the next  R3 scales
-//	R4 mins    R5 x      R6 dx   R7 shift   R8 start  R9 its step  R10 groups
-//	R15, R16 from a group to the next of x and dx
+//	sums[row] += Σ i·scale·d + shift·min     over the groups
 //
-//	V0-V3 sums of floats   V4-V7 sums of integers of a group, or of its first
-//	half and V8-V11 of its second   V12-V15 codes  V16, V17 x  V19 startBits
+// for groups of a packed tile of 16 rows and one token. They unpack codes in registers.
+// The caller decodes the scales beforehand, except for gemvQ4NEON and gemvQ8NEON.
+//
+//	R0 sums   R1 codes   R2 bytes from the end of a group to the next   R3 scales
+//	R4 mins or nil   R5 x   R6 dx   R7 shift   R8 start   R9 startStep
+//	R10 groups left   R15, R16 bytes from a group to the next in x and in dx
+//
+//	V0-V3 float sums   V4-V7 integer sums of a group, or of its first half
+//	V8-V11 integer sums of its second half   V12-V15, V20-V23 codes
+//	V16, V17 elements of the token   V18 15 in every byte   V19 startBits
 
 #define VEC_ARGS(size) \
 	MOVD  a+0(FP), R11                       \
@@ -41,7 +47,7 @@
 
 #define LOAD_X VLD1.P (R5)(R15), [V16.B16, V17.B16]
 
-// START begins the sums of a half where the token says, the next two with nothing.
+// START sets the integer sums a to d to start - startBits and advances start.
 #define START(a, b, c, d) \
 	VLD1R (R8), [a.S4]       \
 	ADD   R9, R8             \
@@ -52,20 +58,20 @@
 
 #define ZERO_SUMS ZERO4(V4, V5, V6, V7)
 
-// SECOND is HIGH where the second half has sums of its own.
+// SECOND is HIGH with V8-V11 as the sums, for formats with half groups.
 #define SECOND(p, a, b, c, d) \
 	SDOT(17, p, a, 8)  \
 	SDOT(17, p, b, 9)  \
 	SDOT(17, p, c, 10) \
 	SDOT(17, p, d, 11)
 
-// LOAD16 loads the next sixteen scales or factors.
+// LOAD16 loads the next 16 scales or factors to V12-V15.
 #define LOAD16(from) VLD1.P 64(from), [V12.S4, V13.S4, V14.S4, V15.S4]
 
-// FINISH adds the sums in V4 to V7, times dx in V20, after OP scaled them with
-// what V12 to V15 have.
 #define TIMES(scale, a) FMUL4(scale, a, a)
 
+// FINISH scales the sums in V4-V7 by V12-V15 with OP and adds them, times dx in V20,
+// to V0-V3.
 #define FINISH(OP) \
 	OP(12, 4)          \
 	OP(13, 5)          \
@@ -76,7 +82,8 @@
 	FMLA4(20, 0, 6, 2) \
 	FMLA4(20, 0, 7, 3)
 
-// FINISH_GROUP adds a group with one scale, and then its min.
+// FINISH_GROUP adds a group with one scale, and its min if R4 is not nil. Without a
+// min, it jumps to the label next.
 #define FINISH_GROUP \
 	VLD1R.P (R6)(R16), [V20.S4]                          \
 	LOAD16(R3)                                       \
@@ -109,7 +116,7 @@
 	HIGH(p, 12, 13, 14, 15)
 
 // func gemv4NEON(a *neonGEMV)
-// Nibbles that stand for themselves.
+// Q4_1, Q4_K and I4Z: the code is the nibble.
 TEXT ·gemv4NEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(256)
 
@@ -128,7 +135,7 @@ next:
 	STORE_SUMS
 	RET
 
-// FINISH_BLOCK adds a group whose scales, in binary16, are V24 and V25.
+// FINISH_BLOCK adds a group whose binary16 scales are in V24 and V25.
 #define FINISH_BLOCK \
 	VLD1R.P (R6)(R16), [V20.S4] \
 	FCVTL4(24, 12)          \
@@ -139,7 +146,8 @@ next:
 	SUB     $1, R10
 
 // func gemvQ4NEON(a *neonGEMV)
-// Blocks of Q4_0: scales, then nibbles that stand for themselves.
+// Q4_0. codes points to tile blocks: 16 binary16 scales, then nibbles. The kernel does
+// not read scales and mins.
 TEXT ·gemvQ4NEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(0)
 
@@ -172,7 +180,8 @@ loop:
 	HIGH(p, 12, 13, 14, 15)
 
 // func gemvTableNEON(a *neonGEMV)
-// Nibbles that stand for the signed numbers of a table: start is not read.
+// IQ4_NL, IQ4_XS, MXFP4 and NF4: table has the signed code of each nibble. The kernel
+// does not read start.
 TEXT ·gemvTableNEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(256)
 	ADD  $neonGEMV_table, R11
@@ -209,7 +218,7 @@ next:
 	HIGH(p, 12, 13, 14, 15)
 
 // func gemv5NEON(a *neonGEMV)
-// Codes of 5 bits.
+// Q5_0, Q5_1 and Q5_K.
 TEXT ·gemv5NEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(320)
 	FIVE_CONSTANTS
@@ -232,8 +241,9 @@ next:
 	STORE_SUMS
 	RET
 
-// SIX adds high bits, shifted into place by op, to the low nibbles in V20 and to
-// the high nibbles in codes, and then the products of both.
+// SIX unpacks 6-bit codes of four rows: it splits the nibbles in codes, shifts the
+// 2-bit fields in first and second to bits 4 and 5 with op, and adds them. It adds the
+// products of the low codes to sum and leaves the high codes in codes.
 #define SIX(p, op, places, codes, first, second, sum) \
 	SPLIT(codes, V20)              \
 	op places, first.B16, V30.B16  \
@@ -251,7 +261,7 @@ next:
 	SECOND(p, 12, 13, 14, 15)
 
 // func gemv6NEON(a *neonGEMV)
-// Codes of 6 bits and a factor for each half of a group, which R14 points to.
+// Q6_K. R14 points to the factors, one for each half of a group.
 TEXT ·gemv6NEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(384)
 	MOVD  neonGEMV_factors(R11), R14
@@ -288,7 +298,8 @@ loop:
 	RET
 
 // func gemvQ8NEON(a *neonGEMV)
-// Blocks of Q8_0: scales, then codes with a zero of 128. start is not read.
+// Q8_0. codes points to tile blocks: 16 binary16 scales, then codes with zero point
+// 128. The kernel does not read scales, mins and start.
 TEXT ·gemvQ8NEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(0)
 	VMOVI $128, V31.B16

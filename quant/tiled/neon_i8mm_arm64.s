@@ -1,27 +1,32 @@
 //go:build !noasm
 
-// Hand-written: no other kernel multiplies with SMMLA.
+// Hand-written: this is the only kernel with SMMLA.
 
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"
 #include "neon_panel_arm64.h"
 
-// The panel kernel with SMMLA computes 8 rows of 4 tokens, two rows of two
-// tokens in a register: rows 2j and 2j+1 of one token, then of the next. V0-V3
-// (floats) and V8-V11 (integers) are the rows of the first two tokens, V4-V7
-// and V12-V15 those of the others. V16-V19 are a group of the first two tokens,
-// eight elements each in a register, V20-V23 of the others.
+// GEMM kernel with SMMLA. It computes 8 rows of 4 tokens; see neon_panel_arm64.h for the
+// formula and the general registers. A register of sums holds two rows of two tokens:
+// rows 2j and 2j+1 of one token, then of the next.
+//
+//	V0-V3 float sums, V8-V11 integer sums of the first two tokens
+//	V4-V7 float sums, V12-V15 integer sums of the other two tokens
+//	V16-V19 activations of a group of the first two tokens, eight elements of each
+//	per register   V20-V23 those of the other two tokens
+//	V24-V27 codes, then scales or mins   V28, V29 dx or shift of the tokens
 
-// PAIR brings halves of two tokens together. From rows of one token in a, b and of
-// another in c, d it makes the four registers of both.
+// PAIR converts the sums of two tokens from rows, a and b of one token and c and d of
+// the other, to the layout of SMMLA in e to h.
 #define PAIR(a, b, c, d, e, f, g, h) \
 	VZIP1 c.D2, a.D2, e.D2 \
 	VZIP2 c.D2, a.D2, f.D2 \
 	VZIP1 d.D2, b.D2, g.D2 \
 	VZIP2 d.D2, b.D2, h.D2
 
-// STEP multiplies the next eight elements of 8 rows with those of the tokens.
+// STEP adds the products of the next eight elements of 8 rows with those of four
+// tokens, in x0 and x1, to the integer sums. STEP_TO adds them to the given registers.
 #define STEP(x0, x1) STEP_TO(x0, x1, 8, 9, 10, 11, 12, 13, 14, 15)
 
 #define STEP_TO(x0, x1, a, b, c, d, e, f, g, h) \
@@ -35,7 +40,7 @@
 	SMMLA(26, x1, g)                                       \
 	SMMLA(27, x1, h)
 
-// LOAD_ROWS loads numbers of 8 rows, each pair twice.
+// LOAD_ROWS loads the floats of 8 rows to V24-V27, each pair of rows twice.
 #define LOAD_ROWS(from) \
 	ADD   $8, from, R12    \
 	ADD   $16, from, R13   \
@@ -46,12 +51,13 @@
 	VLD1R (R14), [V27.D2]  \
 	ADD   $64, from
 
-// LOAD_PAIRS loads a number of each token, twice: V28 and V29.
+// LOAD_PAIRS loads a float of each of four tokens to V28 and V29, each twice.
 #define LOAD_PAIRS(from) \
 	FMOVQ (from), F30            \
 	VZIP1 V30.S4, V30.S4, V28.S4 \
 	VZIP2 V30.S4, V30.S4, V29.S4
 
+// ALL_SUMS applies OP to all sums and the values of their rows in V24-V27.
 #define ALL_SUMS(OP) \
 	OP(24, 8)  \
 	OP(25, 9)  \
@@ -64,6 +70,7 @@
 
 #define TIMES(scale, a) FMUL4(scale, a, a)
 
+// FINISH adds the sums in V8-V15, times the scales, applied by OP, and dx to V0-V7.
 #define FINISH(OP) \
 	LOAD_ROWS(R3)               \
 	LOAD_PAIRS(R6)              \
@@ -77,14 +84,14 @@
 	VFMLA V29.S4, V14.S4, V6.S4 \
 	VFMLA V29.S4, V15.S4, V7.S4
 
-// BEGIN loads a group of the tokens and clears the sums of integers.
+// BEGIN loads a group of the tokens and clears the integer sums.
 #define BEGIN \
 	LOAD_TOKENS(V16, V17, V18, V19, V20, V21, V22, V23) \
 	ZERO_SUMS
 
 // func mulMatrixNEON(a *kernelArgs, row, token int)
-// Rows row to row+7 of tokens token to token+3. Codes are as pairCodesNEON
-// leaves them.
+// It computes rows row to row+7 of tokens token to token+3. Codes are signed, in the
+// order that pairCodesNEON writes; x is interleaved by pairs of tokens.
 TEXT ·mulMatrixNEON(SB), NOSPLIT, $0-24
 	PANEL_ARGS(3)
 	LOAD_SUMS(F24, F25, F26, F27, F28, F29, F30, F31)
@@ -127,7 +134,7 @@ halves:
 	STEP(17, 21)
 	LOAD_ROWS(R15)
 	ALL_SUMS(SCALED)
-	ZERO4(V16, V17, V20, V21) // the first half's elements, no longer wanted
+	ZERO4(V16, V17, V20, V21) // reuse the registers of the first half's elements
 	ZERO4(V28, V29, V30, V31)
 	STEP_TO(18, 22, 16, 17, 20, 21, 28, 29, 30, 31)
 	STEP_TO(19, 23, 16, 17, 20, 21, 28, 29, 30, 31)
@@ -152,8 +159,8 @@ store:
 	RET
 
 // func pairCodesNEON(codes *uint8, groups int)
-// It brings steps of four elements of a row together to steps of eight: from
-// [planes][TileRows][4] to [planes/2][TileRows][8].
+// It reorders the codes of a panel for SMMLA in place: pairs of planes are merged, from
+// [groups][planes][TileRows][4] to [groups][planes/2][TileRows][8].
 TEXT ·pairCodesNEON(SB), NOSPLIT, $0-16
 	MOVD codes+0(FP), R0
 	MOVD groups+8(FP), R2

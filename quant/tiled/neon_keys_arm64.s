@@ -1,6 +1,6 @@
 //go:build !noasm
 
-// Hand-written: no other arm64 kernel multiplies keys.
+// Hand-written: arm64 has no other score kernels.
 
 #include "go_asm.h"
 #include "textflag.h"
@@ -8,13 +8,18 @@
 #include "neon_codes_arm64.h"
 #include "neon_panel_arm64.h"
 
-// Scores of a block of 8-bit keys, as it is stored, with SDOT. Codes have a zero of
-// 128, so that turning their highest bit over makes them signed.
+// Scores of queries with a block of 64 8-bit keys, with SDOT:
 //
-//	R1 codes  R2 results  R3 scales  R5 x  R6 dx  R8 groups  R9 bytes of dx in a
-//	group  R10 bytes of x in a group   V31 128 in every byte
+//	y[q][key] = scale·Σ i·d     over the groups
+//
+// where i is the integer sum of a group. The zero point of codes is 128, so flipping
+// the highest bit makes them signed.
+//
+//	R1 codes   R2 y   R3 scales   R5 x   R6 dx   R8 groups   R12 keys left
+//	R9 bytes of dx in a group   R10 bytes of x in a group   V31 128 in every byte
+//	R13, R14, R15, R16 codes, x, dx and groups left of the current keys
 
-// SCORE_ARGS loads them from (a *scoreArgs, query int).
+// SCORE_ARGS loads the arguments (a *scoreArgs, query int).
 #define SCORE_ARGS \
 	MOVD  a+0(FP), R0             \
 	MOVD  query+8(FP), R12        \
@@ -32,7 +37,7 @@
 	LSL   $2, R9                   \
 	VMOVI $128, V31.B16
 
-// SIGNED_PAIRS loads the codes of 8 keys, two steps of them.
+// SIGNED_PAIRS loads two planes of codes of 8 keys and subtracts 128.
 #define SIGNED_PAIRS(offset) \
 	FLDPQ offset+0(R13), (F24, F25)  \
 	FLDPQ offset+64(R13), (F26, F27) \
@@ -46,23 +51,28 @@
 	DOT(24, 25, 0, x, y)  \
 	DOT(26, 27, 1, x, y)
 
-// ADD_QUERY adds two registers of sums, times lane i of dx in V28.
+// ADD_QUERY adds the integer sums a and b, times lane i of dx in V28, to lo and hi.
 #define ADD_QUERY(i, a, b, lo, hi) \
 	SCVTF4(a, a)        \
 	SCVTF4(b, b)        \
 	FMLA4(28, i, a, lo) \
 	FMLA4(28, i, b, hi)
 
-// STORE_QUERY stores the scores of 8 keys, whose scales V24 and V25 have.
+// STORE_QUERY multiplies the sums a and b of 8 keys by the scales in V24 and V25 and
+// stores them. A and B are the F names of the same registers.
 #define STORE_QUERY(a, b, A, B, offset) \
 	FMUL4(24, a, a)        \
 	FMUL4(25, b, b)        \
 	FSTPQ (A, B), offset(R2)
 
 // func scoresDot4NEON(a *scoreArgs, query int)
-// Four queries, from query on, and all keys, 8 at a time. V0-V7 are the sums of
-// floats and V8-V15 those of integers, two registers a query; V16-V23 a group of
-// the queries, two of them in four registers. R19 is how far the next 8 keys are: behind these, or in the next tile.
+// It scores queries query to query+3, 8 keys at a time. x is interleaved by pairs of
+// queries.
+//
+//	V0-V7 float sums, V8-V15 integer sums, two registers per query
+//	V16-V23 a group of the queries, two interleaved queries in four registers
+//	R19 bytes from these 8 keys to the next, in the same or in the next tile
+//	R20 the distance after that
 TEXT ·scoresDot4NEON(SB), NOSPLIT, $0-16
 	SCORE_ARGS
 	MOVD $32, R19
@@ -113,8 +123,9 @@ group:
 	RET
 
 // func scoresDot1NEON(a *scoreArgs, query int)
-// One query and all keys, 16 at a time: V0-V3 are the sums of floats, V4-V7 those of
-// integers.
+// It scores one query, 16 keys at a time. x is not interleaved.
+//
+//	V0-V3 float sums   V4-V7 integer sums
 TEXT ·scoresDot1NEON(SB), NOSPLIT, $0-16
 	SCORE_ARGS
 	MOVD $const_KeyBlock, R12

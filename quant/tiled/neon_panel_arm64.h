@@ -1,14 +1,19 @@
-// Macros of the panel kernels; kernelArgs has the formula. Registers:
+// Macros of the NEON GEMM kernels. With i the integer sum of a group, the kernels
+// compute
 //
-//	R1 codes  R2 sums  R3 scales  R4 mins or nil  R5 x  R6 dx  R7 shift
-//	R8 groups  R9 bytes of dx in a group  R10 bytes of x in a group  R15 factors
+//	sums[token][row] += Σ i·scale·d + shift·min     over the groups
 //
-// In formats with two factors in a group, the kernels convert the sums of both halves
-// to float32, multiply them by the factors and add them. All these are whole numbers
-// below 2²⁴, which float32 represents exactly.
+// for a part of a centred panel's rows and of a tile's tokens. Registers:
+//
+//	R1 codes   R2 sums   R3 scales   R4 mins or nil   R5 x   R6 dx   R7 shift
+//	R8 groups left   R9 bytes of dx in a group   R10 bytes of x in a group
+//	R15 factors
+//
+// In formats with half groups, i is factor0·i0 + factor1·i1, computed in float32. It is
+// an integer below 2²⁴, which float32 represents exactly.
 
-// PANEL_ARGS loads them from (a *kernelArgs, row, token int); a row takes
-// 1<<rowShift bytes in a step of the codes.
+// PANEL_ARGS loads the arguments (a *kernelArgs, row, token int). 1<<rowShift is the
+// number of bytes of a row in a plane of the codes.
 #define PANEL_ARGS(rowShift) \
 	MOVD a+0(FP), R0               \
 	MOVD row+8(FP), R11            \
@@ -37,15 +42,15 @@
 	LSL  $5, R9, R10               \
 	LSL  $2, R9
 
-// LOAD_TOKENS loads a group of four tokens: two of them take turns in four
-// registers, and the others.
+// LOAD_TOKENS loads a group of four tokens: two interleaved tokens to a to d and the
+// other two to e to h.
 #define LOAD_TOKENS(a, b, c, d, e, f, g, h) \
 	ADD  $64, R5, R13                        \
 	VLD1 (R5), [a.B16, b.B16, c.B16, d.B16]  \
 	VLD1 (R13), [e.B16, f.B16, g.B16, h.B16] \
 	ADD  R10, R5
 
-// LOAD_SUMS loads 8 rows of four tokens, STORE_SUMS stores them.
+// LOAD_SUMS loads the float sums of 8 rows and four tokens; STORE_SUMS stores them.
 #define LOAD_SUMS(a, b, c, d, e, f, g, h) \
 	FLDPQ (R2), (a, b)    \
 	FLDPQ 64(R2), (c, d)  \
@@ -62,8 +67,9 @@
 	ZERO4(V8, V9, V10, V11) \
 	ZERO4(V12, V13, V14, V15)
 
-// DOT adds the products of two registers of codes with four elements, i 0 or 1, of
-// two tokens that take turns in x and of two in y.
+// DOT adds the products of a plane of 8 rows, lo and hi, with four elements of four
+// tokens to the integer sums V8-V15. x and y hold two interleaved tokens each; i is 0
+// for the first four of their eight elements and 1 for the others.
 #define DOT(lo, hi, i, x, y) \
 	SDOT(x, i, lo, 8)    \
 	SDOT(x, i, hi, 9)    \

@@ -1,7 +1,7 @@
 //go:build !noasm
 
-// Hand-written: it stores codes in runs of eight, apart bytes apart, for paths that
-// interleave pairs of tokens; the amd64 kernels do not.
+// Hand-written: unlike the amd64 kernels, it can interleave the codes of two tokens. It
+// stores runs of eight codes that are a.apart bytes apart.
 
 #include "go_asm.h"
 #include "textflag.h"
@@ -9,7 +9,8 @@
 
 #define ABS(from, to) VAND V20.B16, from.B16, to.B16
 
-// START stores where the sums of a format begin whose zero is 1<<log.
+// START stores the start for zero point 1<<log, startBits - Σ codes·2^log, and advances
+// to.
 #define START(log, to) \
 	LSL    $log, R14, R15 \
 	SUBW   R15, R16, R15  \
@@ -17,11 +18,14 @@
 	ADD    R9, to
 
 // func quantizeNEON(a *quantizeArgs)
+// It quantizes the groups of one token: q = round(x·(127/max|x|)), ties to even, with
+// scale max|x|/127, and writes the sums of codes that quantizeArgs lists. groups is
+// positive.
 //
-//	R0 x       R1 codes  R2 scale  R3 shift  R4, R5, R6 start8, 16, 128
-//	R7 halfs   R8 groups   R9, R10, R11 bytes from a group to the next of
-//	numbers, codes and halfs       R12, R13 sums of the halves   R19 from eight
-//	codes to the next
+//	R0 x   R1 codes   R2 scale   R3 shift   R4, R5, R6 start8, 16, 128
+//	R7 halfStart   R8 groups left   R12, R13 Σ codes of the halves   R14 of the group
+//	R9, R10, R11 bytes from a group to the next in floats, codes and halfStart
+//	R16 startBits   R19 a.apart   V20 mask of all bits except the sign
 TEXT ·quantizeNEON(SB), NOSPLIT, $0-8
 	MOVD  a+0(FP), R15
 	MOVD  quantizeArgs_x(R15), R0
@@ -47,7 +51,8 @@ loop:
 	VLD1.P 64(R0), [V0.S4, V1.S4, V2.S4, V3.S4]
 	VLD1.P 64(R0), [V4.S4, V5.S4, V6.S4, V7.S4]
 
-	// The largest magnitude, as bits: NaNs are larger than everything else.
+	// Find the largest magnitude. The integer order of the bits is the order of
+	// magnitudes, with NaNs largest.
 	ABS(V0, V24)
 	ABS(V1, V25)
 	ABS(V2, V26)
@@ -68,7 +73,7 @@ loop:
 	MOVD  $const_minMagnitudeBits, R15
 	CMP   R15, R14
 	BLT   zeros
-	FDIVS F21, F24, F22            // the scale, most/127
+	FDIVS F21, F24, F22            // scale = max/127
 	MOVD  $const_infBits, R15
 	CMP   R15, R14
 	BGE   codeless
@@ -126,7 +131,7 @@ store:
 	START(4, R5)
 	START(7, R6)
 
-	// halfZero is 32.
+	// halfStart: startBits - 32·Σ codes of each half; 32 is halfZero.
 	LSL  $5, R12
 	SUBW R12, R16, R12
 	MOVW R12, (R7)

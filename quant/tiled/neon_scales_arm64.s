@@ -1,15 +1,19 @@
 //go:build !noasm
 
-// Hand-written: arm64 has one vector width, and every format packs its scales differently.
+// Hand-written: arm64 has one vector width, so there is nothing to generate for
+// several widths.
 
 #include "textflag.h"
 #include "neon_arm64.h"
 
-// Kernels that decode the scales of sixteen rows to float32.
+// Kernels that decode the scales, mins and factors of 16 rows to float32. They write
+// [n][16] floats for n tile blocks that are stride bytes apart, or [8][16] for the
+// groups of one tile block; factors are [8][2][16].
+//
+//	R0, R1 outputs (R1 is src in kernels for n blocks)   R2 stride or block   R3 left
 
 // func scalesF16NEON(dst *float32, src *byte, stride, n int, flip uint32)
-// n times sixteen binary16 numbers, stride bytes apart. flip is XORed with the
-// bits of the results: the sign or nothing.
+// It converts binary16 numbers and XORs the bits of the results with flip.
 TEXT ·scalesF16NEON(SB), NOSPLIT, $0-36
 	MOVD  dst+0(FP), R0
 	MOVD  src+8(FP), R1
@@ -33,12 +37,13 @@ loop:
 	CBNZ   R3, loop
 	RET
 
-// POWER makes four small exponents floats: 2^(e-64), from e+63 in place.
+// POWER computes the float32 2^(e-64) from four integers e: it adds 63 and shifts the
+// sum to the exponent field.
 #define POWER(e) \
 	VADD V31.S4, e.S4, e.S4 \
 	VSHL $23, e.S4, e.S4
 
-// UNSIGNED4 widens sixteen bytes to four registers.
+// UNSIGNED4 zero-extends 16 bytes to four registers of 32-bit lanes.
 #define UNSIGNED4(from, t, a, b, c, d) \
 	VUXTL  from.B8, t.H8  \
 	VUXTL  t.H4, a.S4     \
@@ -48,9 +53,8 @@ loop:
 	VUXTL2 t.H8, d.S4
 
 // func scalesExponentNEON(dst *float32, src *byte, stride, n int)
-// n times sixteen exponents of powers of two, stride bytes apart, which become
-// 2^(e-128). It is a product of two powers of about the half of it, because the
-// smallest are below the normal range.
+// It converts the exponents e of MXFP4 to 2^(e-128). It multiplies two powers with
+// about half the exponent each, because the smallest results are subnormal.
 TEXT ·scalesExponentNEON(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
@@ -82,6 +86,7 @@ loop:
 	CBNZ   R3, loop
 	RET
 
+// TIMES converts e to h to float32 and multiplies them by a to d.
 #define TIMES(a, b, c, d, e, f, g, h) \
 	SCVTF4(e, e)   \
 	SCVTF4(f, f)   \
@@ -93,7 +98,7 @@ loop:
 	FMUL4(d, h, h)
 
 // func scalesZeroNEON(mins, scales *float32, src *byte, stride, n int)
-// n times the zeros of sixteen rows, stride bytes apart, times their scales.
+// It computes mins = zero point · scale for I4Z, from the zero points at src.
 TEXT ·scalesZeroNEON(SB), NOSPLIT, $0-40
 	MOVD mins+0(FP), R0
 	MOVD scales+8(FP), R5
@@ -111,7 +116,7 @@ loop:
 	CBNZ   R3, loop
 	RET
 
-// LOAD_BASE loads the sixteen binary16 numbers of a block's rows.
+// LOAD_BASE converts the next 16 binary16 numbers at R2 to float32.
 #define LOAD_BASE(a, b, c, d) \
 	VLD1.P 32(R2), [V16.H8, V17.H8] \
 	FCVTL4(16, a)                   \
@@ -119,8 +124,9 @@ loop:
 	FCVTL4(17, c)                   \
 	FCVTL24(17, d)
 
-// PAIR_SCALES decodes the scales, V16, and mins, V17, of a sub-block from their
-// low nibbles and, by op, from their high bits.
+// PAIR_SCALES decodes the scales and mins of the next group. It reads the low nibbles
+// at R2, shifts the high bits in high to bits 4 and 5 with op and minOp, and stores the
+// products with V0-V3 and V4-V7.
 #define PAIR_SCALES(high, op, scalePlaces, minOp, minPlaces) \
 	VLD1.P    16(R2), [V17.B16]                        \
 	VAND      V31.B16, V17.B16, V16.B16                \
@@ -137,7 +143,8 @@ loop:
 	VST1.P    [V20.S4, V21.S4, V22.S4, V23.S4], 64(R1)
 
 // func scalesPairsNEON(scales, mins *float32, block *byte)
-// Eight scales and mins of 6 bits times the two numbers of the block.
+// It decodes the head of a Q4_K or Q5_K tile block: 8 scales and mins of 6 bits times
+// the block's binary16 scale and min.
 TEXT ·scalesPairsNEON(SB), NOSPLIT, $0-24
 	MOVD  scales+0(FP), R0
 	MOVD  mins+8(FP), R1
@@ -158,7 +165,7 @@ TEXT ·scalesPairsNEON(SB), NOSPLIT, $0-24
 	PAIR_SCALES(V27, VSHL, $0, VUSHR, $2)
 	RET
 
-// SIGNED4 widens sixteen signed bytes to four registers.
+// SIGNED4 sign-extends 16 bytes to four registers of 32-bit lanes.
 #define SIGNED4(from, t, a, b, c, d) \
 	SXTL8(from, t)  \
 	SXTL16(t, a)    \
@@ -167,13 +174,13 @@ TEXT ·scalesPairsNEON(SB), NOSPLIT, $0-24
 	SXTL16(t, c)    \
 	SXTL216(t, d)
 
-// STORE_SIGNED stores the scales that V16 has times the base.
+// STORE_SIGNED stores the signed scales in V16 times the block's scale in V0-V3.
 #define STORE_SIGNED \
 	SIGNED4(16, 18, 20, 21, 22, 23)   \
 	TIMES(0, 1, 2, 3, 20, 21, 22, 23) \
 	VST1.P [V20.S4, V21.S4, V22.S4, V23.S4], 64(R0)
 
-// STORE_FACTORS stores the next sixteen signed bytes as floats.
+// STORE_FACTORS converts the next 16 signed bytes at R2 to float32.
 #define STORE_FACTORS \
 	VLD1.P 16(R2), [V16.B16]        \
 	SIGNED4(16, 18, 20, 21, 22, 23) \
@@ -184,8 +191,8 @@ TEXT ·scalesPairsNEON(SB), NOSPLIT, $0-24
 	VST1.P [V20.S4, V21.S4, V22.S4, V23.S4], 64(R1)
 
 // func scalesBytesNEON(scales, factors *float32, block *byte)
-// The number of the block for eight groups, and two factors of signed bytes for
-// each.
+// It decodes the head of a Q6_K tile block: the binary16 scale, repeated for each
+// group, and the int8 factors of the half groups.
 TEXT ·scalesBytesNEON(SB), NOSPLIT, $0-24
 	MOVD scales+0(FP), R0
 	MOVD factors+8(FP), R1
@@ -201,8 +208,8 @@ loop:
 	CBNZ R3, loop
 	RET
 
-// SIX_LOW and SIX_HIGH decode a scale of 6 bits less 32 from the low or the high
-// nibbles of low and, by op, from the bits in high.
+// SIX_LOW and SIX_HIGH decode 6-bit scales, less 32, from the low or high nibbles in
+// low and the 2-bit fields in high, which op shifts to bits 4 and 5.
 #define SIX_LOW(low, high, op, places) \
 	VAND V31.B16, low.B16, V16.B16 \
 	op   places, high.B16, V18.B16 \
@@ -218,7 +225,8 @@ loop:
 	STORE_SIGNED
 
 // func scalesSixNEON(scales *float32, block *byte)
-// Eight scales of 6 bits, less 32, times the number of the block.
+// It decodes the head of an IQ4_XS tile block: 8 scales of 6 bits, less 32, times the
+// block's binary16 scale.
 TEXT ·scalesSixNEON(SB), NOSPLIT, $0-16
 	MOVD   scales+0(FP), R0
 	MOVD   block+8(FP), R2
