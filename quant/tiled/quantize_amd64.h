@@ -2,9 +2,9 @@
 // codes, X4 its scale, and Y1 partial sums of its codes, four int32 for each half of the
 // group. The kernels document the other registers.
 
-// GROUP_NUMBERS adds up the halves, BX of the first and AX of the second, and
-// writes startBits - 32·sum of each; then of the group -sum, times the scale and
-// times the formats' zeros.
+// GROUP_NUMBERS sums the codes of both halves to BX and AX and stores, for each half,
+// halfStart = startBits - 32·Σ codes. For the group, it stores shift = -scale·Σ codes
+// and start8, start16 and start128 = startBits - zero·Σ codes.
 #define GROUP_NUMBERS \
 	VPSHUFD      $0x4E, Y1, Y2                  \
 	VPADDD       Y2, Y1, Y1                     \
@@ -37,7 +37,7 @@
 	LEAL         const_startBits(AX*8), R15     \
 	MOVL         R15, (R12)
 
-// NEXT_QUANTIZED goes to the next group. It sets the zero flag after the last.
+// NEXT_QUANTIZED advances to the next group and sets the zero flag after the last one.
 #define NEXT_QUANTIZED \
 	ADDQ $128, SI       \
 	LEAQ (DI)(DX*8), DI \
