@@ -84,6 +84,7 @@ func (t *trial) load(ctx context.Context, matmuls []weights.Matmul) (m *exec.Mod
 		t.applyResult(result)
 	}
 	if m != nil && t.plan.losses == (losses{}) {
+		m.TrimCache() // the KV of the timed passes: a model begins without any
 		return m, nil
 	}
 	if m != nil {
