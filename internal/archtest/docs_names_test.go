@@ -78,22 +78,9 @@ func namesCode(packages map[string]map[string]bool, first, second, third string)
 func fields(file *ast.File) map[string]bool {
 	names := map[string]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok {
-			return true
-		}
-		var list *ast.FieldList
-		switch of := spec.Type.(type) {
-		case *ast.StructType:
-			list = of.Fields
-		case *ast.InterfaceType:
-			list = of.Methods
-		default:
-			return true
-		}
-		for _, field := range list.List {
-			for _, name := range field.Names {
-				names[spec.Name.Name+"."+name.Name] = true
+		if spec, ok := n.(*ast.TypeSpec); ok {
+			for _, member := range members(spec) {
+				names[spec.Name.Name+"."+member.Name] = true
 			}
 		}
 		return true

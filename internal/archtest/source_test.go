@@ -140,21 +140,27 @@ func declareSpec(names map[string]token.Pos, spec ast.Spec) {
 		}
 	case *ast.TypeSpec:
 		names[s.Name.Name] = s.Pos()
-		var members *ast.FieldList
-		switch typ := s.Type.(type) {
-		case *ast.StructType:
-			members = typ.Fields
-		case *ast.InterfaceType:
-			members = typ.Methods
-		default:
-			return
-		}
-		for _, member := range members.List {
-			for _, name := range member.Names {
-				names[s.Name.Name+"."+name.Name] = name.Pos()
-			}
+		for _, member := range members(s) {
+			names[s.Name.Name+"."+member.Name] = member.Pos()
 		}
 	}
+}
+
+// members returns the fields of a struct or the methods of an interface.
+func members(spec *ast.TypeSpec) (names []*ast.Ident) {
+	var list *ast.FieldList
+	switch typ := spec.Type.(type) {
+	case *ast.StructType:
+		list = typ.Fields
+	case *ast.InterfaceType:
+		list = typ.Methods
+	default:
+		return nil
+	}
+	for _, member := range list.List {
+		names = append(names, member.Names...)
+	}
+	return names
 }
 
 // receiver returns the type of a method with a dot behind it, "" for a function.
