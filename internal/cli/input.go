@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -25,16 +26,20 @@ func ReadAll(s *Streams, flag, name string) (string, error) {
 		defer file.Close()
 		in = file
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	var text bytes.Buffer
+	if info, err := in.Stat(); err == nil && info.Mode().IsRegular() {
+		text.Grow(int(min(info.Size(), maxInput)) + bytes.MinRead) // a text that grows takes twice its size
+	}
+	_, err := text.ReadFrom(io.LimitReader(in, maxInput+1))
 	switch {
 	case err != nil && in == s.In:
 		return "", fmt.Errorf("%s: reading standard input: %w", flag, err)
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", flag, err)
-	case len(text) > maxInput:
+	case text.Len() > maxInput:
 		return "", fmt.Errorf("%s: %s has more than %s of text, the maximum; split it", flag, name, FormatBytes(maxInput))
 	}
-	return string(text), nil
+	return text.String(), nil
 }
 
 // CheckExists returns an error that names flag if no file or directory has that name.
