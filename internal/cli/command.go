@@ -72,6 +72,13 @@ func (p *Program) Names() []string {
 	return names
 }
 
+// Flags returns the flags that the command declares, unset.
+func (c *Command) Flags() *FlagSet {
+	flags := NewFlagSet()
+	c.Prepare(flags)
+	return flags
+}
+
 // Dispatch runs the command that args name.
 func (p *Program) Dispatch(ctx context.Context, s *Streams, args []string) error {
 	if len(args) == 0 {
@@ -137,9 +144,7 @@ func (p *Program) addCommandsWithFlag(err error) {
 	var having []string
 	for _, group := range p.Groups {
 		for _, c := range group.Commands {
-			flags := NewFlagSet()
-			c.Prepare(flags)
-			if flags.Registry.Lookup(usage.unknown) != nil {
+			if c.Flags().Registry.Lookup(usage.unknown) != nil {
 				having = append(having, c.Name)
 			}
 		}
@@ -206,9 +211,7 @@ func (p *Program) misplacedFlag(arg string) error {
 	known.Registry.BoolFunc("version", "", nil)
 	for _, group := range p.Groups {
 		for _, c := range group.Commands {
-			flags := NewFlagSet()
-			c.Prepare(flags)
-			flags.Registry.VisitAll(func(f *flag.Flag) {
+			c.Flags().Registry.VisitAll(func(f *flag.Flag) {
 				if known.Registry.Lookup(f.Name) == nil {
 					known.Registry.Var(f.Value, f.Name, f.Usage)
 				}

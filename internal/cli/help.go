@@ -25,8 +25,7 @@ func (p *Program) help(s *Streams, args []string) error {
 	if c == nil {
 		return p.usage(p.unknownCommand(args))
 	}
-	flags := NewFlagSet()
-	c.Prepare(flags)
+	flags := c.Flags()
 	flags.helpAll = all
 	p.writeHelp(s.Out, c, flags)
 	return nil

@@ -37,9 +37,7 @@ func CheckFlags(t *testing.T, p *cli.Program, texts []string, checked func(comma
 
 // flagNames lists the flags of a command, without those for help.
 func flagNames(p *cli.Program, command string) (names []string) {
-	known := cli.NewFlagSet()
-	p.Find(command).Prepare(known)
-	known.Registry.VisitAll(func(f *flag.Flag) {
+	p.Find(command).Flags().Registry.VisitAll(func(f *flag.Flag) {
 		if f.Name != "h" && !strings.HasPrefix(f.Name, "help") {
 			names = append(names, f.Name)
 		}
@@ -70,8 +68,7 @@ func checkValues(t *testing.T, p *cli.Program, command, name string) (refused bo
 // checkName misspells a flag and leaves out its value.
 func checkName(t *testing.T, p *cli.Program, command, name string) {
 	t.Helper()
-	known := cli.NewFlagSet()
-	p.Find(command).Prepare(known)
+	known := p.Find(command).Flags()
 	if b, ok := known.Registry.Lookup(name).Value.(interface{ IsBoolFlag() bool }); !ok || !b.IsBoolFlag() {
 		require.Equal(t, dashed(name)+" needs a value", parse(t, p, command, "--"+name))
 	}
@@ -90,9 +87,7 @@ func checkName(t *testing.T, p *cli.Program, command, name string) {
 // parse parses the arguments of a command and returns the message of the usage error, or "".
 func parse(t *testing.T, p *cli.Program, command string, args ...string) string {
 	t.Helper()
-	flags := cli.NewFlagSet()
-	p.Find(command).Prepare(flags)
-	if _, err := flags.Parse(args); err == nil {
+	if _, err := p.Find(command).Flags().Parse(args); err == nil {
 		return ""
 	}
 	return message(t, p, append([]string{command}, args...))
@@ -113,7 +108,8 @@ func message(t *testing.T, p *cli.Program, args []string) string {
 	return text
 }
 
-// dashed adds dashes to the name of a flag: one for a letter, two for a word.
+// dashed adds dashes to the name of a flag: one for a letter, two for a word. The tests state
+// what users type and do not call the code that they check.
 func dashed(name string) string {
 	if len(name) == 1 {
 		return "-" + name
