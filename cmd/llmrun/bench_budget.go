@@ -17,7 +17,7 @@ func openWithBudget(t modelflag.Target, kv string, ram int64) func(context.Conte
 		o := llmrun.Options{
 			FS: t.FS, Threads: threads, Context: longest, Progress: progress,
 			Memory: llmrun.MemoryOptions{RAM: ram, KV: kv},
-			Cache:  llmrun.CacheOptions{NoKV: true, ImportProgress: progress},
+			Cache:  llmrun.CacheOptions{ImportProgress: progress},
 			Notify: t.Notify,
 		}
 		(&cacheFlags{noKV: true}).apply(&o)
