@@ -14,10 +14,18 @@ FUZZTIME ?= 60s
 BENCH    ?= .
 BASE     ?= HEAD
 
-# Packages with concurrent code. The race detector makes arithmetic many times
-# slower, so of package exec it runs only the tests of threads and cancellation.
-RACE_PACKAGES ?= . ./cmd/... ./hetero/... ./internal/threadpool ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
+# Runs go test and says what failed. A step states its time limit: Go's own is 10 minutes a package.
+TESTREPORT := GO="$(GO)" $(GO) run ./internal/testreport
+
+# Packages with concurrent code. The race detector makes arithmetic many times slower, so of packages that compute
+# it runs the tests in which goroutines meet.
+RACE_PACKAGES ?= ./hetero/cpu ./hetero/devices ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
+RACE_LIBRARY  ?= Cancel|Close|Concurrent|Sessions|SetBudget|Watch|Trim|SaveWhile|Prefix|WhileStreaming|Leaks|Interrupted|Spill|SlowDisk
 RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|SplitPass
+RACE_COMMAND  ?= Interrupt|Signal|Session|Chat
+
+# Tests that measure the machine, and the packages that have one. They run one at a time.
+MEASURED_PACKAGES = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestMeasured' . )))
 
 # Packages that use the kernels, directly or through other packages. The tag noasm
 # does not change any other package.
@@ -28,6 +36,9 @@ NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve ./exec/split
 
 # Packages that use GPUs, which need the tag gpu.
 GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpupass ./exec/split
+
+# Tests on emulated arm64. The emulator can lose the signals with which Go preempts goroutines.
+ARM64_TEST = $(TESTREPORT) GOARCH=arm64 GODEBUG=asyncpreemptoff=1 -timeout 30m -vet=off
 
 # The prompt of testarm64. The answer must be the same as on this processor.
 QUESTION := What is the capital of France?
@@ -57,38 +68,45 @@ demo: build ## build, then tell a story, chat, and answer from a note
 
 .PHONY: test
 test: ## run all tests, then report how many passed, failed and were skipped, and why
-	@GO="$(GO)" $(GO) run ./internal/testreport ./...
+	@$(TESTREPORT) -timeout 20m ./...
+
+.PHONY: testmeasured
+testmeasured: ## run the tests that measure this machine, one at a time
+	@$(TESTREPORT) LLMRUN_TEST_MEASURED=1 -timeout 20m -vet=off -p 1 -count=1 -run '^TestMeasured' $(MEASURED_PACKAGES)
 
 .PHONY: testnoasm
 testnoasm: ## run the tests with the portable kernels
-	$(GO) test -tags noasm -short -timeout 20m $(NOASM_PACKAGES)
+	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off $(NOASM_PACKAGES)
 
 .PHONY: testrace
 testrace: ## run the tests under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -short $(RACE_PACKAGES)
-	CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_EXEC)' ./exec
+	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off $(RACE_PACKAGES)
+	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -run '$(RACE_LIBRARY)' .
+	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -run '$(RACE_EXEC)' ./exec
+	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -run '$(RACE_COMMAND)' ./cmd/llmrun
 
 .PHONY: testnpu
 testnpu: ## run the tests of the NPU device on ONNX Runtime's CPU provider (needs npm)
-	library=$$(scripts/onnxruntime.sh) && \
+	@library=$$(scripts/onnxruntime.sh) && \
 		export LLMRUN_ONNXRUNTIME=$$library CGO_ENABLED=0 && \
-		$(GO) test -tags npu $(NPU_PACKAGES) && $(GO) test -tags npu -run Split ./exec .
+		$(TESTREPORT) -tags npu -timeout 30m -vet=off $(NPU_PACKAGES) && \
+		$(TESTREPORT) -tags npu -timeout 30m -vet=off -run Split ./exec .
 
 .PHONY: testgpu
 testgpu: ## run the tests of GPUs on any installed OpenCL driver (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)
-	CGO_ENABLED=0 $(GO) test -tags gpu $(GPU_PACKAGES)
-	CGO_ENABLED=0 $(GO) test -tags gpu -run 'GPU|Split' . ./exec
+	@$(TESTREPORT) CGO_ENABLED=0 -tags gpu -timeout 30m -vet=off $(GPU_PACKAGES)
+	@$(TESTREPORT) CGO_ENABLED=0 -tags gpu -timeout 30m -vet=off -run 'GPU|Split' . ./exec
 
 .PHONY: testarm64
 testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs qemu)
 	@command -v $(QEMU) >/dev/null || { \
 		echo "$(QEMU) not found: install qemu-user-static (Debian, Ubuntu: apt-get install qemu-user-static)" >&2; exit 1; }
-	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu max' ./quant/... ./store/crc
-	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu cortex-a76' ./quant/tiled # has dot-product instructions, but no matrix instructions
-	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu cortex-a72' ./quant/tiled # no dot products
+	@$(ARM64_TEST) -exec '$(QEMU) -cpu max' ./quant/... ./store/crc
+	@$(ARM64_TEST) -exec '$(QEMU) -cpu cortex-a76' ./quant/tiled # has dot-product instructions, but no matrix instructions
+	@$(ARM64_TEST) -exec '$(QEMU) -cpu cortex-a72' ./quant/tiled # no dot products
 	GOARCH=arm64 $(BUILD) -o bin/arm64/ ./cmd/llmrun
 	bin/llmrun run -q --temp 0 -p '$(QUESTION)' > bin/arm64/expected.txt
-	$(QEMU) -cpu max bin/arm64/llmrun run -q --temp 0 -p '$(QUESTION)' | tee bin/arm64/got.txt
+	GODEBUG=asyncpreemptoff=1 $(QEMU) -cpu max bin/arm64/llmrun run -q --temp 0 -p '$(QUESTION)' | tee bin/arm64/got.txt
 	cmp bin/arm64/expected.txt bin/arm64/got.txt
 
 .PHONY: lint

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prints the path of an ONNX Runtime library. LLMRUN_ONNXRUNTIME can name the
 # library; otherwise the script uses the npm package onnxruntime-node, which the
-# first run installs into .scratch. Without npm it prints only a note on standard
-# error, and tests that need the library are skipped.
+# first run installs into .scratch. It fails where neither is possible, so that
+# no test of the library is skipped unseen.
 #
 # usage: scripts/onnxruntime.sh
 set -euo pipefail
@@ -18,16 +18,16 @@ case $(uname -s)/$(uname -m) in
   Linux/x86_64) library=linux/x64/libonnxruntime.so.1 ;;
   Linux/aarch64) library=linux/arm64/libonnxruntime.so.1 ;;
   Darwin/arm64) library=darwin/arm64/libonnxruntime.1.dylib ;;
-  *) echo "$package has no library for $(uname -sm); set LLMRUN_ONNXRUNTIME to the path of one" >&2; exit ;;
+  *) echo "$package has no library for $(uname -sm); set LLMRUN_ONNXRUNTIME to the path of one" >&2; exit 1 ;;
 esac
 library=$home/node_modules/${package%@*}/bin/napi-v6/$library
 if [[ ! -e $library ]]; then
   if ! command -v npm >/dev/null; then
-    echo "npm is missing (Debian, Ubuntu: apt-get install npm); the tests of ONNX Runtime are skipped" >&2
-    exit
+    echo "npm is missing (Debian, Ubuntu: apt-get install npm); or set LLMRUN_ONNXRUNTIME to the path of the library" >&2
+    exit 1
   fi
   echo "installing $package in .scratch/onnxruntime" >&2
   mkdir -p "$home"
-  npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$home" "$package" >&2
+  npm install --loglevel=error --no-audit --no-fund --ignore-scripts --prefix "$home" "$package" >&2
 fi
 echo "$library"

@@ -15,11 +15,11 @@ import (
 var (
 	makeVariable  = regexp.MustCompile(`(?m)^([A-Z_]+)\s*[?:]?=\s*(.*)$`)
 	makeReference = regexp.MustCompile(`\$\(([A-Z_]+)\)`)
-	// selectedTests is a call of go test that names tests: its pattern and its packages.
-	selectedTests = regexp.MustCompile(`go test [^&\n]*-run (?:'([^']+)'|(\S+))([^&\n]*)`)
+	// selectedTests is a call of testreport that names tests: its pattern and its packages.
+	selectedTests = regexp.MustCompile(`internal/testreport [^&\n]*-run (?:'([^']+)'|(\S+))([^&\n]*)`)
 )
 
-// TestMakefileSelectsTests fails when a pattern of the Makefile matches no test. go test would
+// TestMakefileSelectsTests fails when a pattern of the Makefile matches no test. The target would
 // succeed, and the target would check nothing.
 func TestMakefileSelectsTests(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(testutil.Root(t), "Makefile"))
@@ -37,11 +37,11 @@ func TestMakefileSelectsTests(t *testing.T) {
 	tests := testsByPackage(t)
 	calls := selectedTests.FindAllStringSubmatch(text, -1)
 	if len(calls) < 3 {
-		t.Fatalf("only %d calls of go test with -run found in the Makefile: the search is broken", len(calls))
+		t.Fatalf("only %d calls of testreport with -run found in the Makefile: the search is broken", len(calls))
 	}
 	for _, call := range calls {
 		if strings.HasPrefix(call[1]+call[2], "^") {
-			continue // only benchmarks
+			continue // a prefix: the measured tests
 		}
 		for _, part := range strings.Split(call[1]+call[2], "|") {
 			if packages := strings.Fields(call[3]); !matchesTest(part, packages, tests) {
