@@ -19,10 +19,10 @@ TESTREPORT := GO="$(GO)" $(GO) run ./internal/testreport
 
 # Packages with concurrent code. The race detector makes arithmetic many times slower, so of packages that compute
 # it runs the tests in which goroutines meet.
-RACE_PACKAGES ?= ./hetero/cpu ./hetero/devices ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
+RACE_PACKAGES ?= ./exec/weights ./hetero/cpu ./hetero/devices ./hetero/onnx ./hetero/opencl ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./quant/limits ./store/vfs/... ./tiering/...
 RACE_LIBRARY  ?= Cancel|Close|Concurrent|Sessions|SetBudget|Watch|Trim|SaveWhile|Prefix|WhileStreaming|Leaks|Interrupted|Spill|SlowDisk
 RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|SplitPass
-RACE_COMMAND  ?= Interrupt|Signal|Session|Chat
+RACE_COMMAND  ?= Signals|Collect|KeyReader|LineEditing
 
 # Tests that measure the machine, and the packages that have one. They run one at a time.
 MEASURED_PACKAGES = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestMeasured' . )))
