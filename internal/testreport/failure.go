@@ -57,7 +57,7 @@ func (f failure) excerpt(most int) []string {
 	if at := slices.IndexFunc(lines, fatal.MatchString); at >= 0 {
 		// The line about running tests stands before the block.
 		before := slices.IndexFunc(lines[:at], func(line string) bool { return strings.HasPrefix(line, "running when it ended: ") })
-		block := lines[at:]
+		block := slices.Concat(lines[at:at+1], stuckGoroutine(lines[at+1:]))
 		if before >= 0 {
 			block = slices.Insert(slices.Clone(block), 0, lines[before])
 		}
@@ -75,6 +75,24 @@ func (f failure) excerpt(most int) []string {
 		lines[i] = line
 	}
 	return append(lines, f.inputs()...)
+}
+
+// stuckGoroutine returns the goroutine of a test, if the lines are those that a process prints when a signal ends it: the
+// scheduler's goroutine and registers come first and say nothing. It returns other lines unchanged.
+func stuckGoroutine(lines []string) []string {
+	if len(lines) == 0 || !strings.HasPrefix(lines[0], "PC=") {
+		return lines
+	}
+	begin := 0
+	for i, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "goroutine "):
+			begin = i
+		case strings.HasPrefix(line, "testing.tRunner("):
+			return lines[begin:]
+		}
+	}
+	return lines
 }
 
 // failingInput is the line in which go test -fuzz names the file of an input that failed.

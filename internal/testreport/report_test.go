@@ -108,8 +108,14 @@ func TestEndedProcess(t *testing.T) {
 		"signal ends go test": {
 			`{"Action":"run","Package":"a","Test":"TestStuck"}
 {"Action":"output","Package":"a","Test":"TestStuck","Output":"SIGQUIT: quit\n"}
+{"Action":"output","Package":"a","Test":"TestStuck","Output":"PC=0x408fee m=0 sigcode=0\n"}
+{"Action":"output","Package":"a","Test":"TestStuck","Output":"goroutine 0 [idle]:\n"}
+{"Action":"output","Package":"a","Test":"TestStuck","Output":"runtime.netpoll(0x1)\n"}
+{"Action":"output","Package":"a","Test":"TestStuck","Output":"goroutine 7 [select (no cases)]:\n"}
+{"Action":"output","Package":"a","Test":"TestStuck","Output":"a.TestStuck(0x2)\n"}
+{"Action":"output","Package":"a","Test":"TestStuck","Output":"testing.tRunner(0x2, 0x3)\n"}
 `,
-			[]string{"a TestStuck", "  SIGQUIT: quit"},
+			[]string{"a TestStuck", "  SIGQUIT: quit", "  goroutine 7 [select (no cases)]:", "  a.TestStuck(0x2)", "  testing.tRunner(0x2, 0x3)"},
 		},
 		"no test failed": {
 			`{"Action":"output","Package":"a","Output":"cannot make a directory\n"}
