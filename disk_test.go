@@ -3,14 +3,13 @@ package llmrun_test
 import (
 	"context"
 	"math"
-	"os"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 func TestParseDiskSpeed(t *testing.T) {
@@ -67,7 +66,7 @@ func TestCloseWhileStreaming(t *testing.T) {
 	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16, WatchPressure: true}}
 	options.Memory.RAM = minimum(t, path, options)
 	options.Lab.Disk = llmrun.DiskSpeed{BytesPerSecond: 20e6, Latency: time.Millisecond}
-	files, goroutines := openFiles(t), runtime.NumGoroutine()
+	before := testutil.CountResources(path)
 	for range 3 {
 		e, err := llmrun.Open(path, options)
 		require.NoError(t, err)
@@ -94,20 +93,5 @@ func TestCloseWhileStreaming(t *testing.T) {
 		require.ErrorIs(t, <-ended, llmrun.ErrClosed)
 		require.NoError(t, e.CheckMemory())
 	}
-	require.Equal(t, files, openFiles(t))
-	// Goroutines that have finished are counted until they are gone.
-	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; runtime.Gosched() {
-		require.True(t, time.Now().Before(deadline), "%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
-	}
-}
-
-// openFiles returns the number of open files of the process, 0 if the system does not report
-// it.
-func openFiles(t *testing.T) int {
-	if runtime.GOOS != "linux" {
-		return 0
-	}
-	list, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(list)
+	before.RequireReturned(t, "closed engines leave nothing")
 }

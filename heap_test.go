@@ -2,6 +2,7 @@ package llmrun_test
 
 import (
 	"math"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -11,6 +12,18 @@ import (
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/tiering"
 )
+
+// TestMain makes plans independent of the heap of the tests, which depends on those that ran before.
+func TestMain(m *testing.M) {
+	llmrun.SetLiveHeap(0)
+	os.Exit(m.Run())
+}
+
+// liveHeap makes engines find a heap of the program until the end of the test.
+func liveHeap(t testing.TB, bytes int64) {
+	llmrun.SetLiveHeap(bytes)
+	t.Cleanup(func() { llmrun.SetLiveHeap(0) })
+}
 
 // goLimit returns Go's memory limit.
 func goLimit() int64 { return debug.SetMemoryLimit(-1) }
@@ -48,29 +61,37 @@ func TestProgramMemoryLimitIsPreserved(t *testing.T) {
 // Without it, the garbage collector would run continuously.
 func TestBudgetCountsProgramHeap(t *testing.T) {
 	opts := llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}}
-	heap := func() (plan, limit int64) {
+	heap := func(live int64) (plan, limit int64) {
+		liveHeap(t, live)
 		e := open(t, demoModel, opts)
 		defer e.Close()
 		return e.Memory().Plan.By[tiering.Heap.String()], goLimit()
 	}
-	plan, limit := heap()
+	plan, limit := heap(0)
 	require.Equal(t, plan, limit)
-	ballast := make([]byte, 64<<20)
-	withBallast, limit := heap()
+	withBallast, limit := heap(64 << 20)
 	require.Equal(t, withBallast, limit)
-	require.InDelta(t, plan+96<<20, withBallast, 12<<20)
+	require.Equal(t, plan+96<<20, withBallast)
 
 	opts.Memory.RAM = 100 << 20
 	_, err := llmrun.Open(demoModel, opts)
 	var refused *llmrun.MinimumError
 	require.ErrorAs(t, err, &refused)
-	runtime.KeepAlive(ballast)
 
 	// An engine whose budget is set later reserves it as well.
-	opts.Memory.RAM = 0
-	ballast = make([]byte, 64<<20)
+	opts.Memory.RAM = llmrun.NoLimit
 	e := open(t, demoModel, opts)
+	liveHeap(t, plan) // the engine's own heap
 	require.NoError(t, e.SetBudget(400<<20))
-	require.Greater(t, goLimit(), int64(64<<20))
+	require.Equal(t, plan, goLimit())
+	liveHeap(t, plan+64<<20)
+	require.NoError(t, e.SetBudget(400<<20))
+	require.Equal(t, plan+96<<20, goLimit())
+}
+
+// TestLiveHeapCountsWhatIsInUse checks that memory counts as soon as it is allocated.
+func TestLiveHeapCountsWhatIsInUse(t *testing.T) {
+	ballast := make([]byte, 64<<20)
+	require.GreaterOrEqual(t, llmrun.LiveHeap(), int64(len(ballast)))
 	runtime.KeepAlive(ballast)
 }

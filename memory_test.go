@@ -284,6 +284,22 @@ func TestSetBudgetWithoutPack(t *testing.T) {
 	require.Equal(t, whole, held(e))
 }
 
+// TestSystemBudgetIncludesHeldMemory checks that a budget of 0 includes what the engine
+// holds, which the system does not count as available. A budget without it would shrink the engine each time.
+func TestSystemBudgetIncludesHeldMemory(t *testing.T) {
+	e := open(t, wide(t), llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{RAM: llmrun.NoLimit, Pin: "anon"}})
+	h := e.Memory().Held
+	frames := held(e) - h[tiering.Code.String()] - h[tiering.Heap.String()]
+	require.Greater(t, frames, int64(8<<20))
+	require.Zero(t, h[tiering.Mapped.String()])
+	for _, available := range []int64{1 << 30, 64 << 20, 1 << 30} {
+		t.Cleanup(llmrun.SetAvailableMemory(available))
+		require.NoError(t, e.SetBudget(0))
+		require.Equal(t, h, e.Memory().Held)
+		require.Equal(t, available+frames, e.Memory().Budget)
+	}
+}
+
 // TestSetBudgetOfSplitModel checks that weights with a part on a device stay in memory, and
 // that a budget which does not hold them is refused.
 func TestSetBudgetOfSplitModel(t *testing.T) {

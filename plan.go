@@ -16,12 +16,15 @@ import (
 // AvailableMemory returns how much memory in bytes this process can reasonably use: what the
 // system and its container have available, less a margin. It returns 0 if the system does not
 // report it.
-func AvailableMemory() int64 { return tiering.Available() }
+func AvailableMemory() int64 { return readAvailable() }
+
+// readAvailable reads the available memory. Tests replace it.
+var readAvailable = tiering.Available
 
 // ParseMemory parses an amount of memory: "1.5GiB", "800MB", a number of bytes, or a
 // percentage of AvailableMemory such as "50%".
 func ParseMemory(text string) (int64, error) {
-	n, err := tiering.ParseSize(text, tiering.Available())
+	n, err := tiering.ParseSize(text, AvailableMemory())
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrOptions, err)
 	}

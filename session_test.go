@@ -4,16 +4,13 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"os"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 func TestCloseInsideLoop(t *testing.T) {
@@ -140,11 +137,11 @@ func TestConcurrentSessionsMatchSequential(t *testing.T) {
 // engine, including sessions that are never closed.
 func TestNoLeaks(t *testing.T) {
 	demo(t) // the shared engine counts both times
-	settled := settle()
+	before := testutil.CountResources("safetensors")
 	for range 2 {
 		e, err := llmrun.Open(demoModel, llmrun.Options{Threads: 3})
 		require.NoError(t, err)
-		require.Equal(t, settled.files, settle().files, "weights are in memory, the files are closed")
+		before.RequireFilesReturned(t, "the weights are in memory, the files are closed")
 		s, err := e.NewSession()
 		require.NoError(t, err)
 		for range s.Generate(context.Background(), foxPrompt, limit(20)) {
@@ -166,30 +163,7 @@ func TestNoLeaks(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, i.Close())
 	}
-	require.Equal(t, settled, settle())
-}
-
-// resources counts what a process may leak besides memory.
-type resources struct{ goroutines, files, mappings int }
-
-// settle counts until the numbers are stable, because goroutines take a moment to end.
-func settle() (r resources) {
-	last := resources{-1, 0, 0}
-	for range 100 {
-		r = resources{goroutines: runtime.NumGoroutine()}
-		if names, err := os.ReadDir("/proc/self/fd"); err == nil {
-			r.files = len(names)
-		}
-		if maps, err := os.ReadFile("/proc/self/maps"); err == nil {
-			r.mappings = strings.Count(string(maps), "safetensors")
-		}
-		if r == last {
-			return r
-		}
-		last = r
-		time.Sleep(20 * time.Millisecond)
-	}
-	return r
+	before.RequireReturned(t, "closed engines leave nothing")
 }
 
 func TestStats(t *testing.T) {

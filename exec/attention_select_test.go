@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -98,11 +99,10 @@ func TestSelectionIsTheSameEverywhere(t *testing.T) {
 					whole := openFixture(t, dir, "config.json", Options{Threads: 1, KV: format, Select: selection})
 					ids := longPrompt(whole.Spec.Vocab, selectTokens+20, 8)
 					want := answerAll(t, whole, ids, rand.New(rand.NewPCG(1, 1)))
-					seed := rand.Uint64()
-					rng := rand.New(rand.NewPCG(seed, 1))
+					rng := testutil.Random(t)
 					o := coldOptions(t, rng, vfs.OS(), format, whole.KVBytesPerToken()*kv.BlockTokens)
 					o.Select = selection
-					t.Logf("seed %d: %s", seed, o.describe())
+					t.Log(o.describe())
 					m := openFixture(t, dir, "config.json", o)
 					require.Equal(t, want, answerAll(t, m, ids, rng))
 					st := m.KVStats()

@@ -3,7 +3,6 @@ package exec
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -53,11 +53,11 @@ func TestExpertsOnFlashGiveTheSameLogits(t *testing.T) {
 			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
 			ids := longPrompt(whole.Spec.Vocab, 70, 7)
 			want := allLogits(t, whole, ids)
-			all := len(whole.Spec.Layers) * whole.Spec.Experts
-			for _, slots := range []int{1, whole.Spec.ExpertsUsed, all - 1, all, 2 + rand.IntN(all-2), 2 + rand.IntN(all-2)} {
-				o := Options{Threads: 1 + rand.IntN(3), Chunk: 1 + rand.IntN(70), Plan: expertPlan(whole.Spec, slots), Experts: weights.ExpertPolicy(rand.IntN(2))}
+			all, random := len(whole.Spec.Layers)*whole.Spec.Experts, testutil.Random(t)
+			for _, slots := range []int{1, whole.Spec.ExpertsUsed, all - 1, all, 2 + random.IntN(all-2), 2 + random.IntN(all-2)} {
+				o := Options{Threads: 1 + random.IntN(3), Chunk: 1 + random.IntN(70), Plan: expertPlan(whole.Spec, slots), Experts: weights.ExpertPolicy(random.IntN(2))}
 				m := loadPart(t, f, o)
-				m.experts.Trust = float64(rand.IntN(2)) // whether guessed experts are read
+				m.experts.Trust = float64(random.IntN(2)) // whether guessed experts are read
 				require.Equal(t, want, allLogits(t, m, ids), "%d slots, %+v", slots, o)
 				require.Equal(t, want, inSteps(t, m, ids), "%d slots, %+v", slots, o)
 				stats := m.ExpertStats()

@@ -3,13 +3,12 @@ package exec
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -28,20 +27,12 @@ func coldModel(t *testing.T, fsys vfs.FS) *Model {
 // which names the file and offset. The repeated step and all others give the right logits.
 func TestEveryColdReadErrorSurfacesOnce(t *testing.T) {
 	broken := errors.New("broken")
-	var reads, injected, failAt atomic.Int64
-	failAt.Store(-1)
-	m := coldModel(t, vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
-		if op.Kind != vfs.OpRead || reads.Add(1)-1 != failAt.Load() {
-			return nil
-		}
-		injected.Add(1)
-		return broken
-	}))
+	reads := failingRead{err: broken}
+	m := coldModel(t, vfs.NewFaulty(vfs.NewMem(), reads.decide))
 	ids := longPrompt(m.Spec.Vocab, 330, 7)
 	want := allLogits(t, m, ids)
-	for k := range int64(30) {
-		injected.Store(0)
-		failAt.Store(reads.Load() + k)
+	for k := range 30 {
+		reads.arm(k)
 		surfaced := 0
 		untilDone(t, m, ids, want, func(err error) {
 			surfaced++
@@ -51,8 +42,8 @@ func TestEveryColdReadErrorSurfacesOnce(t *testing.T) {
 			require.Contains(t, where.Path, "kv/scratch-")
 			require.GreaterOrEqual(t, where.Off, int64(0))
 		})
-		failAt.Store(-1)
-		require.EqualValues(t, 1, injected.Load(), "read %d", k)
+		_, injected := reads.disarm()
+		require.Equal(t, 1, injected, "read %d", k)
 		// A failed prefetch for a step that never ran stays unreported.
 		require.LessOrEqual(t, surfaced, 1, "read %d", k)
 	}
@@ -143,7 +134,7 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 // TestCancelInAColdStall cancels requests while flash does not respond: each returns at once,
 // and all memory is freed in the end.
 func TestCancelInAColdStall(t *testing.T) {
-	goroutines := runtime.NumGoroutine()
+	noneLeft := testutil.NoGoroutinesLeft(t)
 	t.Run("", func(t *testing.T) {
 		stall := newStall()
 		m := coldModel(t, vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
@@ -171,7 +162,7 @@ func TestCancelInAColdStall(t *testing.T) {
 			case err = <-done:
 			}
 			cancel()
-			if err != nil {
+			if k == 0 || err != nil { // the ring holds fewer pages than a step reads
 				require.ErrorIs(t, err, context.Canceled)
 				cancelled++
 				require.Equal(t, 321, s.Len())
@@ -181,10 +172,7 @@ func TestCancelInAColdStall(t *testing.T) {
 			require.Equal(t, want[321:330], extendAll(t, m, s, ids[321:330]))
 			s.Truncate(321)
 		}
-		require.Positive(t, cancelled)
+		t.Logf("%d cancelled steps", cancelled)
 	})
-	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; {
-		require.True(t, time.Now().Before(deadline), "%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
-		runtime.Gosched()
-	}
+	noneLeft()
 }

@@ -127,11 +127,10 @@ func TestColdKVGivesTheSameLogits(t *testing.T) {
 				ids := longPrompt(whole.Spec.Vocab, coldTokens, 7)
 				want := allLogits(t, whole, ids)
 				row := whole.KVBytesPerToken() * kv.BlockTokens
+				rng := testutil.Random(t)
 				for range rounds {
-					seed := rand.Uint64()
-					rng := rand.New(rand.NewPCG(seed, 1))
 					o := coldOptions(t, rng, vfs.OS(), format, row)
-					t.Logf("seed %d: %s", seed, o.describe())
+					t.Log(o.describe())
 					m := openFixture(t, dir, "config.json", o)
 					checkCold(t, rng, m, ids, want)
 					st := m.KVStats()
@@ -178,15 +177,14 @@ func TestColdKVBesideStreamedWeights(t *testing.T) {
 			whole := loadPart(t, f, Options{Threads: 2, Chunk: 256, KV: kv.K8V8})
 			ids := longPrompt(whole.Spec.Vocab, 1000, 7)
 			want := allLogits(t, whole, ids)
-			seed := rand.Uint64()
-			rng := rand.New(rand.NewPCG(seed, 1))
+			rng := testutil.Random(t)
 			budget, plan := tiering.New(0), partPlan(rng, whole.Spec)
 			plan.Pinned[0] = 0 // some weights are streamed
 			o := Options{
 				Threads: 2, Chunk: 1 + rng.IntN(100), KV: kv.K8V8, Budget: budget, Plan: plan,
 				KVHot: 1, KVRing: 1 << 14, KVSpill: kv.NewScratch(vfs.OS(), t.TempDir(), budget),
 			}
-			t.Logf("seed %d: %s %+v", seed, o.describe(), o.Plan)
+			t.Logf("%s %+v", o.describe(), o.Plan)
 			m, err := Load(context.Background(), f, o)
 			require.NoError(t, err)
 			s, err := m.NewSequence(0)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/llmrun/llmrun/exec/calib"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -164,10 +164,9 @@ func TestSplitOutlierPathOverlaps(t *testing.T) {
 	recorder, p := trace.New(), partners(t)[0]
 	o := p.splitWith(t, split{}, Options{Threads: 2, Chunk: 8})
 	var out bytes.Buffer
-	seen := false
-	began := time.Now()
+	seen, patient := false, testutil.Patience()
 	o.Split.Trace, o.Split.Device = recorder, lateDevice{o.Split.Device, func() bool {
-		if !seen && time.Since(began) < 10*time.Second {
+		if !seen && patient() {
 			out.Reset()
 			_, err := recorder.WriteTo(&out)
 			require.NoError(t, err)

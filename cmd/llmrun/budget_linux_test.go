@@ -18,18 +18,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestBudgetInControlGroup runs the command in control groups that are 5 % larger than its budget,
+// TestMeasuredBudgetInControlGroup runs the command in control groups that are 5 % larger than its budget,
 // with a cold page cache. The kernel does not kill it, it holds at most the budget including its
 // code, and it generates the same tokens every time. It refuses only budgets below the minimum in its
 // error. LLMRUN_TEST_LONG=1 uses a larger model, and more budgets and contexts.
-func TestBudgetInControlGroup(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the command and writes a model")
-	}
+func TestMeasuredBudgetInControlGroup(t *testing.T) {
+	testutil.Measured(t)
 	group := newMemoryGroup(t, 1<<40)
 	binary := builtCommand(t)
 
@@ -113,8 +112,8 @@ func arguments(path string, budget int64, context int) []string {
 	}
 }
 
-// runInGroup runs the command in its own group and returns the generated ids and the largest memory
-// that samples showed.
+// runInGroup runs the command in its own group and returns the generated ids and the most memory that it held, which it
+// reads from the kernel until the command ends.
 func runInGroup(t *testing.T, group *memoryGroup, binary, path string, budget int64, context int, more ...string) (ids string, peak int64) {
 	t.Helper()
 	dropFromCache(t, path)
@@ -135,7 +134,7 @@ func runInGroup(t *testing.T, group *memoryGroup, binary, path string, budget in
 			require.NoError(t, err, "killed: %d; %s", group.killed(t), &stderr)
 			running = false
 		case <-ticks.C:
-			peak = max(peak, resident(child.Process.Pid))
+			peak = max(peak, mostResident(child.Process.Pid))
 		}
 	}
 	require.Zero(t, group.killed(t))

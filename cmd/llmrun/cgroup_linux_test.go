@@ -8,9 +8,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // memoryGroup is a control group with a memory limit.
@@ -71,13 +72,10 @@ func (g *memoryGroup) write(limit int64) error {
 
 // remove deletes the group. It retries, because ended processes stay in the group for a moment.
 func (g *memoryGroup) remove(t *testing.T) {
-	for range 100 {
-		if err := syscall.Rmdir(g.dir); err == nil || os.IsNotExist(err) {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Errorf("%s cannot be removed", g.dir)
+	testutil.Eventually(t, g.dir+" can be removed", func() bool {
+		err := syscall.Rmdir(g.dir)
+		return err == nil || os.IsNotExist(err)
+	})
 }
 
 // command returns a command that joins the group first: a shell joins and then executes the program.
@@ -102,6 +100,22 @@ func (g *memoryGroup) killed(t *testing.T) int {
 		}
 	}
 	t.Fatalf("%s has no count of killed processes: %s", name, text)
+	return 0
+}
+
+// mostResident returns the most memory that a process has held so far, including its code, as the kernel counted it
+// without gaps; 0 after the process has ended.
+func mostResident(pid int) (bytes int64) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if kb, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kb), " kB"), 10, 64)
+			return n << 10
+		}
+	}
 	return 0
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // A screen records the output of a program to its terminal.
@@ -98,9 +99,7 @@ func TestLineEditing(t *testing.T) {
 		t.Run(step.name, func(t *testing.T) {
 			go func() {
 				// In the terminal's initial mode, the kernel would interpret the keys.
-				for mode(t, terminal) == before {
-					time.Sleep(time.Millisecond)
-				}
+				testutil.HoldsWithin(time.Minute, func() bool { return mode(t, terminal) != before })
 				keyboard.WriteString(step.keys)
 			}()
 			message, err := readMessage(in)
@@ -109,6 +108,5 @@ func TestLineEditing(t *testing.T) {
 			require.Equal(t, before, mode(t, terminal), "between messages Ctrl-C sends a signal again")
 		})
 	}
-	require.Eventually(t, func() bool { return shown.contains(promptFirst) && shown.contains(promptMore) },
-		5*time.Second, 10*time.Millisecond)
+	testutil.Eventually(t, "both prompts are shown", func() bool { return shown.contains(promptFirst) && shown.contains(promptMore) })
 }

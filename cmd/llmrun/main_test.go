@@ -24,7 +24,16 @@ func TestMain(m *testing.M) {
 // TestScripts checks the output streams and exit codes of the command lines in testdata/script, with
 // the bundled model. $NOTES is a directory of notes with their expected summaries, and $MODEL is the
 // directory of the bundled model.
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { runScripts(t, "script") }
+
+// TestMeasuredScripts is TestScripts for testdata/measured, whose commands measure this machine.
+func TestMeasuredScripts(t *testing.T) {
+	testutil.Measured(t)
+	runScripts(t, "measured")
+}
+
+func runScripts(t *testing.T, dir string) {
+	t.Helper()
 	notes, err := filepath.Abs(filepath.Join("testdata", "notes"))
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +43,7 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "script"),
+		Dir:                 filepath.Join("testdata", dir),
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NOTES", notes)
@@ -121,12 +130,9 @@ func scriptUnwritten(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		return list
 	}
-	for tries := 0; len(temporary()) == 0; tries++ {
-		if tries == 1000 {
-			_ = command.Process.Kill()
-			ts.Fatalf("llmrun created no temporary file")
-		}
-		time.Sleep(10 * time.Millisecond)
+	if !testutil.HoldsWithin(time.Minute, func() bool { return len(temporary()) > 0 }) {
+		_ = command.Process.Kill()
+		ts.Fatalf("llmrun created no temporary file")
 	}
 	ts.Check(command.Process.Signal(endings[args[0]].signal))
 	testutil.CheckExit(ts, command.Wait(), endings[args[0]].code)

@@ -70,27 +70,52 @@ func loadAs(t *testing.T, ctx context.Context, weights string, model exec.Option
 	return m, err
 }
 
-// TestMeasurementsAreSaved loads a model with a device that is too slow to get rows, except
-// with Alone. A second load makes no measurements.
+// slowDevice are the times per token of a matmul on the CPU and on a device that is too slow to get rows.
+var slowDevice = [2]time.Duration{time.Microsecond, time.Millisecond}
+
+// TestMeasurementsAreSaved loads a model with a device that is measured. A second load makes no measurements,
+// whatever the first have shown.
 func TestMeasurementsAreSaved(t *testing.T) {
 	measured := 0
 	o := Options{Device: group() + "/16", Dir: t.TempDir(), Progress: func(done, total int) {
 		measured++
 		require.LessOrEqual(t, done, total)
 	}}
-	for _, c := range []struct{ alone, known bool }{{true, false}, {false, false}, {true, true}, {false, true}} {
+	same := profiles.PassTimes{Prompt: time.Second, Token: time.Second}
+	for i, c := range []struct{ alone, known bool }{{true, false}, {false, false}, {true, true}, {false, true}} {
+		takes(t, same, same) // of a trial, if the measurements give rows to the device
 		o.Alone, measured = c.alone, 0
 		m, err := load(t, t.Context(), o)
 		require.NoError(t, err)
 		require.True(t, !c.known || measured == 0)
-		require.NotEmpty(t, m.SplitStats())
-		for _, d := range m.SplitStats() {
-			first := d.Rows
-			if c.alone {
-				first = 0
-			}
-			require.Equal(t, [2]int{first, first}, [2]int{d.Split.Single, d.Split.Batch}, d.Name)
+		require.True(t, i > 0 || measured > 0)
+		requireRows(t, m, c.alone)
+	}
+}
+
+// requireRows checks that the device has all rows of all matmuls, or none.
+func requireRows(t *testing.T, m *exec.Model, all bool) {
+	t.Helper()
+	require.NotEmpty(t, m.SplitStats())
+	for _, d := range m.SplitStats() {
+		first := d.Rows
+		if all {
+			first = 0
 		}
+		require.Equal(t, [2]int{first, first}, [2]int{d.Split.Single, d.Split.Batch}, d.Name)
+	}
+}
+
+// TestSlowDeviceGetsNoRows loads a model with a device that was measured to be too slow to get rows, except with Alone.
+func TestSlowDeviceGetsNoRows(t *testing.T) {
+	o := Options{Device: group() + "/16", Dir: t.TempDir(), Progress: func(int, int) { t.Error("unexpected measurement") }}
+	pretendTimes(t, o.Dir, o.Device, "q4_0", small, slowDevice)
+	takes(t) // a device without rows needs no trial
+	for _, alone := range []bool{true, false, true} {
+		o.Alone = alone
+		m, err := load(t, t.Context(), o)
+		require.NoError(t, err)
+		requireRows(t, m, alone)
 	}
 }
 
@@ -104,26 +129,28 @@ func TestThreadsBesideDevice(t *testing.T) {
 	}
 	beside := all - all/2
 	for name, c := range map[string]struct {
-		device   string
-		threads  int
-		split    profiles.PassTimes // alone is 100 ms and 10 ms
-		want     int
-		splits   bool
-		withPlan bool
+		device  string
+		threads int
+		split   profiles.PassTimes // alone is 100 ms and 10 ms; zero: the device is too slow for a trial
+		want    int
+		splits  bool
 	}{
-		"split is faster":       {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
-		"all cores are faster":  {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false, true},
-		"explicit thread count": {group(), 1, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true, true},
-		"no rows on the device": {group() + "/16", 0, profiles.PassTimes{}, all, false, false},
+		"split is faster":       {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true},
+		"all cores are faster":  {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false},
+		"explicit thread count": {group(), 1, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true},
+		"no rows on the device": {group() + "/16", 0, profiles.PassTimes{}, all, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Device: c.device, Dir: t.TempDir()}
 			model := exec.Options{Threads: c.threads, Chunk: 32}
-			if c.withPlan {
-				inside := model
-				if inside.Threads == 0 {
-					inside.Threads = devices.HostThreads(o.Device)
-				}
+			inside := model
+			if inside.Threads == 0 {
+				inside.Threads = devices.HostThreads(o.Device)
+			}
+			if c.split == (profiles.PassTimes{}) {
+				pretendTimes(t, o.Dir, o.Device, "q4_0", inside, slowDevice)
+				takes(t)
+			} else {
 				pretend(t, o.Dir, o.Device, "q4_0", inside)
 				takes(t, profiles.PassTimes{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}, c.split)
 			}

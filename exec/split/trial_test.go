@@ -21,6 +21,13 @@ import (
 // and almost no time on the device, so that the device is predicted to be faster with all
 // of them.
 func pretend(t *testing.T, dir, device, path string, model exec.Options) {
+	t.Helper()
+	pretendTimes(t, dir, device, path, model, [2]time.Duration{time.Millisecond, time.Microsecond})
+}
+
+// pretendTimes is pretend with the time of a matmul per token, on the CPU and on the device.
+func pretendTimes(t *testing.T, dir, device, path string, model exec.Options, perToken [2]time.Duration) {
+	t.Helper()
 	f := files(t, path)
 	matmuls, err := weights.Matmuls(f)
 	require.NoError(t, errors.Join(err, f.Close()))
@@ -32,7 +39,7 @@ func pretend(t *testing.T, dir, device, path string, model exec.Options) {
 	var slowdowns []solve.Slowdown
 	for _, matmul := range matmuls {
 		for _, op := range p.samples(matmul) {
-			for d, took := range []time.Duration{time.Millisecond, time.Microsecond} {
+			for d, took := range perToken {
 				took *= time.Duration(op.Tokens)
 				times[d] = append(times[d], solve.Timing{Shape: solve.ShapeOf(op), Alone: took, Steady: took})
 			}
@@ -97,6 +104,7 @@ func (o *opening) openSplit(t *testing.T) (prompts, tokens, tried bool, loads in
 // predicted. The device gets no rows, in the second load too.
 func TestTrialOverridesPrediction(t *testing.T) {
 	o := newOpening(t, group()+"/16")
+	takes(t, profiles.PassTimes{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}, profiles.PassTimes{Prompt: 1600 * time.Millisecond, Token: 160 * time.Millisecond})
 	for _, first := range []bool{true, false} {
 		prompts, tokens, tried, loads := o.openSplit(t)
 		require.False(t, prompts || tokens, o.reports)

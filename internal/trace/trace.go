@@ -29,8 +29,8 @@ const maxSpans = 1 << 20
 
 // Recorder collects spans. It is safe for concurrent use.
 type Recorder struct {
+	now     func() time.Duration // since the start
 	mu      sync.Mutex
-	start   time.Time
 	lanes   []*Lane
 	spans   []span
 	dropped int
@@ -45,14 +45,21 @@ type span struct {
 }
 
 // New returns an empty recorder that starts now.
-func New() *Recorder { return &Recorder{start: time.Now()} }
+func New() *Recorder {
+	start := time.Now()
+	return NewAt(func() time.Duration { return time.Since(start) })
+}
+
+// NewAt returns an empty recorder whose times are those of a clock, such as the clock of a simulated device. now must be
+// safe for concurrent use.
+func NewAt(now func() time.Duration) *Recorder { return &Recorder{now: now} }
 
 // Now returns the time since the start of the recorder.
 func (r *Recorder) Now() time.Duration {
 	if r == nil {
 		return 0
 	}
-	return time.Since(r.start)
+	return r.now()
 }
 
 // Lane returns the lane with the given names. It creates the lane on the first call.
