@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -138,37 +139,42 @@ func TestReadsOverlap(t *testing.T) {
 func TestCancel(t *testing.T) {
 	for name, bySubmit := range map[string]bool{"the context of Submit": true, "the context of Wait": false} {
 		t.Run(name, func(t *testing.T) {
-			q, g := newQueue(t, 2), newGate()
-			ctx, cancel := context.WithCancel(t.Context())
-			submit, wait := t.Context(), ctx
-			if bySubmit {
-				submit, wait = ctx, t.Context()
-			}
-			ticket := q.Submit(submit, Request{From: g, Dst: make([]byte, 1000), Piece: 1})
-			<-g.began
-			<-g.began
-			result := make(chan error)
-			go func() { result <- ticket.Wait(wait) }()
-			cancel()
-			awaitFailure(ticket)
-			select {
-			case <-result:
-				t.Fatal("Wait returned while the destination was being written")
-			case <-time.After(10 * time.Millisecond):
-			}
-			g.release <- nil
-			g.release <- nil
-			require.ErrorIs(t, <-result, context.Canceled)
-			require.Zero(t, g.writing.Load(), "no read is in flight after Wait")
-			require.Empty(t, g.began, "no piece starts after the cancellation")
-			require.ErrorIs(t, ticket.Wait(t.Context()), context.Canceled, "a second Wait")
-
-			// The queue continues to work.
-			next := q.Submit(t.Context(), Request{From: g, Dst: make([]byte, 1)})
-			g.release <- nil
-			require.NoError(t, next.Wait(t.Context()))
+			synctest.Test(t, func(t *testing.T) { testCancel(t, bySubmit) })
 		})
 	}
+}
+
+// testCancel runs in a bubble, in which the queue can be observed when it has nothing left to do.
+func testCancel(t *testing.T, bySubmit bool) {
+	q, g := newQueue(t, 2), newGate()
+	ctx, cancel := context.WithCancel(t.Context())
+	submit, wait := t.Context(), ctx
+	if bySubmit {
+		submit, wait = ctx, t.Context()
+	}
+	ticket := q.Submit(submit, Request{From: g, Dst: make([]byte, 1000), Piece: 1})
+	<-g.began
+	<-g.began
+	result := make(chan error)
+	go func() { result <- ticket.Wait(wait) }()
+	cancel()
+	synctest.Wait()
+	select {
+	case <-result:
+		t.Fatal("Wait returned while the destination was being written")
+	default:
+	}
+	g.release <- nil
+	g.release <- nil
+	require.ErrorIs(t, <-result, context.Canceled)
+	require.Zero(t, g.writing.Load(), "no read is in flight after Wait")
+	require.Empty(t, g.began, "no piece starts after the cancellation")
+	require.ErrorIs(t, ticket.Wait(t.Context()), context.Canceled, "a second Wait")
+
+	// The queue continues to work.
+	next := q.Submit(t.Context(), Request{From: g, Dst: make([]byte, 1)})
+	g.release <- nil
+	require.NoError(t, next.Wait(t.Context()))
 }
 
 func TestCancelledBeforeItBegins(t *testing.T) {
@@ -260,7 +266,9 @@ func TestImpossibleRequests(t *testing.T) {
 	}
 }
 
-func TestCloseEndsPendingReads(t *testing.T) {
+func TestCloseEndsPendingReads(t *testing.T) { synctest.Test(t, testCloseEndsPendingReads) }
+
+func testCloseEndsPendingReads(t *testing.T) {
 	q, g := newQueue(t, 1), newGate()
 	begun := q.Submit(t.Context(), Request{From: g, Dst: make([]byte, 10), Piece: 5})
 	queued := q.Submit(t.Context(), Request{From: g, Dst: make([]byte, 1)})
@@ -268,10 +276,11 @@ func TestCloseEndsPendingReads(t *testing.T) {
 	closed := make(chan struct{})
 	go func() { q.Close(); close(closed) }()
 	require.ErrorIs(t, queued.Wait(t.Context()), ErrClosed)
+	synctest.Wait()
 	select {
 	case <-closed:
 		t.Fatal("Close returned while the destination was being written")
-	case <-time.After(20 * time.Millisecond):
+	default:
 	}
 	g.release <- nil
 	<-closed
@@ -282,14 +291,19 @@ func TestCloseEndsPendingReads(t *testing.T) {
 }
 
 // TestReadersOverlapLatency checks the purpose of the queue: on a slow device that
-// handles several requests at a time, eight readers are clearly faster than one.
+// handles several requests at a time, eight readers take an eighth of the time of one. It
+// runs on a fake clock, so that the times are exact.
 func TestReadersOverlapLatency(t *testing.T) {
-	slow := ReaderFunc(func(p []byte, _ int64) (int, error) { time.Sleep(5 * time.Millisecond); return len(p), nil })
-	elapsed := func(readers int) time.Duration {
-		q := newQueue(t, readers)
-		start := time.Now()
-		require.NoError(t, q.Submit(t.Context(), Request{From: slow, Dst: make([]byte, 32), Piece: 1}).Wait(t.Context()))
-		return time.Since(start)
+	elapsed := func(readers int) (took time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			slow := ReaderFunc(func(p []byte, _ int64) (int, error) { time.Sleep(5 * time.Millisecond); return len(p), nil })
+			q := newQueue(t, readers)
+			start := time.Now()
+			require.NoError(t, q.Submit(t.Context(), Request{From: slow, Dst: make([]byte, 32), Piece: 1}).Wait(t.Context()))
+			took = time.Since(start)
+		})
+		return took
 	}
-	require.Less(t, 2*elapsed(8), elapsed(1))
+	require.Equal(t, 32*5*time.Millisecond, elapsed(1))
+	require.Equal(t, 32/8*5*time.Millisecond, elapsed(8))
 }

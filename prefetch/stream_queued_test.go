@@ -243,7 +243,7 @@ func TestQueuedStreamAfterClose(t *testing.T) {
 }
 
 func TestQueuedStreamCancelAndClose(t *testing.T) {
-	slow := vfs.Throttled(vfs.OS(), page, 0) // one page per second
+	slow := vfs.Throttled(vfs.OS(), page/3600, 0) // about one page an hour
 	from := newStored(t, slow, rand.New(rand.NewPCG(5, 1)), 0, 100*page, page)
 	s := newQueued(t, alignedRing(page, 50, page), Sequence{Body: []Run{{From: from, Size: 100 * page}}})
 	s.Begin(0)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -93,11 +94,12 @@ func TestStreamDeliversBytesInOrder(t *testing.T) {
 	}
 }
 
-func TestStreamPrefetchesTheNextPass(t *testing.T) {
+func TestStreamPrefetchesTheNextPass(t *testing.T) { synctest.Test(t, testStreamPrefetchesTheNextPass) }
+
+func testStreamPrefetchesTheNextPass(t *testing.T) {
 	s := newStream(t, 2, newRing(10, 20, 10), Sequence{Body: runsOf(content(100), 30, 30), Tail: runsOf(content(100), 20)})
 	read := func(n int64) {
-		require.Eventually(t, func() bool { return s.Stats(Weights).Bytes == n }, 5*time.Second, time.Millisecond)
-		time.Sleep(5 * time.Millisecond)
+		synctest.Wait() // the readers have nothing left to do
 		require.EqualValues(t, n, s.Stats(Weights).Bytes, "the stream does not know yet whether the pass reads the tail")
 	}
 	read(60)
@@ -108,12 +110,13 @@ func TestStreamPrefetchesTheNextPass(t *testing.T) {
 	read(60 + 20 + 60 + 60)
 }
 
-func TestHeldStreamReadsAllowedRuns(t *testing.T) {
+func TestHeldStreamReadsAllowedRuns(t *testing.T) { synctest.Test(t, testHeldStreamReadsAllowedRuns) }
+
+func testHeldStreamReadsAllowedRuns(t *testing.T) {
 	s := newStream(t, 2, newRing(10, 20, 10), Sequence{Body: runsOf(content(100), 30, 30)})
 	read := func(n int64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return s.Stats(Weights).Bytes == n }, 5*time.Second, time.Millisecond)
-		time.Sleep(5 * time.Millisecond)
+		synctest.Wait() // the readers have nothing left to do
 		require.EqualValues(t, n, s.Stats(Weights).Bytes)
 	}
 	rng := rand.New(rand.NewPCG(3, 1))
@@ -185,7 +188,9 @@ func TestStreamErrorsEndThePassOnly(t *testing.T) {
 	require.ErrorContains(t, err, "EOF")
 }
 
-func TestStreamCancelAndClose(t *testing.T) {
+func TestStreamCancelAndClose(t *testing.T) { synctest.Test(t, testStreamCancelAndClose) }
+
+func testStreamCancelAndClose(t *testing.T) {
 	gate := make(chan struct{})
 	blocked := ReaderFunc(func(p []byte, _ int64) (int, error) { <-gate; return len(p), nil })
 	s := newStream(t, 1, newRing(10, 3, 10), Sequence{Body: []Run{{blocked, 0, 100, Weights}}})

@@ -134,9 +134,10 @@ func TestEmbeddingLookupAllReadsFail(t *testing.T) {
 		return nil
 	}), tiering.EmbeddingRowCache)
 	ids := make([]int32, 30)
+	random := rand.New(rand.NewPCG(20, 30))
 	for range 20 {
 		for i := range ids {
-			ids[i] = rand.Int32N(100000)
+			ids[i] = random.Int32N(100000)
 		}
 		gone.Store(true)
 		require.ErrorIs(t, r.Lookup(context.Background(), r.dst, ids, r.raw), broken)

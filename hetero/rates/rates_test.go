@@ -7,6 +7,7 @@ import (
 	"math"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -47,19 +48,21 @@ func TestComputeRefuses(t *testing.T) {
 	require.Error(t, err)
 }
 
-// slow takes a fixed time for each read and records how many reads overlap.
+// slow waits during each read and records how many reads overlap.
 type slow struct {
-	each         time.Duration
+	wait         func()
 	in, most     atomic.Int64
 	fail, beyond int64
 }
 
 func (s *slow) ReadAt(p []byte, off int64) (int, error) {
 	defer s.in.Add(-1)
-	if n := s.in.Add(1); n > s.most.Load() {
-		s.most.Store(n)
+	n := s.in.Add(1)
+	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
 	}
-	time.Sleep(s.each)
+	if s.wait != nil {
+		s.wait()
+	}
 	if s.fail > 0 && off >= s.fail {
 		return 0, errors.New("worn out")
 	}
@@ -69,16 +72,19 @@ func (s *slow) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
+// TestFlash runs on a fake clock, so that the rate is exact: every reader makes twenty reads
+// of 2 ms in 40 ms.
 func TestFlash(t *testing.T) {
 	const piece = 64 << 10
-	s := &slow{each: 2 * time.Millisecond, beyond: 10 * piece}
-	gbs, err := Flash(s, 10*piece+5, piece, 40*time.Millisecond)
-	require.NoError(t, err)
-	require.LessOrEqual(t, gbs, tiering.StreamReads*piece/0.002/1e9, "the result is not faster than the source")
-	require.Positive(t, gbs)
-	require.EqualValues(t, tiering.StreamReads, s.most.Load(), "reads overlap")
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{wait: func() { time.Sleep(2 * time.Millisecond) }, beyond: 10 * piece}
+		gbs, err := Flash(s, 10*piece+5, piece, 40*time.Millisecond)
+		require.NoError(t, err)
+		require.InEpsilon(t, tiering.StreamReads*piece/0.002/1e9, gbs, 1e-9, "the rate of the source")
+		require.EqualValues(t, tiering.StreamReads, s.most.Load(), "reads overlap")
+	})
 
-	_, err = Flash(&slow{fail: 3 * piece, beyond: 10 * piece}, 10*piece, piece, time.Second)
+	_, err := Flash(&slow{fail: 3 * piece, beyond: 10 * piece}, 10*piece, piece, time.Second)
 	require.ErrorContains(t, err, "worn out")
 	_, err = Flash(bytes.NewReader(nil), 0, piece, time.Second)
 	require.ErrorContains(t, err, "too few")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -109,18 +110,23 @@ func TestMeterLine(t *testing.T) {
 
 // TestMeterWaits checks that a Meter shows no progress bar for a short operation, and none if
 // standard error is not a terminal.
-func TestMeterWaits(t *testing.T) {
+func TestMeterWaits(t *testing.T) { synctest.Test(t, testMeterWaits) }
+
+func testMeterWaits(t *testing.T) {
 	var screen bytes.Buffer
 	m := NewMeter(&Streams{Err: &screen, ErrTerminal: true}, "loading", FormatBytes)
 	m.Update(1, 2)
 	m.Finish()
 	require.Empty(t, screen.String())
 
-	m.started = time.Now().Add(-time.Second)
+	time.Sleep(meterDelay)
 	m.Update(1, 2)
 	m.Update(2, 2) // too soon after the first update
 	require.Contains(t, screen.String(), " 50%")
 	require.NotContains(t, screen.String(), "100%")
+	time.Sleep(meterInterval)
+	m.Update(2, 2)
+	require.Contains(t, screen.String(), "100%")
 	m.Finish()
 	require.True(t, bytes.HasSuffix(screen.Bytes(), []byte("\r\x1b[K")), "Finish removes the bar")
 

@@ -19,7 +19,12 @@ const smallDiskVariable = "LLMRUN_TEST_SMALL_DISK"
 func OnSmallDisk(t *testing.T, size string, test func(dir string)) {
 	t.Helper()
 	if dir := os.Getenv(smallDiskVariable); dir != "" {
-		if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		switch err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); {
+		case errors.Is(err, syscall.EINVAL): // a mount below could reach the rest of the system
+			t.Skipf("/ is no mount point, as in a chroot, and cannot be private: %v", err)
+		case errors.Is(err, syscall.EPERM):
+			t.Skipf("the system does not permit a private /: %v", err)
+		case err != nil:
 			t.Fatal(err)
 		}
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
@@ -42,7 +47,7 @@ func OnSmallDisk(t *testing.T, size string, test func(dir string)) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if bytes.Contains(out, []byte("--- SKIP: ")) {
-		t.Skip("the system does not permit a tmpfs in a mount namespace")
+		t.Skipf("no tmpfs in a mount namespace here:\n%s", out)
 	}
 	t.Logf("%s", out)
 }

@@ -48,7 +48,7 @@ func TestConsecutiveRunsDoNotMix(t *testing.T) {
 		var sum [5]int
 		for run := range 5000 {
 			if run%1000 == 0 {
-				time.Sleep(time.Millisecond) // let the helpers fall asleep
+				awaitSleep(t, w)
 			}
 			w.Run(len(sum), func(part, worker int) {
 				if busy[worker].Swap(true) {
@@ -165,16 +165,27 @@ func TestRunDoesNotAllocate(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(200, func() { w.Run(16, fn) }))
 }
 
-// TestOversubscribedMachine runs far more workers than cores. Waiting workers must
-// sleep instead of competing for the cores. The time limit is generous; spinning
-// without a limit exceeds it by orders of magnitude.
+// TestOversubscribedMachine runs far more workers than cores. A waiting worker must check
+// its condition once and sleep instead of competing for the cores.
 func TestOversubscribedMachine(t *testing.T) {
-	w := newPool(t, 16*runtime.GOMAXPROCS(0))
-	start := time.Now()
+	w := newPool(t, 16*max(processors, runtime.GOMAXPROCS(0)))
+	var ran atomic.Int64
 	for range 500 {
-		w.Run(w.Count(), func(int, int) {})
+		w.Run(w.Count(), func(int, int) { ran.Add(1) })
 	}
-	require.Less(t, time.Since(start), 10*time.Second)
+	require.EqualValues(t, 500*w.Count(), ran.Load())
+	awaitSleep(t, w)
+	checks := 0
+	require.False(t, w.spinUntil(&w.caller, func() bool { checks++; return false }))
+	require.Equal(t, 1, checks, "a waiter does not spin")
+}
+
+// awaitSleep waits until all helpers sleep.
+func awaitSleep(t *testing.T, w *Pool) {
+	t.Helper()
+	for i := range w.helpers {
+		testutil.Eventually(t, fmt.Sprintf("helper %d sleeps", i), w.helpers[i].asleep.Load)
+	}
 }
 
 // TestWaitersFallAsleep checks that the helpers fall asleep between runs and that a run
@@ -182,9 +193,7 @@ func TestOversubscribedMachine(t *testing.T) {
 func TestWaitersFallAsleep(t *testing.T) {
 	w := newPool(t, 3)
 	for range 3 {
-		for i := range w.helpers {
-			require.Eventually(t, w.helpers[i].asleep.Load, 10*time.Second, time.Millisecond, "helper %d", i)
-		}
+		awaitSleep(t, w)
 		// All workers meet, so none sleeps through the run.
 		var meet sync.WaitGroup
 		meet.Add(3)

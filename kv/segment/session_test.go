@@ -6,10 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -156,7 +156,8 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 // killHelper is set in the processes that tests start; its value is the directory.
 const killHelper = "LLMRUN_TEST_KV_DIR"
 
-// TestKilledWriter kills a process that saves sessions in a loop, at several moments.
+// TestKilledWriter kills a process that saves sessions in a loop: after a number of saves, or
+// when a temporary file shows that it is in the middle of one.
 // Every acknowledged save must be there, leftovers must be removed, and the next save
 // must succeed. While the process lives, its session is locked.
 func TestKilledWriter(t *testing.T) {
@@ -178,9 +179,15 @@ func TestKilledWriter(t *testing.T) {
 		require.NoError(t, err)
 		_, err = d.LockSession("talk")
 		require.ErrorIs(t, err, vfs.ErrLocked)
-		time.Sleep(time.Duration(k*k) * time.Millisecond)
-		require.NoError(t, child.Process.Kill())
 		saved := 1 // the first line acknowledged one
+		for ; saved <= k; saved++ {
+			_, err = lines.ReadString('\n')
+			require.NoError(t, err)
+		}
+		if k%2 == 1 {
+			testutil.Eventually(t, "a temporary file", func() bool { return hasTemporary(t, base) })
+		}
+		require.NoError(t, child.Process.Kill())
 		for {
 			if _, err := lines.ReadString('\n'); err != nil {
 				break
@@ -189,7 +196,7 @@ func TestKilledWriter(t *testing.T) {
 		}
 		_ = child.Wait()
 
-		sawTemporary = sawTemporary || len(filesIn(t, vfs.OS(), base+"/kv", vfs.TempMark))+len(filesIn(t, vfs.OS(), base+"/sessions", vfs.TempMark)) > 0
+		sawTemporary = sawTemporary || hasTemporary(t, base)
 		d, err = OpenDir(vfs.OS(), base, 0)
 		require.NoError(t, err)
 		require.Empty(t, filesIn(t, vfs.OS(), base+"/kv", vfs.TempMark))
@@ -206,6 +213,10 @@ func TestKilledWriter(t *testing.T) {
 		require.NoError(t, d.Close())
 	}
 	t.Logf("a temporary file was there to remove: %v", sawTemporary)
+}
+
+func hasTemporary(t *testing.T, base string) bool {
+	return len(filesIn(t, vfs.OS(), base+"/kv", vfs.TempMark))+len(filesIn(t, vfs.OS(), base+"/sessions", vfs.TempMark)) > 0
 }
 
 // saveForEver saves a sequence that grows by two pages and prints a line after each

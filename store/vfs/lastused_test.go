@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestTouchOrdersFilesByUse covers every writable file system that records times.
@@ -17,7 +19,7 @@ func TestTouchOrdersFilesByUse(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, WriteFile(fsys, "a", nil))
-			time.Sleep(10 * time.Millisecond) // file system clocks are coarse
+			clockAdvances(t, fsys)
 			require.NoError(t, WriteFile(fsys, "b", nil))
 			at := func(name string) time.Time {
 				used, ok := LastUsed(fsys, name)
@@ -25,7 +27,7 @@ func TestTouchOrdersFilesByUse(t *testing.T) {
 				return used
 			}
 			require.True(t, at("a").Before(at("b")))
-			time.Sleep(10 * time.Millisecond)
+			clockAdvances(t, fsys)
 			require.NoError(t, Touch(fsys, "a"))
 			require.True(t, at("b").Before(at("a")))
 			require.Error(t, Touch(fsys, "none"))
@@ -33,6 +35,20 @@ func TestTouchOrdersFilesByUse(t *testing.T) {
 			require.False(t, ok)
 		})
 	}
+}
+
+// clockAdvances waits until the clock of the file system has passed the time of the last
+// file. Some file systems record times of the kernel's coarse clock, others of whole seconds.
+func clockAdvances(t *testing.T, fsys FS) {
+	t.Helper()
+	now := func() time.Time {
+		require.NoError(t, WriteFile(fsys, "clock", nil))
+		at, known := LastUsed(fsys, "clock")
+		require.True(t, known)
+		return at
+	}
+	begin := now()
+	testutil.Eventually(t, "the file system's clock advances", func() bool { return now().After(begin) })
 }
 
 func TestAllocate(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // A ReadQueue must be used by one goroutine at a time. The destination memory of a read must
 // not move or be freed before the read completes. Close waits for all reads.
 type ReadQueue struct {
-	system      systemQueue
+	system      asyncReads
 	depth       int
 	pending     []pendingRead // [depth] slots
 	idle        []int         // slots without a read
@@ -43,15 +43,30 @@ type completedRead struct {
 	n    int // bytes; fewer than requested after an error or at the end of the file
 }
 
+// asyncReads is what a ReadQueue asks of the system: a systemQueue, or a script in tests.
+type asyncReads interface {
+	// submit passes q.unsubmitted to the system and returns how many reads it accepted.
+	submit(q *ReadQueue) int
+	// collectCompleted appends completed reads to q.completed. If there is none, it waits up
+	// to wait for one.
+	collectCompleted(q *ReadQueue, wait time.Duration)
+	close()
+}
+
 // NewReadQueue returns a queue for up to depth reads in flight. It returns nil if the system
 // has no asynchronous reads or does not let this process use them.
 func NewReadQueue(depth int) *ReadQueue {
-	q := &ReadQueue{
-		depth: depth, pending: make([]pendingRead, depth), unsubmitted: make([]int, 0, depth), completed: make([]completedRead, 0, depth),
-		detector: newBatchDetector(depth), batches: make([]int, 0, depth),
-	}
-	if !q.system.open(depth) {
+	system := &systemQueue{}
+	if !system.open(depth) {
 		return nil
+	}
+	return newReadQueue(depth, system)
+}
+
+func newReadQueue(depth int, system asyncReads) *ReadQueue {
+	q := &ReadQueue{
+		system: system, depth: depth, pending: make([]pendingRead, depth), unsubmitted: make([]int, 0, depth), completed: make([]completedRead, 0, depth),
+		detector: newBatchDetector(depth), batches: make([]int, 0, depth),
 	}
 	for i := range depth {
 		q.idle = append(q.idle, i)

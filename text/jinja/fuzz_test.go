@@ -4,35 +4,60 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzTemplate parses and renders arbitrary sources. They must not panic or exceed the
-// limits on time and output, must return only errors of the package's kinds, and must
-// render the same result twice.
-func FuzzTemplate(f *testing.F) {
+// fuzzSeeds returns the templates of published models, the cases of the language, and the inputs that the fuzzer found.
+func fuzzSeeds(tb testing.TB) (sources []string) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.jinja"))
-	require.NoError(f, err)
+	require.NoError(tb, err)
 	for _, path := range paths {
 		source, err := os.ReadFile(path)
-		require.NoError(f, err)
-		f.Add(string(source))
+		require.NoError(tb, err)
+		sources = append(sources, string(source))
 	}
-	cases := readLanguageCases(f)
-	for _, c := range cases.Cases {
-		f.Add(c.Template)
+	for _, c := range readLanguageCases(tb).Cases {
+		sources = append(sources, c.Template)
 	}
-	in := inputOf(f, cases.Variables["chat"])
+	paths, err = filepath.Glob(filepath.Join("testdata", "fuzz", "FuzzTemplate", "*"))
+	require.NoError(tb, err)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(tb, err)
+		_, value, found := strings.Cut(string(text), "\nstring(")
+		require.True(tb, found, path)
+		source, err := strconv.Unquote(strings.TrimSuffix(strings.TrimSpace(value), ")"))
+		require.NoError(tb, err, path)
+		sources = append(sources, source)
+	}
+	return sources
+}
+
+// hangs is how long a rendering takes that never ends: sixty times the package's limit, for a slow and busy machine
+// whose programs are instrumented.
+const hangs = time.Minute
+
+// FuzzTemplate parses and renders arbitrary sources. They must not panic, hang or exceed the
+// limits on memory and output, must return only errors of the package's kinds, and must
+// render the same result twice. TestMeasuredLimits bounds the time of the seeds.
+func FuzzTemplate(f *testing.F) {
+	for _, source := range fuzzSeeds(f) {
+		f.Add(source)
+	}
+	in := inputOf(f, readLanguageCases(f).Variables["chat"])
 	kinds := []error{ErrSyntax, ErrUnsupported, ErrLimit, ErrRaised, ErrRuntime}
 	f.Fuzz(func(t *testing.T, source string) {
-		start := time.Now()
-		got, err := renderSource(source, in)
-		// The limit of the package is one second. The instrumentation and the parallel
-		// workers of the fuzzer slow a rendering down.
-		require.Less(t, time.Since(start), 5*time.Second)
+		var got string
+		var err error
+		watch := time.AfterFunc(hangs, func() { panic("the rendering does not end") })
+		allocated := allocatedBy(func() { got, err = renderSource(source, in) })
+		watch.Stop()
+		require.Less(t, allocated, uint64(2*maxAlloc), "the values and their garbage")
 		require.LessOrEqual(t, len(got), maxOutput)
 		if err != nil {
 			known := false

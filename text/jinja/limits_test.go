@@ -1,29 +1,32 @@
 package jinja
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// TestLimits runs templates that try to exhaust time or memory. The limit on steps
-// bounds the time. The generous deadline only detects work that charges no steps.
-func TestLimits(t *testing.T) {
-	const (
-		deadline = 10 * time.Second
-		maxHeap  = 400 << 20
-	)
+// costlyTemplate is a template that tries to exhaust time or memory.
+type costlyTemplate struct{ name, source string }
+
+// steps is the template that only takes steps.
+const steps = "nested loops"
+
+func costlyTemplates() []costlyTemplate {
 	grow := func(step string) string {
 		return "{% set ns = namespace(x=[1], s='aaaaaaaaaa') %}{% for i in range(90000) %}" + step + "{% endfor %}{{ ns.x }}"
 	}
 	long := func(n string, step string) string {
 		return "{% set s = 'aé ' * " + n + " %}{% for i in range(100000) %}" + step + "{% endfor %}"
 	}
-	tests := []struct{ name, source string }{
-		{"nested loops", "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"},
+	return []costlyTemplate{
+		{steps, "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"},
 		{"range", "{{ range(100001) }}"},
 		{"range overflow", "{{ range(-9223372036854775807, 9223372036854775807) }}"},
 		{"string times", "{{ 'a' * 999999999999 }}"},
@@ -69,16 +72,52 @@ func TestLimits(t *testing.T) {
 		{"tokens", "{{ " + strings.Repeat("{", maxSource-10)},
 		{"source", strings.Repeat("a", maxSource+1)},
 	}
-	for _, tt := range tests {
+}
+
+// TestLimits renders the costly templates. The limits count the bytes of values; the bound on all allocated bytes,
+// garbage included, only detects work that allocates without being charged.
+func TestLimits(t *testing.T) {
+	const maxAllocated = 400 << 20
+	for _, tt := range costlyTemplates() {
 		t.Run(tt.name, func(t *testing.T) {
-			start := time.Now()
-			_, err := renderSource(tt.source, Input{})
-			require.ErrorIs(t, err, ErrLimit)
-			require.Less(t, time.Since(start), deadline)
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			require.Less(t, m.HeapAlloc, uint64(maxHeap))
+			allocated := allocatedBy(func() {
+				_, err := renderSource(tt.source, Input{})
+				require.ErrorIs(t, err, ErrLimit)
+			})
+			require.Less(t, allocated, uint64(maxAllocated))
 		})
+	}
+}
+
+// allocatedBy returns how many bytes a function allocates.
+func allocatedBy(work func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	work()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestMeasuredLimits renders the costly templates and the fuzzer's seeds. The limit on steps bounds the time. A
+// template that takes longer by far than one that only takes steps does work that charges none.
+func TestMeasuredLimits(t *testing.T) {
+	testutil.Measured(t)
+	all := costlyTemplates()
+	reference := time.Duration(0)
+	for _, tt := range all {
+		if tt.name == steps {
+			reference = testutil.Fastest(func() { _, _ = renderSource(tt.source, Input{}) })
+		}
+	}
+	require.Positive(t, reference)
+	in := inputOf(t, readLanguageCases(t).Variables["chat"])
+	for _, source := range fuzzSeeds(t) {
+		all = append(all, costlyTemplate{fmt.Sprintf("%.60q", source), source})
+	}
+	const most = 20 // removing 'é' costs more than other steps do
+	for _, tt := range all {
+		took := testutil.Fastest(func() { _, _ = renderSource(tt.source, in) })
+		require.Less(t, took, most*reference, tt.name)
 	}
 }
 

@@ -4,9 +4,10 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 func newMatcher(t testing.TB, stops ...string) *StopMatcher {
@@ -128,22 +129,38 @@ func longestHold(seen string, stops []string) int {
 	return hold
 }
 
-// TestStopMatcherIsNearLinear runs the worst text for the maximum number and length of
-// stop strings. The time limit is generous; an algorithm whose time grows with the
-// length of the stop strings would exceed it by far.
-func TestStopMatcherIsNearLinear(t *testing.T) {
-	var stops []string
+// worstStops returns the maximum number of stop strings of about the given length, which
+// the text "aaa…" always matches almost to their ends.
+func worstStops(length int) (stops []string) {
 	for i := range MaxStops {
-		stops = append(stops, strings.Repeat("a", MaxStopLength-1-i)+"b")
+		stops = append(stops, strings.Repeat("a", length-1-i)+"b")
 	}
-	m := newMatcher(t, stops...)
+	return stops
+}
+
+// pushAll pushes 32 KiB in pieces and returns how many bytes are shown.
+func pushAll(t *testing.T, m *StopMatcher) (shown int) {
 	piece := strings.Repeat("a", 64)
-	start, shown := time.Now(), 0
 	for range 1 << 15 / len(piece) {
 		emit, stopped := m.Push(piece)
 		require.False(t, stopped)
 		shown += len(emit)
 	}
-	require.Equal(t, 1<<15-(MaxStopLength-1), shown)
-	require.Less(t, time.Since(start), 10*time.Second)
+	return shown
+}
+
+func TestStopMatcherWithTheWorstText(t *testing.T) {
+	require.Equal(t, 1<<15-(MaxStopLength-1), pushAll(t, newMatcher(t, worstStops(MaxStopLength)...)))
+}
+
+// TestMeasuredStopMatcherIsNearLinear runs the worst text with short and long stop strings.
+// An algorithm whose time grows with the length of the stop strings takes far longer for
+// the long ones.
+func TestMeasuredStopMatcherIsNearLinear(t *testing.T) {
+	testutil.Measured(t)
+	push := func(length int) func() {
+		m := newMatcher(t, worstStops(length)...)
+		return func() { pushAll(t, m) }
+	}
+	testutil.NearlyProportional(t, "long stop strings", 1, push(MaxStops+1), push(MaxStopLength))
 }

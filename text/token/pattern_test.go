@@ -1,10 +1,10 @@
 package token
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -106,10 +106,9 @@ func TestPatternShapes(t *testing.T) {
 	}
 }
 
-// TestPatternsAreLinear runs every pre-tokenizer on texts for which backtracking takes
-// quadratic time.
-func TestPatternsAreLinear(t *testing.T) {
-	const size = 1 << 16
+// eachCostlyText calls visit with every pre-tokenizer and the texts for which backtracking
+// takes quadratic time: a unit, which is repeated, and an end.
+func eachCostlyText(t *testing.T, visit func(name string, c chain, unit, end string)) {
 	done := map[string]bool{}
 	for name, pre := range prePatterns {
 		key := strings.Join(pre.exprs, " ")
@@ -121,12 +120,30 @@ func TestPatternsAreLinear(t *testing.T) {
 		require.NoError(t, err)
 		for _, unit := range []string{"a", "A", " ", " \t", "\n", "'", "1", ".", "\xff", "ក់", "\u3000", "aA", " x"} {
 			for _, end := range []string{"", "x", "\n", " "} {
-				text := strings.Repeat(unit, size/len(unit)) + end
-				begin, total := time.Now(), 0
-				c.split(text, true, func(word string, _ bool) { total += len(word) })
-				assert.Equal(t, len(text), total, "%s drops text", name)
-				assert.Less(t, time.Since(begin), 2*time.Second, "%s on %q…%q", name, unit, end)
+				visit(name, c, unit, end)
 			}
 		}
 	}
+}
+
+func TestPatternsKeepTheText(t *testing.T) {
+	eachCostlyText(t, func(name string, c chain, unit, end string) {
+		text := strings.Repeat(unit, 1<<16/len(unit)) + end
+		total := 0
+		c.split(text, true, func(word string, _ bool) { total += len(word) })
+		assert.Equal(t, len(text), total, "%s on %q…%q drops text", name, unit, end)
+	})
+}
+
+// TestMeasuredPatternsAreLinear compares the times for two lengths of text.
+func TestMeasuredPatternsAreLinear(t *testing.T) {
+	testutil.Measured(t)
+	const small, factor = 1 << 12, 32
+	eachCostlyText(t, func(name string, c chain, unit, end string) {
+		split := func(size int) func() {
+			text := strings.Repeat(unit, size/len(unit)) + end
+			return func() { c.split(text, true, func(string, bool) {}) }
+		}
+		testutil.NearlyProportional(t, fmt.Sprintf("%s on %q…%q", name, unit, end), factor, split(small), split(small*factor))
+	})
 }
