@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -135,8 +136,9 @@ func TestBenchRefuses(t *testing.T) {
 	})
 }
 
-// TestPeakForgetsWhatWasBefore releases a large amount of memory before the watch begins.
-func TestPeakForgetsWhatWasBefore(t *testing.T) {
+// TestMeasuredPeakForgetsWhatWasBefore releases a large amount of memory before the watch begins.
+func TestMeasuredPeakForgetsWhatWasBefore(t *testing.T) {
+	testutil.Measured(t)
 	const large = 256 << 20
 	frame, err := tiering.Alloc(tiering.New(0), tiering.Scratch, large)
 	require.NoError(t, err)

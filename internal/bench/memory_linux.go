@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"strconv"
 )
@@ -9,13 +10,15 @@ import (
 // A memoryWatch finds the peak memory of the process after begin. Linux resets the peak on
 // request; if the process may not request that, the peak is the maximum over calls of sample.
 type memoryWatch struct {
-	peak   int64 // bytes
-	resets bool
+	peak    int64 // bytes
+	resets  bool
+	process string // directory that tells of the process; "" = /proc/self
 }
 
 func (w *memoryWatch) begin() {
 	const forgetPeak = "5"
-	w.resets = os.WriteFile("/proc/self/clear_refs", []byte(forgetPeak), 0) == nil
+	w.process = cmp.Or(w.process, "/proc/self")
+	w.resets = os.WriteFile(w.process+"/clear_refs", []byte(forgetPeak), 0) == nil
 }
 
 // sample updates the peak with the memory held now, or with the peak since begin.
@@ -24,7 +27,7 @@ func (w *memoryWatch) sample() {
 	if w.resets {
 		field = "VmHWM:"
 	}
-	w.peak = max(w.peak, kibibytes("/proc/self/status", field))
+	w.peak = max(w.peak, kibibytes(w.process+"/status", field))
 }
 
 // availableMemory returns the bytes that programs can allocate without swapping, or 0 if unknown.
