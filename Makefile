@@ -152,9 +152,9 @@ cross: ## build for every supported system into dist/
 .PHONY: tools
 tools: $(TOOLS)/.built
 
-$(TOOLS)/.built: tools/go.mod tools/go.sum
+$(TOOLS)/.built: tools/go.mod tools/go.sum $(wildcard tools/lint/*.go)
 	mkdir -p $(TOOLS)
-	cd tools && $(GO) build -trimpath -o ../$(TOOLS)/ tool
+	cd tools && $(GO) build -trimpath -o ../$(TOOLS)/ ./lint tool
 	touch $@
 
 .PHONY: clean

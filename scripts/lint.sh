@@ -17,7 +17,7 @@ fi
 # arguments: system, architecture, build tags
 vet() {
   echo "== vet $1/$2 ${3:-}"
-  GOOS=$1 GOARCH=$2 CGO_ENABLED=0 go vet ${3:+-tags "$3"} ./...
+  GOOS=$1 GOARCH=$2 CGO_ENABLED=0 "$tools/lint" vet -tags "${3:-}" ./...
 }
 vet linux amd64
 vet linux amd64 noasm
@@ -32,5 +32,5 @@ vet android arm64
 vet darwin arm64
 vet windows amd64
 
-echo "== golangci-lint"
-"$tools/golangci-lint" run ./...
+echo "== staticcheck, errcheck, errorlint, ineffassign, nilerr, unconvert"
+"$tools/lint" ./...

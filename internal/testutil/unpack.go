@@ -167,7 +167,7 @@ func unpackTar(dir string, archive io.Reader) error {
 	files := tar.NewReader(archive)
 	for {
 		header, err := files.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

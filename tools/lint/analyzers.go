@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// ignoredErrors are functions whose error nobody needs to look at.
+// ignoredErrors are functions whose errors need no check.
 var ignoredErrors = []string{
 	// Output for a person; a broken pipe ends the program anyway.
 	"fmt.Fprint",
@@ -60,7 +60,7 @@ func unchecked(pass *analysis.Pass) (any, error) {
 		if name == "" {
 			name = e.FuncName
 		}
-		pass.Report(analysis.Diagnostic{Pos: posOf(pass, e.Pos), Message: "nobody looks at the error of " + name})
+		pass.Report(analysis.Diagnostic{Pos: posOf(pass, e.Pos), Message: "the error of " + name + " is not checked"})
 	}
 	return nil, nil
 }
