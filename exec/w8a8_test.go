@@ -292,7 +292,7 @@ func TestHalvesOverlap(t *testing.T) {
 	hooked.before = func() error {
 		if !waited && patient() {
 			before := parts() // the other thread may have computed all parts of this matmul already
-			waited = testutil.HoldsWithin(time.Second, func() bool { return parts() > before })
+			waited = testutil.HoldsWithin(20*time.Millisecond, func() bool { return parts() > before })
 		}
 		return nil
 	}
