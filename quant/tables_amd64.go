@@ -2,6 +2,8 @@
 
 package quant
 
+//lint:file-ignore U1000 Only assembly reads the tables.
+
 import "math"
 
 // What the assembly kernels load. They know the order and the sizes.

@@ -2,6 +2,8 @@
 
 package tiled
 
+//lint:file-ignore U1000 Only assembly reads the tables.
+
 // Constants that the assembly kernels load and broadcast.
 var (
 	// startValue is startFloat, or startBits read as an integer.
