@@ -110,7 +110,7 @@ testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs
 	cmp bin/arm64/expected.txt bin/arm64/got.txt
 
 .PHONY: lint
-lint: tools ## check format, vet every platform, run the linters
+lint: tools ## check format, vet every platform, run the linter
 	scripts/lint.sh $(TOOLS)
 
 .PHONY: generate-check
@@ -152,9 +152,11 @@ cross: ## build for every supported system into dist/
 .PHONY: tools
 tools: $(TOOLS)/.built
 
+# Without -trimpath and cgo, the tools share the compiled standard library with the
+# packages that the linter reads.
 $(TOOLS)/.built: tools/go.mod tools/go.sum $(wildcard tools/lint/*.go)
 	mkdir -p $(TOOLS)
-	cd tools && $(GO) build -trimpath -o ../$(TOOLS)/ ./lint tool
+	cd tools && CGO_ENABLED=0 $(GO) build -ldflags "-s -w" -o ../$(TOOLS)/ tool ./lint
 	touch $@
 
 .PHONY: clean

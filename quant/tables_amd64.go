@@ -2,7 +2,7 @@
 
 package quant
 
-//lint:file-ignore U1000 Only assembly reads these tables.
+//lint:file-ignore U1000 Only assembly reads the tables.
 
 import "math"
 

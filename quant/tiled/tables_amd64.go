@@ -2,7 +2,7 @@
 
 package tiled
 
-//lint:file-ignore U1000 Only assembly reads these tables.
+//lint:file-ignore U1000 Only assembly reads the tables.
 
 // Constants that the assembly kernels load and broadcast.
 var (

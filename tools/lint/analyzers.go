@@ -1,7 +1,10 @@
 package main
 
 import (
+	"go/parser"
 	"go/token"
+	"go/types"
+	"reflect"
 	"strings"
 
 	"codeberg.org/polyfloyd/go-errorlint/errorlint"
@@ -35,8 +38,8 @@ func analyzers() []*analysis.Analyzer {
 	errcheck.DefaultExcludedSymbols = append(errcheck.DefaultExcludedSymbols, ignoredErrors...)
 	return []*analysis.Analyzer{
 		{Name: "errcheck", Doc: errcheck.Analyzer.Doc, Run: unchecked},
-		errorlint.NewAnalyzer(),
-		ineffassign.Analyzer,
+		withObjects(errorlint.NewAnalyzer()),
+		withObjects(ineffassign.Analyzer),
 		nilerr.Analyzer,
 		{Name: "unconvert", Doc: "finds conversions to the type that a value has", Run: unneeded},
 	}
@@ -77,12 +80,53 @@ func unneeded(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// posOf is the place of a position that an analyzer has already resolved.
+// posOf is the place of a line and a column.
 func posOf(pass *analysis.Pass, at token.Position) token.Pos {
 	for _, f := range pass.Files {
 		if file := pass.Fset.File(f.FileStart); file.Name() == at.Filename {
-			return file.Pos(at.Offset)
+			return file.LineStart(at.Line) + token.Pos(at.Column-1)
 		}
 	}
 	return token.NoPos
+}
+
+// withObjects lets an analyzer see a package as resolved reads it.
+func withObjects(a *analysis.Analyzer) *analysis.Analyzer {
+	run := a.Run
+	a.Requires = append(a.Requires, resolved)
+	a.Run = func(pass *analysis.Pass) (any, error) {
+		again := *pass
+		read := pass.ResultOf[resolved].(*analysis.Pass)
+		again.Files, again.Pkg, again.TypesInfo = read.Files, read.Pkg, read.TypesInfo
+		return run(&again)
+	}
+	return a
+}
+
+// resolved reads a package a second time, with the objects that the parser resolves.
+// staticcheck leaves them out. Without them, ineffassign finds nothing, and errorlint
+// does not recognize functions that return io.EOF unwrapped.
+var resolved = &analysis.Analyzer{
+	Name:       "resolved",
+	Doc:        "reads a package again and resolves its objects",
+	ResultType: reflect.TypeFor[*analysis.Pass](),
+	Run: func(pass *analysis.Pass) (any, error) {
+		again := &analysis.Pass{TypesInfo: newInfo()}
+		for _, f := range pass.Files {
+			name := pass.Fset.File(f.FileStart).Name()
+			f, err := parser.ParseFile(pass.Fset, name, nil, parser.ParseComments)
+			if err != nil {
+				return nil, err
+			}
+			again.Files = append(again.Files, f)
+		}
+		imports := importer{}
+		for _, imported := range pass.Pkg.Imports() {
+			imports[imported.Path()] = imported
+		}
+		config := types.Config{Importer: imports, Sizes: pass.TypesSizes, GoVersion: pass.Pkg.GoVersion()}
+		var err error
+		again.Pkg, err = config.Check(pass.Pkg.Path(), pass.Fset, again.Files, again.TypesInfo)
+		return again, err
+	},
 }

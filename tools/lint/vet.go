@@ -113,7 +113,41 @@ func typecheck(loaded []*packages.Package) error {
 // check gives types to one package whose imports have them.
 func check(fset *token.FileSet, p *packages.Package) error {
 	p.Fset = fset
-	p.TypesInfo = &types.Info{
+	p.TypesInfo = newInfo()
+	if p.PkgPath == "unsafe" {
+		p.Types = types.Unsafe
+		return nil
+	}
+	for _, e := range p.Errors {
+		return e
+	}
+	for _, name := range p.GoFiles {
+		// Several analyzers use the objects that the parser resolves.
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		p.Syntax = append(p.Syntax, f)
+	}
+	imports := importer{}
+	for path, imported := range p.Imports {
+		if imported.Types == nil {
+			return nil // The error of that package says enough.
+		}
+		imports[path] = imported.Types
+	}
+	config := types.Config{Importer: imports, Sizes: p.TypesSizes}
+	if p.Module != nil && p.Module.GoVersion != "" {
+		config.GoVersion = "go" + p.Module.GoVersion
+	}
+	var err error
+	p.Types, err = config.Check(p.PkgPath, fset, p.Syntax, p.TypesInfo)
+	return err
+}
+
+// newInfo returns an empty record of everything that the type checker can tell.
+func newInfo() *types.Info {
+	return &types.Info{
 		Types:        map[ast.Expr]types.TypeAndValue{},
 		Instances:    map[*ast.Ident]types.Instance{},
 		Defs:         map[*ast.Ident]types.Object{},
@@ -123,39 +157,18 @@ func check(fset *token.FileSet, p *packages.Package) error {
 		Scopes:       map[ast.Node]*types.Scope{},
 		FileVersions: map[*ast.File]string{},
 	}
-	if p.PkgPath == "unsafe" {
-		p.Types = types.Unsafe
-		return nil
-	}
-	for _, e := range p.Errors {
-		return e
-	}
-	for _, name := range p.GoFiles {
-		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		p.Syntax = append(p.Syntax, f)
-	}
-	config := types.Config{Importer: importer(p.Imports), Sizes: p.TypesSizes}
-	if p.Module != nil && p.Module.GoVersion != "" {
-		config.GoVersion = "go" + p.Module.GoVersion
-	}
-	var err error
-	p.Types, err = config.Check(p.PkgPath, fset, p.Syntax, p.TypesInfo)
-	return err
 }
 
 // importer finds the types of imports that were checked before.
-type importer map[string]*packages.Package
+type importer map[string]*types.Package
 
 func (i importer) Import(path string) (*types.Package, error) {
 	if path == "unsafe" {
 		return types.Unsafe, nil
 	}
 	p, ok := i[path]
-	if !ok || p.Types == nil {
+	if !ok {
 		return nil, fmt.Errorf("no package %s", path)
 	}
-	return p.Types, nil
+	return p, nil
 }
