@@ -13,23 +13,37 @@ QEMU ?= qemu-aarch64-static
 FUZZTIME ?= 60s
 BENCH    ?= .
 BASE     ?= HEAD
+# Documents that recall reads at once.
+JOBS     ?= 1
 
 # Runs go test and says what failed. A step states its time limit: Go's own is 10 minutes a package.
 TESTREPORT := GO="$(GO)" $(GO) run ./internal/testreport
 
 # Packages with concurrent code. The race detector makes arithmetic many times slower, so of packages that compute
 # it runs the tests in which goroutines meet.
-RACE_PACKAGES ?= ./exec/weights ./hetero/cpu ./hetero/devices ./hetero/onnx ./hetero/opencl ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./quant/limits ./store/vfs/... ./tiering/...
-RACE_LIBRARY  ?= Cancel|Close|Concurrent|Sessions|SetBudget|Watch|Trim|SaveWhile|Prefix|WhileStreaming|Leaks|Interrupted|Spill|SlowDisk
-RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|SplitPass
+RACE_PACKAGES ?= ./exec/weights ./internal/bench ./store/digest ./hetero/cpu ./hetero/devices ./hetero/onnx ./hetero/opencl ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./quant/limits ./store/vfs/... ./tiering/...
+RACE_LIBRARY  ?= Cancel|Close|Concurrent|Fork|SharedPass|Sessions|Candidates|Beams|Branches|DraftModelDoesNot|SetBudget|Watch|Trim|SaveWhile|SavedBehind|SavedDuring|Prefix|WhileStreaming|DuringRun|Leaks|AtTheSameTime|AtOnce|Interrupted|Spill|SlowDisk|Reward|InLoop|Mapped|Guessing
+RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|SplitPass|Metamorphic
 RACE_COMMAND  ?= Signals|Collect|KeyReader|LineEditing
 
 # Tests that measure the machine, and the packages that have one. They run one at a time.
 MEASURED_PACKAGES = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestMeasured' . )))
 
-# Packages that use the kernels, directly or through other packages. The tag noasm
+# Tests of sequential work that the race detector makes too slow.
+RACE_SKIP ?= EveryRefusedRequest|EveryFailedOperation|Flipped|KilledAtEvery|PlanAndOpenAgree|PlanMemory|DemoAnswers|DemoNotes|ReadInPieces|HeadersAreReserved|GoldenTranscripts|QuantizationLoss|BudgetHolds|LedgerAtEvery|ReplacedWhileOpen|AdaptersBeside|FirstRefusal|DamagedPackWithout|ReportsLeave|MemoryStaysInBudget|FirstSplitStays|PlanOfASliding
+
+# Tests that take a sample of the cases without LLMRUN_TEST_SWEEP.
+SWEEP ?= EveryRefusedRequest|EveryFailedOperation|FlippedBytesAreDetected|FlippedBitIs|KilledAtEvery|Metamorphic|BudgetHolds|WithinLedger|DemoAnswers|DemoNotes|ColdKVGives|SelectionDepends|SharedPass|SavedSessionSelects|SetBudgetWhile|DamagedPackIs|PlanAndOpenAgree|KnownAnswersCount|DraftsDoNot|DraftModelDoesNot|EveryTokenizer
+
+# Tests of storage, memory and faults. They take long with portable kernels, and show the same.
+NOASM_SKIP ?= EveryRefusedRequest|2026AreInvariant|2026OnFlash|StoredOtherwise|EveryFailedOperation|Flipped|KilledAtEvery|SelectionOfAll|SelectionReads|PickedPages|DeviceSessions|DemoNotes|CloseWhileStreaming|ConversationLonger|SlowDisk|ExpertUse|FlashReads|PlanAndOpenAgree|HeadersAreReserved|ReplacedWhileOpen|DailyWrites|LedgerAtEvery|SelectionIsTheSame|ReadInPieces|PlanMemory|SharedPass|SetBudget|AdaptersBeside|DamagedPack|RepairNeeds|FirstRefusal|RefusedModelIsNot|PlanLearns|PrefixCacheHit|StreamReadsKeys|NestedDraftsDoNot|FullDisk|ReportsLeave
+
+# Tests of the library whose answers follow from the kernels. Its other tests show the same with SIMD.
+NOASM_LIBRARY ?= Demo|Golden|Draft|Guess|Fork|Candidates|Logits|Perplexity|Nested|W8A8|Quantiz|Chat|Generat
+
+# Other packages that use the kernels, directly or through other packages. The tag noasm
 # does not change any other package.
-NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./internal/threadpool ./kv/... ./quant/...
+NOASM_PACKAGES ?= ./cmd/llmrun ./exec/... ./hetero/... ./internal/threadpool ./kv/... ./quant/...
 
 # Packages that use the NPU device, which needs the tag npu.
 NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve ./exec/split
@@ -74,15 +88,20 @@ test: ## run all tests, then report how many passed, failed and were skipped, an
 testmeasured: ## run the tests that measure this machine, one at a time
 	@$(TESTREPORT) LLMRUN_TEST_MEASURED=1 -timeout 20m -vet=off -p 1 -count=1 -run '^TestMeasured' $(MEASURED_PACKAGES)
 
+.PHONY: testsweep
+testsweep: ## run the tests that make every step fail, with all steps and many random options
+	@$(TESTREPORT) LLMRUN_TEST_SWEEP=1 -timeout 30m -vet=off -run '$(SWEEP)' . ./exec ./cmd/llmrun
+
 .PHONY: testnoasm
 testnoasm: ## run the tests with the portable kernels
-	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off $(NOASM_PACKAGES)
+	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -skip '$(NOASM_SKIP)' $(NOASM_PACKAGES)
+	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_LIBRARY)' -skip '$(NOASM_SKIP)' .
 
 .PHONY: testrace
 testrace: ## run the tests under the race detector (needs a C compiler)
-	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off $(RACE_PACKAGES)
-	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -run '$(RACE_LIBRARY)' .
-	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -run '$(RACE_EXEC)' ./exec
+	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' $(RACE_PACKAGES)
+	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' -run '$(RACE_LIBRARY)' .
+	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' -run '$(RACE_EXEC)' ./exec
 	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -run '$(RACE_COMMAND)' ./cmd/llmrun
 
 .PHONY: testnpu
@@ -97,6 +116,10 @@ testgpu: ## run the tests of GPUs on any installed OpenCL driver (Debian, Ubuntu
 	@$(TESTREPORT) CGO_ENABLED=0 -tags gpu -timeout 30m -vet=off $(GPU_PACKAGES)
 	@$(TESTREPORT) CGO_ENABLED=0 -tags gpu -timeout 30m -vet=off -run 'GPU|Split' . ./exec
 
+.PHONY: testvnni
+testvnni: ## run the kernels of AVX-VNNI in the encoding of AVX-512 (skips them without AVX-512 VNNI)
+	@$(TESTREPORT) -tags vnni -asmflags=-D=AVX512VL_VNNI -timeout 20m -vet=off -run 'Path|Extreme' ./quant/tiled
+
 .PHONY: testarm64
 testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs qemu)
 	@command -v $(QEMU) >/dev/null || { \
@@ -108,14 +131,21 @@ testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs
 	bin/llmrun run -q --temp 0 -p '$(QUESTION)' > bin/arm64/expected.txt
 	GODEBUG=asyncpreemptoff=1 $(QEMU) -cpu max bin/arm64/llmrun run -q --temp 0 -p '$(QUESTION)' | tee bin/arm64/got.txt
 	cmp bin/arm64/expected.txt bin/arm64/got.txt
+	sh scripts/phone-bench.sh --check bin/llmrun
+	GODEBUG=asyncpreemptoff=1 RUN='$(QEMU) -cpu max' sh scripts/phone-bench.sh --check bin/arm64/llmrun
+
+.PHONY: count-arm64
+count-arm64: build ## count instructions on emulated arm64 beside llama.cpp's (needs qemu-user, a cross compiler and npm)
+	@scripts/arm64-instructions.sh bin/llmrun
 
 .PHONY: lint
 lint: tools ## check format, vet every platform, run the linter
 	scripts/lint.sh $(TOOLS)
 
 .PHONY: generate-check
-generate-check: ## fail if a generated file differs from its template
+generate-check: ## fail if generated assembly or the table of kernels is stale
 	$(GO) run ./quant/internal/asmgen -check -dir quant
+	$(GO) run ./quant/internal/kerneltable -check
 
 .PHONY: fmt
 fmt: tools ## format the Go files
@@ -132,6 +162,10 @@ bench: ## run the benchmarks that match BENCH
 .PHONY: accuracy
 accuracy: build ## print the perplexity that quantization adds on the bundled model
 	@scripts/accuracy.sh bin/llmrun
+
+.PHONY: recall
+recall: lab ## ask the bundled model about facts in contexts of 4K to 32K tokens, for every KV format (half an hour on 2 processors; resumable)
+	@bzcat testdata/demo/long_text.txt.bz2 | bin/llmlab recall -f - --jobs $(JOBS) --threads 2 --results bin/recall.jsonl
 
 .PHONY: bench-compare
 bench-compare: tools ## compare the benchmarks that match BENCH with those of commit BASE

@@ -26,8 +26,8 @@ func Mixes() []Mix {
 // quantize quantizes the weights as the options of the import require.
 func (o *ImportOptions) quantize(ctx context.Context, f *modelfile.Files) error {
 	if o.Quantize == "" {
-		if o.Calibrate != "" {
-			return fmt.Errorf("%w: Calibrate needs Quantize", ErrOptions)
+		if _, measures := o.nestedShare(); o.Calibrate != "" && !measures {
+			return fmt.Errorf("%w: Calibrate needs Quantize, or Nested as a percentage", ErrOptions)
 		}
 		return nil
 	}
@@ -41,10 +41,11 @@ func (o *ImportOptions) quantize(ctx context.Context, f *modelfile.Files) error 
 // importance measures the importance of weights on the calibration text, if there is one.
 func (o *ImportOptions) importance(ctx context.Context, f *modelfile.Files) (modelfile.Importance, error) {
 	mix, err := modelfile.MixNamed(o.Quantize)
+	_, measures := o.nestedShare()
 	switch {
 	case err != nil:
 		return nil, err
-	case o.Calibrate == "":
+	case o.Calibrate == "" || measures && !mix.FourBits():
 		return nil, nil
 	case !mix.FourBits():
 		return nil, fmt.Errorf("%w: Calibrate needs a Quantize with 4-bit weights; it is %s", ErrOptions, o.Quantize)

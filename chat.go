@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/text/channel"
 	"github.com/llmrun/llmrun/text/jinja"
 	"github.com/llmrun/llmrun/text/token"
 )
@@ -30,13 +32,23 @@ type ChatOptions struct {
 // does not distinguish special tokens of the template from those spelled in a message; use
 // EncodeChat to count tokens or to generate.
 func (e *Engine) RenderChat(messages []Message, o ChatOptions) (string, error) {
-	return e.chat.render(messages, o)
+	room, err := e.reservePrompt(contents(messages)...)
+	defer room.release()
+	if err != nil {
+		return "", err
+	}
+	return e.chat.render(messages, o, room)
 }
 
 // EncodeChat returns the prompt that Chat prefills, as token ids. The template's special
 // tokens are encoded as such; those spelled in system and user messages are plain text.
 func (e *Engine) EncodeChat(messages []Message, o ChatOptions) ([]int32, error) {
-	return e.chat.encode(messages, o)
+	room, err := e.reservePrompt(contents(messages)...)
+	defer room.release()
+	if err != nil {
+		return nil, err
+	}
+	return e.chat.encode(messages, o, room)
 }
 
 // Chat adds a user's message to the session's conversation and generates the answer. The
@@ -61,7 +73,7 @@ func (s *Session) chat(ctx context.Context, messages func() []Message, o Generat
 	var all []Message
 	prompt := func() ([]int32, error) {
 		all = messages()
-		return s.engine.chat.encode(all, o.Chat)
+		return s.engine.EncodeChat(all, o.Chat)
 	}
 	done := func(text string, err error) {
 		if err != nil && text == "" {
@@ -81,7 +93,18 @@ type chatFormat struct {
 	invalid  error
 	tok      *token.Tokenizer // nil without a tokenizer
 	bos, eos string           // the text of these tokens, for templates
+	channels *channel.Format  // nil if answers have no channels
 }
+
+const (
+	// templateCost bounds the memory of a template for each byte of its source, up to
+	// templateMost: the parser refuses a source with more tokens.
+	templateCost = 100
+	templateMost = 1 << 18
+)
+
+// templateHeap bounds the memory of a parsed template.
+func templateHeap(source string) int64 { return templateCost * min(int64(len(source)), templateMost) }
 
 func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) {
 	c := &chatFormat{tok: t, invalid: fmt.Errorf("%w: %s", ErrNoTokenizer, f.Path)}
@@ -89,6 +112,7 @@ func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) 
 	if c.source, err = f.ChatTemplate(); err != nil || t == nil {
 		return c, err
 	}
+	c.channels = channel.New(t.ID, t.TokenBytes)
 	if id, ok := t.BOS(); ok {
 		c.bos, _ = t.Piece(id)
 	}
@@ -99,6 +123,10 @@ func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) 
 		c.template, _ = jinja.ForTokens(func(piece string) bool { _, ok := t.ID(piece); return ok })
 		return c, nil
 	}
+	if err := vfs.Reserve(f.FS, f.Path, templateHeap(c.source)); err != nil {
+		return nil, err
+	}
+	defer vfs.Release(f.FS, templateHeap(c.source)) // the plan counts it by itself
 	// An unusable template must not prevent plain generation, so the error is reported only
 	// by methods that need the template.
 	if c.template, err = jinja.Parse(c.source); err != nil {
@@ -108,11 +136,12 @@ func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) 
 }
 
 // render returns the prompt as text.
-func (c *chatFormat) render(messages []Message, o ChatOptions) (string, error) {
+func (c *chatFormat) render(messages []Message, o ChatOptions, room *promptRoom) (string, error) {
 	if c.template == nil {
 		return "", c.invalid
 	}
 	in := jinja.Input{BOS: c.bos, EOS: c.eos, AddGenerationPrompt: !o.NoGenerationPrompt, Now: o.Now, Extra: o.Extra}
+	in.Granted, in.Reserve = room.granted()
 	for _, m := range messages {
 		in.Messages = append(in.Messages, jinja.Message{Role: m.Role, Content: m.Content})
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/text/jinja"
 )
@@ -15,7 +16,7 @@ import (
 // tokens of the template may then become plain text, but spelled ones never become special
 // tokens.
 func TestTemplateCutsMarkedText(t *testing.T) {
-	tok, err := modelfile.OpenTokenizer(vfs.OS(), "cmd/llmrun/bundled/model")
+	tok, err := modelfile.OpenTokenizer(vfs.OS(), hubmodel.Pack)
 	require.NoError(t, err)
 	messages := []Message{{"user", "ab<|im_end|>cd"}}
 	for _, test := range []struct {
@@ -32,7 +33,7 @@ func TestTemplateCutsMarkedText(t *testing.T) {
 		parsed, err := jinja.Parse(test.source)
 		require.NoError(t, err)
 		c := &chatFormat{source: test.source, template: parsed, tok: tok}
-		ids, err := c.encode(messages, ChatOptions{})
+		ids, err := c.encode(messages, ChatOptions{}, nil)
 		require.NoError(t, err)
 		require.Equal(t, test.want, slices.DeleteFunc(ids, func(id int32) bool { return !tok.IsSpecial(id) }), test.source)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestSecondTurnReusesPrefix compares the second turn of a session with a new session that
@@ -32,7 +33,7 @@ func TestSecondTurnReusesPrefix(t *testing.T) {
 	}
 	fresh := newSession(t, e)
 	require.Equal(t, second, complete(t, fresh.ChatMessages(context.Background(), conversation, limit(30))))
-	require.Zero(t, fresh.Stats().ReusedTokens)
+	require.Equal(t, 64, fresh.Stats().ReusedTokens, "the first page is that of the other session")
 	conversation = append(conversation, llmrun.Message{Role: "assistant", Content: second.Text})
 	require.Equal(t, conversation, s.Messages())
 	require.Equal(t, conversation, fresh.Messages())
@@ -163,7 +164,7 @@ func checkForgery(t *testing.T, text string) {
 
 // wellFormed returns a text as the tokenizer decodes it, with U+FFFD for invalid UTF-8.
 func wellFormed(e *llmrun.Engine, text string) string {
-	decoded, _ := e.Tokenizer().Decode(e.Tokenizer().Encode(text, llmrun.EncodeOptions{}))
+	decoded, _ := e.Tokenizer().Decode(testutil.Must(e.Tokenizer().Encode(text, llmrun.EncodeOptions{})))
 	return decoded
 }
 

@@ -28,6 +28,7 @@ type note struct {
 // TestDemoNotes asks for summaries and facts. All prompts about a note begin with it, so the
 // session prefills it once.
 func TestDemoNotes(t *testing.T) {
+	t.Parallel()
 	dir := testutil.Shared(t, "demo", "notes")
 	var expected struct{ Notes []note }
 	testutil.ReadJSON(t, filepath.Join(dir, "expected.json"), &expected)

@@ -55,7 +55,7 @@ func demoReference(t testing.TB) (r reference) {
 func TestDemoEncodings(t *testing.T) {
 	tokenizer := demo(t).Tokenizer()
 	for _, want := range demoReference(t).Encode {
-		ids := tokenizer.Encode(want.Text, llmrun.EncodeOptions{ParseSpecial: true})
+		ids := testutil.Must(tokenizer.Encode(want.Text, llmrun.EncodeOptions{ParseSpecial: true}))
 		require.Equal(t, want.IDs, append([]int32{}, ids...), want.Text)
 		for i, id := range ids {
 			piece, ok := tokenizer.Piece(id)
@@ -109,7 +109,7 @@ func TestDemoGreedy(t *testing.T) {
 func validationIDs(t *testing.T) []int32 {
 	text, err := os.ReadFile("testdata/demo/val_text.txt")
 	require.NoError(t, err)
-	return demo(t).Tokenizer().Encode(string(text), llmrun.EncodeOptions{})
+	return testutil.Must(demo(t).Tokenizer().Encode(string(text), llmrun.EncodeOptions{}))
 }
 
 // TestDemoPerplexity evaluates the beginning of the validation text as one window.

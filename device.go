@@ -2,7 +2,6 @@ package llmrun
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,10 +10,8 @@ import (
 	"github.com/llmrun/llmrun/exec/gpupass"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/split"
-	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/trace"
-	"github.com/llmrun/llmrun/tiering"
 )
 
 // Sentinel errors of devices; test for them with errors.Is.
@@ -48,7 +45,7 @@ func (o *Options) split() (name string, ok bool) {
 }
 
 // usesDevice reports whether a device holds some of the weights. The engine then does not
-// import the model, stream weights or release them.
+// import the model.
 func (o *Options) usesDevice() bool {
 	_, onGPU := o.onGPU()
 	_, isSplit := o.split()
@@ -92,12 +89,15 @@ func (o *Options) validateWithDevice(onGPU bool) error {
 		{o.Memory.Pin != "" && o.Memory.Pin != "auto", "Memory.Pin: the weights are copied to the device's memory"},
 		{o.Memory.WatchPressure, "Memory.WatchPressure"},
 		{o.Exact, "Exact: devices quantize activations"},
+		{o.Drafts.named(), fmt.Sprintf("Drafts.Drafter %s: a device's arithmetic may depend on the number of tokens of a pass", o.Drafts.Drafter)},
 	}
 	if onGPU {
 		unsupported = append(unsupported,
 			unsupportedOption{o.Memory.KV != "" && o.Memory.KV != "k8v8", "a Memory.KV other than k8v8"},
 			unsupportedOption{!o.selection().Exact(), "Memory.KVSelect"},
-			unsupportedOption{o.Lab.W8A8 != nil, "Lab.W8A8"})
+			unsupportedOption{o.Lab.W8A8 != nil, "Lab.W8A8"},
+			unsupportedOption{o.AdaptersBeside, "AdaptersBeside"},
+			unsupportedOption{len(o.adapterNames()) > 0, "Adapters with names"})
 	}
 	for _, u := range unsupported {
 		if u.set {
@@ -113,27 +113,16 @@ func (o *Options) accelerator(r *trace.Recorder) exec.Accelerator {
 	if !ok {
 		return nil
 	}
-	return gpupass.Accelerator{Device: name, Layers: o.Device.GPULayers, Memory: o.Device.Memory, Trace: r}
+	return gpupass.Accelerator{Context: o.driver.gpu, Device: name, Layers: o.Device.GPULayers, Memory: o.Device.Memory, Trace: r}
 }
 
-// loadModel loads a model on the devices that the options select. r may be nil.
-func (o *Options) loadModel(ctx context.Context, f *modelfile.Files, model exec.Options, r *trace.Recorder) (*exec.Model, error) {
-	name, isSplit := o.split()
-	if !isSplit {
-		m, err := exec.Load(ctx, f, model)
-		if errors.Is(err, tiering.ErrBudget) && o.usesDevice() {
-			err = fmt.Errorf("%w; with Device.Name %s the engine cannot stream weights from flash", err, o.Device.Name)
-		}
-		return m, err
+// loadModel loads a model on the devices that the options select. makePlan plans the rows that stay
+// on the CPU if another device computes some; see prepareSplit.
+func (o *Options) loadModel(ctx context.Context, f *modelfile.Files, model exec.Options, makePlan split.PlanFunc) (*exec.Model, error) {
+	if o.prepared == nil {
+		return exec.Load(ctx, f, model)
 	}
-	m, err := split.Load(ctx, f, model, split.Options{Device: name, Quota: o.Device.Quota, Memory: o.Device.Memory, Trace: r, Dir: o.Cache.Dir, Progress: o.Device.Progress, Report: o.Notify})
-	if errors.Is(err, devices.ErrNotBuilt) {
-		err = notBuilt{err}
-	}
-	if errors.Is(err, devices.ErrUnknown) {
-		err = fmt.Errorf("%w: Device.Name: %w", ErrOptions, err)
-	}
-	return m, err
+	return o.prepared.Load(ctx, model, makePlan)
 }
 
 // notBuilt wraps the error of another driver so that it matches ErrNotBuilt.

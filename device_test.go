@@ -124,7 +124,7 @@ func TestGPUMatchesCPU(t *testing.T) {
 func TestLastLayersOnGPU(t *testing.T) {
 	var notices []string
 	options := llmrun.Options{FS: bundled.FS, Context: 256, Notify: func(text string) { notices = append(notices, text) }, Device: llmrun.DeviceOptions{Name: "gpu", GPULayers: 3}}
-	plan, err := llmrun.PlanPlacement(bundled.Name, options)
+	plan, err := llmrun.PlanPlacement(t.Context(), bundled.Name, options)
 	if errors.Is(err, llmrun.ErrNotBuilt) || errors.Is(err, llmrun.ErrNoDriver) {
 		t.Skip(err)
 	}
@@ -158,6 +158,6 @@ func TestLastLayersOnGPU(t *testing.T) {
 
 // TestPlacementNeedsGPU checks that PlanPlacement refuses other devices.
 func TestPlacementNeedsGPU(t *testing.T) {
-	_, err := llmrun.PlanPlacement(bundled.Name, llmrun.Options{FS: bundled.FS, Device: llmrun.DeviceOptions{Name: "cpu+cpu"}})
+	_, err := llmrun.PlanPlacement(t.Context(), bundled.Name, llmrun.Options{FS: bundled.FS, Device: llmrun.DeviceOptions{Name: "cpu+cpu"}})
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }

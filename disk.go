@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/llmrun/llmrun/store/vfs"
@@ -43,10 +44,18 @@ func (d DiskSpeed) validate() error {
 	return nil
 }
 
-// throttle returns fsys with the speed of d.
+// simulatedDisks holds the devices that files of this process are read from, by their speed.
+var simulatedDisks sync.Map // DiskSpeed → *vfs.Device
+
+// throttle returns fsys with the speed of d. All files share one device, as weights, keys and
+// values do on a phone.
 func (d DiskSpeed) throttle(fsys vfs.FS) vfs.FS {
 	if d == (DiskSpeed{}) {
 		return fsys
 	}
-	return vfs.Throttled(fsys, d.BytesPerSecond, d.Latency)
+	device, ok := simulatedDisks.Load(d)
+	if !ok {
+		device, _ = simulatedDisks.LoadOrStore(d, vfs.NewDevice(d.BytesPerSecond, d.Latency))
+	}
+	return device.(*vfs.Device).Throttle(fsys)
 }

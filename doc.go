@@ -62,8 +62,9 @@
 //
 // Options.Memory.RAM limits the memory of the engine plus the code and Go heap of the
 // program around it. Without it, the limit is what the system has available. If the model
-// does not fit, the engine streams the remaining weights from flash in every pass, which
-// requires a pack: open one, or set Options.Cache.Dir. If the model cannot run within the
+// does not fit, the engine streams the remaining weights from flash in every pass. That is
+// fastest from a pack: open one, or set Options.Cache.Dir. Weights of other files are converted
+// each time they are read, and Options.Notify receives a note about it. If the model cannot run within the
 // limit at all, Open returns a [*MinimumError] before it loads anything.
 //
 // [Engine.SetBudget] changes the limit, also during a generation. [Engine.Trim] releases

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/split"
 	"github.com/llmrun/llmrun/internal/enginemodel"
 	"github.com/llmrun/llmrun/internal/trace"
-	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/allowance"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/store/w8a8"
 	"github.com/llmrun/llmrun/text/token"
@@ -22,19 +24,43 @@ import (
 // sessions take turns.
 type Engine struct {
 	description
-	model *exec.Model
-	files *modelfile.Files // the model's files if it streams from them, otherwise nil
-	limit int              // most tokens of a session
-	mem   memory
+	model  *exec.Model
+	driver *driver          // of the device, closed after the model
+	files  *modelfile.Files // the model's files if it streams from them, otherwise nil
+	limit  int              // most tokens of a session
+	drafts DraftOptions
+	// adapters are the names of those that sessions choose; sessionAdapters are those of new sessions.
+	adapters, sessionAdapters []string
+	// draftModel guesses tokens; nil without one. mayDraft: sessions guess tokens.
+	draftModel *draftModel
+	mayDraft   bool
+	// branchesKept counts passes in which a branch was right where the first guesses were wrong
+	branchesKept atomic.Int64
+	// rewardModel scores answers; nil without one
+	rewardModel *rewardModel
+	mem         memory
 	// calibration holds the columns of the outlier path; nil without Options.Lab.W8A8
 	calibration *w8a8.File
 	recorder    *trace.Recorder // nil without Options.Lab.Trace
 	traceFile   string
+	writes      *allowance.Allowance // nil without a directory or a limit
+	flashRoom   func() flashRoom     // nil if keys and values stay in memory
+	notify      func(string)         // nil: the user wants no messages
+	repair      repair
+	experts     *expertReuse  // nil if all experts are in memory or nothing is remembered
+	guesses     *guessHistory // nil if nothing is remembered
 	// store holds sessions and cached prefixes on flash; nil without a directory
 	store    *sessionStore
 	storeErr error // why the store could not be opened; nil if no directory is set
 
+	// logits is the memory of the rows that Logits returned last.
+	logits struct {
+		sync.Mutex
+		room *promptRoom
+	}
+
 	watcher        *watcher // nil without Options.Memory.WatchPressure
+	processWatcher *watcher // nil without Options.Memory.WatchProcess
 	watcherStopped sync.Once
 	mu             sync.Mutex
 	sessions       map[*Session]struct{}
@@ -58,28 +84,47 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
+	if err := opts.checkCacheDirs(); err != nil {
+		return nil, err
+	}
+	if err := opts.readKey(); err != nil {
+		return nil, err
+	}
+	opts.shareSteps()
 	opts.countProgramHeap()
+	opts.opening = newOpening(&opts)
+	defer func() { opts.opening.end() }()
+	defer func() { _ = opts.closeBeside() }()
 	f, err := opts.open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	e, err := openFiles(ctx, f, opts)
-	if errors.Is(err, errNeedsPack) && opts.mayCache() {
-		if f, err = opts.openPacked(ctx, path); err != nil {
-			return nil, err
-		}
-		return openFiles(ctx, f, opts)
+	e, err := opts.openEngine(ctx, f, path)
+	if err == nil || ctx.Err() != nil {
+		return e, err
 	}
-	if direct, ok := opts.openUnpacked(f, err); ok {
-		return openFiles(ctx, direct, opts)
+	return opts.openAgain(ctx, f, path, err)
+}
+
+// openEngine loads a model from open files. If its weights do not fit and it can be imported, it
+// imports the model first.
+func (o *Options) openEngine(ctx context.Context, f *modelfile.Files, path string) (*Engine, error) {
+	e, err := openFiles(ctx, f, *o)
+	if !errors.Is(err, errImportFirst) {
+		return e, err
 	}
-	return e, err
+	o.reopen()
+	o.importRefused = true // if there is still no pack
+	if f, err = o.openCached(ctx, path, true); err != nil {
+		return nil, err
+	}
+	return openFiles(ctx, f, *o)
 }
 
 // openFiles loads a model from open files. It closes the files if the model does not stream
 // from them.
 func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, error) {
-	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context, files: f}
+	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context, files: f, notify: opts.Notify, driver: opts.driver, drafts: opts.Drafts, adapters: opts.adapterNames(), sessionAdapters: opts.SessionAdapters}
 	if opts.Lab.Trace != "" {
 		e.recorder, e.traceFile = trace.New(), opts.Lab.Trace
 	}
@@ -99,29 +144,49 @@ func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, 
 // errors there are found before gigabytes of weights are read.
 func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (err error) {
 	reportNotices(f, opts.Notify)
-	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
+	e.writes = opts.dailyWrites()
+	if err := opts.changeWeights(f); err != nil {
 		return err
 	}
-	perTensor, err := e.openCalibration(f, &opts)
+	perTensor, err := e.openCalibration(ctx, f, &opts)
 	if err != nil {
 		return err
+	}
+	a, err := opts.decide(ctx, f, perTensor, e.recorder) // before the tokenizer is built, which takes memory
+	if err != nil {
+		return err
+	}
+	if a.imports {
+		return errImportFirst
+	}
+	if a.placed != nil {
+		opts.Context = a.placed.requested // a long prompt may have raised it
 	}
 	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
 	}
-	if err := e.mem.plan(ctx, f, perTensor, &opts); err != nil {
+	if err := e.mem.plan(ctx, f, &a, &opts); err != nil {
 		return err
 	}
 	e.limitContext(&opts)
-	if e.model, err = opts.loadModel(ctx, f, e.modelOptions(f, perTensor, &opts), e.recorder); err != nil {
+	e.experts = newExpertReuse(&opts, f.Path, &e.mem.shape)
+	makePlan := func(outcome split.Outcome) (*tiering.Plan, error) {
+		return e.planOutcome(f, perTensor, &opts, &outcome)
+	}
+	if e.model, err = opts.loadModel(ctx, f, e.modelOptions(f, perTensor, &opts), makePlan); err != nil {
 		return err
 	}
 	e.applyPlacement(&opts)
-	if !e.model.NeedsFiles() {
-		e.mem.residencyErr = opts.residencyError(f)
-	}
-	if err := e.openSessionStore(f, perTensor, &opts); err != nil {
+	e.mayDraft = opts.mayDraft(e.model.Spec.Experts > 0)
+	if err := errors.Join(e.openDraftModel(ctx, &opts), e.openReward(ctx, &opts)); err != nil {
 		return err
+	}
+	if err := e.openSessionStore(ctx, f, perTensor, &opts); err != nil {
+		return err
+	}
+	e.guesses = newGuessHistory(ctx, &opts, f, &e.mem.shape)
+	if opts.Memory.WatchProcess && opts.Memory.RAM > 0 {
+		e.watchProcess(opts.Notify)
 	}
 	if opts.Memory.WatchPressure {
 		e.watchPressure()
@@ -131,11 +196,11 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 
 // openCalibration opens the calibration of the outlier path, or returns nil without
 // Options.Lab.W8A8.
-func (e *Engine) openCalibration(f *modelfile.Files, opts *Options) (*exec.W8A8, error) {
+func (e *Engine) openCalibration(ctx context.Context, f *modelfile.Files, opts *Options) (*exec.W8A8, error) {
 	if opts.Lab.W8A8 == nil {
 		return nil, nil
 	}
-	perTensor, err := opts.Lab.W8A8.open(f, opts.fsys())
+	perTensor, err := opts.Lab.W8A8.open(ctx, f, opts.fsys())
 	if err != nil {
 		return nil, err
 	}
@@ -157,39 +222,49 @@ func (e *Engine) limitContext(opts *Options) {
 func (e *Engine) modelOptions(f *modelfile.Files, perTensor *exec.W8A8, opts *Options) exec.Options {
 	plan := e.mem.current
 	o := exec.Options{
-		Threads: opts.Threads, Chunk: plan.Chunk, Context: opts.Context, Exact: opts.Exact,
+		Threads: opts.Threads, Chunk: plan.Chunk, Context: opts.Context, Exact: opts.Exact, Nested: opts.nested,
 		Budget: e.mem.budget, Plan: plan, PinFile: opts.pinFile(), MapFirst: opts.mapFirst(),
 		KV: opts.kvFormat(f), Select: opts.selection(), W8A8: perTensor,
 		Accelerator: opts.accelerator(e.recorder), Progress: progressFunc(opts.Progress),
+		Repair: e.repairPack,
 	}
 	if dir := opts.kvDir(); dir != "" {
 		o.KVHot, o.KVRing = plan.KVHot, plan.KVRing
-		o.KVSpill = kv.NewScratch(opts.Lab.Disk.throttle(vfs.OS()), dir, e.mem.budget)
+		o.KVSpill = e.newScratch(dir, opts)
 	}
 	return o
 }
 
-// stopWatcher stops the watcher of memory pressure, once.
+// stopWatcher stops the watchers of memory pressure and of the process, once.
 func (e *Engine) stopWatcher() {
-	e.watcherStopped.Do(func() { e.watcher.shutdown() })
+	e.watcherStopped.Do(func() {
+		e.watcher.shutdown()
+		e.processWatcher.shutdown()
+	})
 }
 
 // release releases all resources of the engine.
 func (e *Engine) release() (err error) {
 	e.stopWatcher()
+	e.draftModel.close()
+	e.rewardModel.close()
+	e.draftModel, e.rewardModel = nil, nil
 	if e.model != nil {
 		e.model.Close()
 	}
+	err = e.driver.close()
+	e.logits.room.release()
+	err = errors.Join(err, e.repair.close())
 	e.mem.release()
 	if e.files != nil {
-		err = e.files.Close()
+		err = errors.Join(err, e.files.Close())
 		e.files = nil
 	}
 	if e.calibration != nil {
 		err = errors.Join(err, e.calibration.Close())
 		e.calibration = nil
 	}
-	err = errors.Join(err, e.store.close(), e.writeTrace())
+	err = errors.Join(err, e.store.close(), e.closeWrites(), e.writeTrace(), e.experts.save(), e.guesses.save())
 	e.store, e.storeErr = nil, ErrClosed
 	return err
 }
@@ -233,7 +308,7 @@ func (e *Engine) DefaultSampling() Sampling { return e.sampling }
 // reuses. After Close it returns 0.
 func (e *Engine) MemoryUsed() int64 {
 	u := e.model.Budget().Usage()
-	return u.Total - u.By[tiering.Code] - u.By[tiering.Heap]
+	return u.Total - u.By[tiering.Code] - u.By[tiering.Heap] - u.By[tiering.Driver]
 }
 
 // Close closes all sessions and releases memory and threads. A running generation ends with

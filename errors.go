@@ -8,6 +8,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/allowance"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/text/jinja"
@@ -24,6 +25,10 @@ var (
 	ErrFormat = store.ErrFormat
 	// ErrModel reports that a well-formed file describes an inconsistent network.
 	ErrModel = arch.ErrModel
+	// ErrAdapter reports that an adapter is for another model.
+	ErrAdapter = modelfile.ErrAdapter
+	// ErrNoAdapter reports that a session asks for an adapter with a name that the engine does not have.
+	ErrNoAdapter = exec.ErrNoAdapter
 	// ErrNoTokenizer reports that the model has no tokenizer. Such a model accepts and
 	// returns token ids only; see [Session.GenerateIDs].
 	ErrNoTokenizer = modelfile.ErrNoTokenizer
@@ -41,8 +46,14 @@ var (
 	ErrToken = exec.ErrToken
 	// ErrNoRoom reports that the disk, or the cache directory's limit, has no room.
 	ErrNoRoom = pack.ErrNoRoom
+	// ErrWritesSpent reports that keys and values were not written, because
+	// [CacheOptions].DailyWrites would be exceeded.
+	ErrWritesSpent = allowance.ErrSpent
 	// ErrReplaced reports that the file of an open pack was moved or replaced.
 	ErrReplaced = pack.ErrReplaced
+	// ErrNotPrivate reports that other users of the machine may change a cache directory, so
+	// that it is not used. The message says why and what to do.
+	ErrNotPrivate = vfs.ErrNotPrivate
 	// ErrLocked reports that another process is writing the same pack, or that the session of
 	// that name is in use.
 	ErrLocked = vfs.ErrLocked

@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 )
 
 // The examples use the demo model, by its path in the repository.
 
 func Example() {
-	engine, err := llmrun.Open("cmd/llmrun/bundled/model", llmrun.Options{})
+	engine, err := llmrun.Open("cmd/llmrun/bundled/model.pack", llmrun.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -87,8 +88,8 @@ func ExampleGenerateOptions() {
 		fmt.Printf("%q\n", text.String())
 	}
 	// Output:
-	// " had a feeling that something had flinked the little girl"
-	// " had a feeling that something had flinked the little girl"
+	// " is pink. My stamps are in the attic."
+	// " is pink. My stamps are in the attic."
 }
 
 // Cancelling the context ends a generation; the session remains usable.
@@ -150,13 +151,19 @@ func ExamplePiece() {
 }
 
 func ExampleTokenizer() {
-	tokenizer, err := llmrun.OpenTokenizer("cmd/llmrun/bundled/model", llmrun.Options{})
+	tokenizer, err := llmrun.OpenTokenizer("cmd/llmrun/bundled/model.pack", llmrun.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	for _, text := range []string{"Hello, world!", "<|im_end|>"} {
-		plain := tokenizer.Encode(text, llmrun.EncodeOptions{})
-		special := tokenizer.Encode(text, llmrun.EncodeOptions{ParseSpecial: true})
+		plain, err := tokenizer.Encode(text, llmrun.EncodeOptions{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		special, err := tokenizer.Encode(text, llmrun.EncodeOptions{ParseSpecial: true})
+		if err != nil {
+			log.Fatal(err)
+		}
 		back, err := tokenizer.Decode(plain)
 		if err != nil {
 			log.Fatal(err)
@@ -176,7 +183,10 @@ func ExampleEngine_Perplexity() {
 		"Once upon a time there was a little girl.",
 		"Girl little a was there time a upon once.",
 	} {
-		ids := engine.Tokenizer().Encode(text, llmrun.EncodeOptions{})
+		ids, err := engine.Tokenizer().Encode(text, llmrun.EncodeOptions{})
+		if err != nil {
+			log.Fatal(err)
+		}
 		result, err := engine.Perplexity(context.Background(), ids, llmrun.PerplexityOptions{})
 		if err != nil {
 			log.Fatal(err)
@@ -192,7 +202,10 @@ func ExampleEngine_Logits() {
 	engine, _ := openDemo()
 	defer engine.Close()
 
-	ids := engine.Tokenizer().Encode("Once upon a", llmrun.EncodeOptions{})
+	ids, err := engine.Tokenizer().Encode("Once upon a", llmrun.EncodeOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	rows, err := engine.Logits(context.Background(), ids, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -211,7 +224,7 @@ func ExampleEngine_Logits() {
 
 // Inspect reads only headers, so it is fast for models of any size.
 func ExampleInspect() {
-	model, err := llmrun.Inspect(".", llmrun.Options{FS: os.DirFS("cmd/llmrun/bundled/model")})
+	model, err := llmrun.Inspect("model.pack", llmrun.Options{FS: os.DirFS("cmd/llmrun/bundled")})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -219,7 +232,7 @@ func ExampleInspect() {
 	info := model.Info()
 	fmt.Printf("%s, %.1fM parameters, %d layers\n", info.Family, float64(info.Parameters)/1e6, info.Layers)
 	fmt.Printf("%d MiB of keys and values for 4096 tokens\n", model.KVBytes(4096)>>20)
-	rows, err := model.Rows("model.norm.weight", []int{0})
+	rows, err := model.Rows("output_norm.weight", []int{0})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -247,7 +260,7 @@ func ExampleRenderTemplate() {
 
 // openDemo opens the demo model and an empty session.
 func openDemo() (*llmrun.Engine, *llmrun.Session) {
-	engine, err := llmrun.Open("cmd/llmrun/bundled/model", llmrun.Options{})
+	engine, err := llmrun.Open("cmd/llmrun/bundled/model.pack", llmrun.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -256,4 +269,45 @@ func openDemo() (*llmrun.Engine, *llmrun.Session) {
 		log.Fatal(err)
 	}
 	return engine, session
+}
+
+// Adapters with names are loaded once, and each session chooses among them. Sessions with different adapters
+// share passes over the weights.
+func ExampleSession_UseAdapters() {
+	dir, err := os.MkdirTemp("", "adapter")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := hubmodel.WriteAdapter(dir, 4); err != nil { // a directory as peft writes it
+		log.Fatal(err)
+	}
+	engine, err := llmrun.Open("cmd/llmrun/bundled/model.pack", llmrun.Options{Adapters: []string{"style=" + dir}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer engine.Close()
+	session, err := engine.NewSession()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+
+	for _, adapters := range [][]string{{"style"}, {"style:0.5"}, {}} {
+		if err := session.UseAdapters(adapters...); err != nil {
+			log.Fatal(err)
+		}
+		for _, err := range session.Generate(context.Background(), "Once upon a time", llmrun.GenerateOptions{MaxTokens: 4}) {
+			if err != nil {
+				log.Fatal(err)
+			}
+		}
+		fmt.Println(session.Adapters(), "of", engine.Adapters())
+	}
+	fmt.Println(session.UseAdapters("facts"))
+	// Output:
+	// [style] of [style]
+	// [style:0.5] of [style]
+	// [] of [style]
+	// no adapter has this name: facts; there are style
 }

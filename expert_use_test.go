@@ -2,7 +2,10 @@ package llmrun_test
 
 import (
 	"context"
+	"math"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,4 +38,48 @@ func TestExpertUse(t *testing.T) {
 	require.GreaterOrEqual(t, f.Bytes, x.Bytes)
 	require.InDelta(t, float64(x.Hits)/float64(x.Used), x.HitRate(), 1e-9)
 	require.Zero(t, llmrun.ExpertUse{}.HitRate())
+
+	// Waits for experts alone are counted too.
+	options.Lab.Disk = llmrun.DiskSpeed{Latency: time.Millisecond}
+	for f.Bytes > f.Experts.Bytes { // until all other weights are in memory
+		options.Memory.RAM += 2 << 20
+		f, _ = use()
+	}
+	require.Positive(t, f.Bytes)
+	require.Positive(t, f.Stalled)
+	require.Positive(t, f.Stalls)
+}
+
+// TestPlanLearnsFromRouters plans a model before and after a run that read experts: the second
+// plan predicts with what the router chose.
+func TestPlanLearnsFromRouters(t *testing.T) {
+	path := experts(t)
+	options := llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{RAM: llmrun.NoLimit}}
+	options.Memory.RAM = minimum(t, path, options) + 1<<20
+	options.Cache.Dir = t.TempDir()
+	require.NoError(t, os.Chmod(options.Cache.Dir, 0o700))
+	all := 0
+	reuse := func() float64 {
+		p, err := llmrun.PlanMemory(t.Context(), path, options, llmrun.PlanOptions{})
+		require.NoError(t, err)
+		require.Positive(t, p.ExpertSlots)
+		require.Less(t, p.ExpertSlots, p.Experts)
+		all = p.Experts
+		return p.Rates.ExpertReuse
+	}
+	require.Zero(t, reuse(), "no run yet")
+
+	e := open(t, path, options)
+	s := newSession(t, e)
+	o := limit(400)
+	o.IgnoreEOS = true
+	complete(t, s.GenerateIDs(t.Context(), someIDs(e, 20), o))
+	x := s.Stats().DecodeFlash.Experts
+	require.Greater(t, x.Used, int64(1000))
+	require.NoError(t, s.Close())
+	require.NoError(t, e.Close())
+
+	absent := 1 - float64(x.Slots)/float64(all)
+	want := math.Log(1-x.HitRate()) / math.Log(absent)
+	require.InEpsilon(t, max(1, want), reuse(), 1e-9)
 }

@@ -2,6 +2,7 @@ package llmrun
 
 import (
 	"io/fs"
+	"testing"
 	"time"
 
 	"github.com/llmrun/llmrun/tiering"
@@ -10,8 +11,11 @@ import (
 // LiveHeap measures how much of Go's heap is live.
 func LiveHeap() int64 { return liveHeap() }
 
-// SetLiveHeap makes engines find this heap of the program instead of measuring it.
-func SetLiveHeap(bytes int64) { readHeap = func() int64 { return bytes } }
+// SetLiveHeap makes engines find this heap of the program instead of measuring it, until restore is called.
+func SetLiveHeap(bytes int64) (restore func()) {
+	readHeap = func() int64 { return bytes }
+	return func() { readHeap = liveHeap }
+}
 
 // SetAvailableMemory makes engines find this much available memory, until restore is called.
 func SetAvailableMemory(bytes int64) (restore func()) {
@@ -22,5 +26,23 @@ func SetAvailableMemory(bytes int64) (restore func()) {
 // CheckMemory returns an error that names the memory that the engine still holds.
 func (e *Engine) CheckMemory() error { return e.model.Budget().Check() }
 
+// RespondToProcess compares the bytes that resident returns with the budget.
+func (e *Engine) RespondToProcess(resident func() int64, notify func(string)) {
+	e.respondToProcess(resident, notify)
+}
+
 // Watch starts a watcher that reads the pressure signs below root at each tick.
 func (e *Engine) Watch(root fs.FS, ticks <-chan time.Time) { e.watch(root, ticks, func() {}) }
+
+// GrantedFor returns the memory that one step of the conversion of a prompt of so many bytes gets
+// without asking for more.
+func GrantedFor(bytes int) int64 { return grantedOf(PromptMemory(int64(bytes))) }
+
+// AllBranches makes passes with guesses verify other guesses too, until the end of the test, whether they pay or not.
+func AllBranches(t testing.TB) {
+	allBranches = true
+	t.Cleanup(func() { allBranches = false })
+}
+
+// KeptBranches returns in how many passes a branch was right where the first guesses were wrong.
+func KeptBranches(e *Engine) int { return int(e.branchesKept.Load()) }

@@ -8,22 +8,11 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/draft"
+	"github.com/llmrun/llmrun/text/channel"
 	"github.com/llmrun/llmrun/text/sample"
 	"github.com/llmrun/llmrun/text/token"
 )
-
-// Piece is one step of a generation: a token and the text that it completes. Text is empty if
-// the token ends in the middle of a character, or if the text may be the beginning of a stop
-// string; a later piece then contains it. If text is still held back when the generation
-// ends, a last piece with the ID -1 contains it. The concatenated texts of all pieces are the
-// answer.
-type Piece struct {
-	ID   int32
-	Text string
-}
-
-// noToken is the ID of a piece that contains only held-back text.
-const noToken = -1
 
 // Generate continues the session: it prefills prompt behind the session's tokens and yields
 // the tokens that follow. In an empty session the prompt starts with the model's
@@ -41,15 +30,26 @@ const noToken = -1
 //		fmt.Print(piece.Text)
 //	}
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Piece, error] {
-	return s.run(ctx, o, func() ([]int32, error) {
-		t, err := s.engine.tokenizer()
-		if err != nil {
-			return nil, err
-		}
-		held := s.tokens()
-		ids := t.Encode(prompt, token.EncodeOptions{AllowSpecial: o.ParseSpecial, AddSpecial: len(held) == 0})
-		return slices.Concat(held, trimEnd(ids, s.engine.ends)), nil
-	}, nil)
+	return s.run(ctx, o, func() ([]int32, error) { return s.encodeText(prompt, &o) }, nil)
+}
+
+// encodeText returns the session's tokens with those of a text behind them.
+func (s *Session) encodeText(prompt string, o *GenerateOptions) ([]int32, error) {
+	t, err := s.engine.tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	room, err := s.engine.reservePrompt(prompt)
+	defer room.release()
+	if err != nil {
+		return nil, err
+	}
+	held := s.tokens()
+	ids, err := t.Encode(prompt, room.encodeOptions(token.EncodeOptions{AllowSpecial: o.ParseSpecial, AddSpecial: len(held) == 0}))
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(held, trimEnd(ids, s.engine.ends)), nil
 }
 
 // trimEnd removes the end-of-text token that some tokenizers append to a prompt.
@@ -76,13 +76,18 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 			return
 		}
 		defer s.end()
+		s.takeOffered()
 		g := &generation{session: s, options: o, yield: yield, start: time.Now()}
 		if err = g.prepare(prompt); err == nil {
 			err = g.generate(ctx)
 		}
+		s.seq.Rest()
 		g.finish(ctx, err)
 		if done != nil {
 			done(string(g.text), err)
+		}
+		if s.saves.after {
+			s.saveBehind()
 		}
 		if err != nil && !g.abandoned {
 			yield(Piece{}, err)
@@ -100,9 +105,15 @@ type generation struct {
 	sampler *sample.Sampler
 	stops   *sample.StopMatcher
 	decoder *token.Decoder // nil without a tokenizer
-	ids     []int32        // the prompt and the generated tokens
-	next    int32
+	channel channel.Splitter
+	ids     []int32 // the prompt and the generated tokens
+	limit   int     // of the tokens that are processed; see limitAnswer
 	text    []byte
+
+	inputs []int32   // the last token and guesses behind it, which a pass processes; empty for the prompt
+	got    []sampled // what the pass gave
+	right  int       // number of right guesses
+	tree   branches  // other guesses of the pass
 
 	start, firstAt  time.Time
 	firstFlash      FlashUse // flash use of the engine at the first token
@@ -116,10 +127,7 @@ type generation struct {
 // prepare checks the options and computes the prompt. It does not change the session.
 func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 	e := g.session.engine
-	if g.options.MaxTokens < 0 {
-		return fmt.Errorf("%w: MaxTokens is %d; it must not be negative (0 is no limit)", ErrOptions, g.options.MaxTokens)
-	}
-	if err := checkOverflow(g.options.Overflow); err != nil {
+	if err := g.options.validate(); err != nil {
 		return err
 	}
 	if g.sampler, err = sample.New(sample.Params(g.options.Sampling), e.model.Spec.Vocab); err != nil {
@@ -138,28 +146,40 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 		return fmt.Errorf("%w: the prompt is empty, and so is the session", ErrOptions)
 	}
 	g.stats.Seed = g.sampler.Seed()
-	return g.fitPrompt()
+	if err := g.fitPrompt(); err != nil {
+		return err
+	}
+	g.beginAnswer(e.chat.channels)
+	return nil
 }
 
 // generate prefills the new part of the prompt and then decodes token after token.
 func (g *generation) generate(ctx context.Context) error {
 	options := &exec.ExtendOptions{
-		Each: func(_ int, logits []float32) (err error) {
-			g.next, err = g.sampler.Sample(logits)
-			return err
-		},
-		Progress: g.options.OnPrefill,
-		Prompt:   len(g.ids) - commonPrefix(g.session.tokens(), g.ids),
+		Each: g.sample, Progress: g.options.OnPrefill,
+		Prompt: len(g.ids) - draft.CommonPrefix(g.session.tokens(), g.ids),
 	}
 	if err := g.prefill(ctx, options); err != nil {
 		return err
 	}
-	options.Progress, options.Prompt = nil, 0
+	// The following passes may have guesses behind the last token.
+	*options = exec.ExtendOptions{
+		Each: g.sample, Progress: func(_, _ int) { g.stats.Passes++ },
+		Want:       func(pos int) bool { return pos >= len(g.ids)-1 },
+		Accepted:   func() int { return len(g.ids) + g.right },
+		EachBranch: g.sampleBranch, Chosen: func() int { return g.tree.kept },
+	}
+	g.tree.options, g.tree.keptPasses = options, &g.session.engine.branchesKept
+	extend := func(ids []int32) error { return g.extend(ctx, ids, options) }
 	for {
-		if g.stats.StopReason = g.accept(); g.stats.StopReason != "" {
-			return nil
+		for i := range g.got {
+			if g.stats.StopReason = g.accept(&g.got[i]); g.stats.StopReason != "" {
+				g.dropUnread(len(g.got) - 1 - i)
+				return nil
+			}
 		}
-		if err := g.extend(ctx, g.tokensToPrefill(), options); err != nil {
+		g.roomForAnswer()
+		if err := g.pass(ctx, extend); err != nil {
 			return err
 		}
 	}
@@ -168,25 +188,39 @@ func (g *generation) generate(ctx context.Context) error {
 // prefill processes the part of the prompt that the session and the prefix cache do not
 // contain, and samples the first token.
 func (g *generation) prefill(ctx context.Context, options *exec.ExtendOptions) error {
-	fresh := g.session.rewind(g.ids)
-	g.stats.RestoredTokens = min(g.session.restored, len(g.ids)-len(fresh))
-	g.session.restored = 0
-	fresh = g.restorePrefix(ctx, fresh)
-	g.stats.PromptTokens = len(g.ids)
-	g.stats.ReusedTokens = len(g.ids) - len(fresh)
+	fresh := g.reuse(ctx)
 	for _, id := range g.ids {
 		g.sampler.Accept(id)
 	}
-	engine := g.session.engine
-	g.selectionBefore = engine.selectionUse()
-	start, flash, kv := time.Now(), engine.flashUse(), engine.KVUse()
-	if err := g.extend(ctx, fresh, options); err != nil {
+	if err := g.startDrafts(); err != nil {
+		return err
+	}
+	if err := g.extendPrompt(ctx, fresh, options, g.limitAnswer); err != nil {
 		return err
 	}
 	g.session.setTokens(g.ids)
+	g.stats.FirstToken = g.firstAt.Sub(g.start)
+	return nil
+}
+
+// extendPrompt prefills tokens, after a last check, and records what that took.
+func (g *generation) extendPrompt(ctx context.Context, ids []int32, options *exec.ExtendOptions, check func() error) error {
+	engine := g.session.engine
+	g.selectionBefore = engine.selectionUse()
+	start, flash, kv := time.Now(), engine.flashUse(), engine.KVUse()
+	if len(ids) > 0 {
+		if err := g.roomOnFlash(0); err != nil {
+			return err
+		}
+		if err := check(); err != nil {
+			return err
+		}
+		if err := g.extend(ctx, ids, options); err != nil {
+			return err
+		}
+	}
 	g.firstAt = time.Now()
 	g.stats.Prefill = g.firstAt.Sub(start)
-	g.stats.FirstToken = g.firstAt.Sub(g.start)
 	g.firstFlash = engine.flashUse()
 	g.stats.PrefillFlash = g.firstFlash.since(flash)
 	g.firstKV = engine.KVUse()
@@ -194,48 +228,70 @@ func (g *generation) prefill(ctx context.Context, options *exec.ExtendOptions) e
 	return nil
 }
 
-// accept yields the sampled token. It returns the reason if the generation ends, otherwise
-// "".
-func (g *generation) accept() (stop string) {
+// reuse keeps what the session contains of the prompt, takes what other sessions and the prefix cache
+// contain, and returns the tokens behind it, at least one.
+func (g *generation) reuse(ctx context.Context) (fresh []int32) {
+	fresh = g.session.rewind(g.ids)
+	g.stats.RestoredTokens = min(g.session.restored, len(g.ids)-len(fresh))
+	g.session.restored = 0
+	g.session.finishSave()
+	exec.AdoptPrefix(ctx, g.session.seq, g.ids)
+	fresh = g.restorePrefix(ctx, g.ids[g.session.seq.Len():])
+	g.stats.PromptTokens = len(g.ids)
+	g.stats.ReusedTokens = len(g.ids) - len(fresh)
+	return fresh
+}
+
+// accept yields a sampled token. It returns the reason if the generation ends, otherwise "".
+func (g *generation) accept(next *sampled) (stop string) {
 	s := g.session
-	if slices.Contains(s.engine.ends, g.next) && !g.options.IgnoreEOS {
+	if next.ends {
 		return StopEOS
 	}
-	g.sampler.Accept(g.next)
 	g.stats.GeneratedTokens++
-	g.ids = append(g.ids, g.next)
+	g.ids = append(g.ids, next.ID)
 	s.setTokens(g.ids)
-	text, stopped := g.decodeToken(g.next)
-	if !g.emit(Piece{g.next, text}) {
+	s.guesser.accepted(next.ID)
+	if !g.emit(next.Piece) {
 		return StopCancelled
 	}
 	switch {
-	case stopped:
+	case next.stopped:
 		return StopString
 	case g.stats.GeneratedTokens == g.options.MaxTokens:
 		return StopLength
-	case len(g.ids) > s.seq.Limit() && g.options.Overflow != OverflowSlide:
+	case len(g.ids) > g.limit && (g.options.Overflow != OverflowSlide || g.limit < s.seq.Limit()):
 		return StopContext // the token is yielded, but the model cannot process it
 	}
 	return ""
 }
 
-// decodeToken returns the text that the token completes, and whether a stop string is
+// decodeToken adds the text that the token completes to its piece, and notes whether a stop string is
 // complete.
-func (g *generation) decodeToken(id int32) (text string, stopped bool) {
+func (g *generation) decodeToken(next *sampled) {
 	if g.decoder == nil {
-		return "", false
+		return
 	}
-	text, err := g.decoder.Next(id)
+	next.Channel, next.Recipient = g.channel.Channel(), g.channel.Recipient()
+	if !g.channel.Next(next.ID) { // what is held back belongs to the part that ends
+		next.Text, next.stopped = g.stops.Push(g.decoder.Flush())
+		if !next.stopped {
+			next.Text += g.stops.Flush()
+		}
+		return
+	}
+	text, err := g.decoder.Next(next.ID)
 	if err != nil {
-		return "", false // an id of a padded vocabulary that the tokenizer does not have
+		return // an id of a padded vocabulary that the tokenizer does not have
 	}
-	return g.stops.Push(text)
+	next.Text, next.stopped = g.stops.Push(text)
 }
 
 // emit yields a piece and reports whether the caller continues.
 func (g *generation) emit(p Piece) bool {
-	g.text = append(g.text, p.Text...)
+	if p.Answers() {
+		g.text = append(g.text, p.Text...)
+	}
 	g.abandoned = !g.yield(p, nil)
 	return !g.abandoned
 }
@@ -253,11 +309,13 @@ func (g *generation) finish(ctx context.Context, err error) {
 	if !g.firstAt.IsZero() {
 		g.stats.Decode = time.Since(g.firstAt)
 		g.stats.DecodeFlash = g.session.engine.flashUse().since(g.firstFlash)
+		g.session.engine.experts.add(g.stats.DecodeFlash.Experts)
 		g.stats.DecodeKV = g.session.engine.KVUse().since(g.firstKV)
 		g.stats.Selection = g.session.engine.selectionUse().since(g.selectionBefore)
 	}
 	g.savePrefix(ctx)
 	s := g.session
+	s.guesser.learn(s.engine)
 	s.mu.Lock()
 	s.stats = g.stats
 	s.mu.Unlock()
@@ -275,21 +333,12 @@ func (g *generation) flush() {
 		rest += g.stops.Flush()
 	}
 	if rest != "" {
-		g.emit(Piece{noToken, rest})
+		g.emit(Piece{ID: noToken, Text: rest, Channel: g.channel.Channel(), Recipient: g.channel.Recipient()})
 	}
 }
 
 // rewind truncates the sequence to the longest prefix that it shares with ids, and returns
 // the remaining ids, at least one.
 func (s *Session) rewind(ids []int32) []int32 {
-	return ids[s.seq.Truncate(commonPrefix(s.seq.IDs(), ids[:len(ids)-1])):]
-}
-
-// commonPrefix returns the length of the longest common prefix of two sequences.
-func commonPrefix(a, b []int32) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
+	return ids[s.seq.Truncate(draft.CommonPrefix(s.seq.IDs(), ids[:len(ids)-1])):]
 }

@@ -24,8 +24,8 @@ const (
 func TestBOSIsAddedOnce(t *testing.T) {
 	e := open(t, testutil.Shared(t, "gguf", "tiny-llama-q8_0.gguf"), llmrun.Options{})
 	ctx := context.Background()
-	words := len(e.Tokenizer().Encode("Hello world", llmrun.EncodeOptions{}))
-	marked := e.Tokenizer().Encode("Hello world", llmrun.EncodeOptions{Special: true})
+	words := len(testutil.Must(e.Tokenizer().Encode("Hello world", llmrun.EncodeOptions{})))
+	marked := testutil.Must(e.Tokenizer().Encode("Hello world", llmrun.EncodeOptions{Special: true}))
 	require.Equal(t, int32(tinyBegin), marked[0])
 	require.Len(t, marked, words+1)
 

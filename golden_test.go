@@ -43,6 +43,7 @@ func seed(n uint64) *uint64 { return &n }
 // TestGoldenTranscripts generates with different threads and chunk sizes. It must pass with
 // all kernels: set LLMRUN_CPU, or build with the tag noasm.
 func TestGoldenTranscripts(t *testing.T) {
+	t.Parallel()
 	want := map[string]answer{}
 	if !*update {
 		testutil.ReadJSON(t, goldenPath, &want)

@@ -5,11 +5,21 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"sync/atomic"
 )
 
 // heapStep is the granularity of the program's heap in a plan. A smaller heap is part of
 // heapBytes.
 const heapStep = 4 << 20
+
+// statedHeap is the heap that SetProgramHeap has stated, 0 for none.
+var statedHeap atomic.Int64
+
+// SetProgramHeap states how much Go heap the program needs beside its engines. Engines with a memory
+// limit (see [MemoryOptions].RAM) that are opened later reserve that much, instead of 1.5 times
+// what is live when they are opened: for a program whose heap will grow, and for plans that must
+// not depend on the moment. 0 lets engines measure again.
+func SetProgramHeap(bytes int64) { statedHeap.Store(max(0, bytes)) }
 
 // liveHeap returns how much of Go's heap is live.
 func liveHeap() int64 {
@@ -22,10 +32,14 @@ func liveHeap() int64 {
 // readHeap is liveHeap. Tests replace it, because their plans must not depend on what other tests left behind.
 var readHeap = liveHeap
 
-// programHeap returns the Go heap to reserve for the program around its engines: 1.5 times
-// what is live, so that the garbage collector does not run continuously. It excludes the heap
+// programHeap returns the Go heap to reserve for the program around its engines: what
+// SetProgramHeap has stated, or 1.5 times what is live, so that the garbage collector does not run
+// continuously. It excludes the heap
 // of the engines themselves; engine is that of m, which is not registered yet or changes.
 func programHeap(m *memory, engine int64) int64 {
+	if stated := statedHeap.Load(); stated > 0 {
+		return stated
+	}
 	return heapReserve(readHeap() - heapLimits.enginesExcept(m) - engine)
 }
 
@@ -40,9 +54,9 @@ var heapLimits goLimit
 // program's limit is restored.
 type goLimit struct {
 	mu      sync.Mutex
-	program int64 // limit that the program set
-	applied int64 // limit that this type set last; another value now means that the program changed it
-	engines map[*memory]heapUse
+	program int64           // limit that the program set
+	applied int64           // limit that this type set last; another value now means that the program changed it
+	engines map[any]heapUse // by *memory or *opening
 }
 
 // heapUse is the heap that an engine's plan reserves.
@@ -65,7 +79,7 @@ func (g *goLimit) enginesExcept(m *memory) (n int64) {
 
 // update sets the heap of an engine and applies the new limit. A zero heapUse removes the
 // engine.
-func (g *goLimit) update(m *memory, s heapUse) {
+func (g *goLimit) update(m any, s heapUse) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if now := debug.SetMemoryLimit(-1); now != g.applied {
@@ -74,10 +88,25 @@ func (g *goLimit) update(m *memory, s heapUse) {
 	delete(g.engines, m)
 	if s.total > 0 {
 		if g.engines == nil {
-			g.engines = map[*memory]heapUse{}
+			g.engines = map[any]heapUse{}
 		}
 		g.engines[m] = s
 	}
+	g.apply()
+}
+
+// add changes the heap of an engine that has a limit by n bytes.
+func (g *goLimit) add(m *memory, n int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s, ok := g.engines[m]; ok {
+		g.engines[m] = heapUse{s.total + n, s.engine + n}
+		g.apply()
+	}
+}
+
+// apply sets Go's limit to the sum over the engines. The caller holds g.mu.
+func (g *goLimit) apply() {
 	g.applied = g.program
 	if len(g.engines) > 0 {
 		sum := int64(0)

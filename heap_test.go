@@ -13,16 +13,26 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestMain makes plans independent of the heap of the tests, which depends on those that ran before.
+// statedHeap is the heap that plans of most tests reserve for the program. The live heap, which
+// they would reserve otherwise, depends on the tests that ran before.
+const statedHeap = 8 << 20
+
 func TestMain(m *testing.M) {
-	llmrun.SetLiveHeap(0)
+	if os.Getenv(childVariable) == "" {
+		llmrun.SetProgramHeap(statedHeap)
+	}
 	os.Exit(m.Run())
 }
 
-// liveHeap makes engines find a heap of the program until the end of the test.
+// stateHeap states another heap until the end of the test; 0 makes engines measure it.
+func stateHeap(t testing.TB, bytes int64) {
+	llmrun.SetProgramHeap(bytes)
+	t.Cleanup(func() { llmrun.SetProgramHeap(statedHeap) })
+}
+
+// liveHeap makes engines find a heap of the program, instead of measuring it, until the end of the test.
 func liveHeap(t testing.TB, bytes int64) {
-	llmrun.SetLiveHeap(bytes)
-	t.Cleanup(func() { llmrun.SetLiveHeap(0) })
+	t.Cleanup(llmrun.SetLiveHeap(bytes))
 }
 
 // goLimit returns Go's memory limit.
@@ -60,6 +70,7 @@ func TestProgramMemoryLimitIsPreserved(t *testing.T) {
 // TestBudgetCountsProgramHeap checks that a budget reserves room for the program's heap.
 // Without it, the garbage collector would run continuously.
 func TestBudgetCountsProgramHeap(t *testing.T) {
+	stateHeap(t, 0)
 	opts := llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}}
 	heap := func(live int64) (plan, limit int64) {
 		liveHeap(t, live)
@@ -94,4 +105,44 @@ func TestLiveHeapCountsWhatIsInUse(t *testing.T) {
 	ballast := make([]byte, 64<<20)
 	require.GreaterOrEqual(t, llmrun.LiveHeap(), int64(len(ballast)))
 	runtime.KeepAlive(ballast)
+}
+
+// TestProgramStatesItsHeap checks that engines reserve what the program states, whatever is live.
+func TestProgramStatesItsHeap(t *testing.T) {
+	opts := llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}}
+	heap := func() int64 {
+		e := open(t, demoModel, opts)
+		defer e.Close()
+		return e.Memory().Plan.By[tiering.Heap.String()]
+	}
+	stateHeap(t, 1)
+	least := heap()
+	ballast := make([]byte, 64<<20)
+	llmrun.SetProgramHeap(1 + 96<<20)
+	require.Equal(t, least+96<<20, heap())
+	llmrun.SetProgramHeap(1)
+	require.Equal(t, least, heap())
+	llmrun.SetProgramHeap(0)
+	require.Greater(t, heap(), least+64<<20)
+	runtime.KeepAlive(ballast)
+}
+
+// TestRefusedProgramHeapChangesNothing sets a budget for an engine without one, whose ledger then refuses the
+// heap of the program.
+func TestRefusedProgramHeapChangesNothing(t *testing.T) {
+	path := wide(t)
+	o := llmrun.Options{Threads: 1, Context: 512, Memory: llmrun.MemoryOptions{RAM: llmrun.NoLimit}}
+	e := open(t, path, o)
+	o.Memory.RAM = 0
+	least := minimum(t, path, o)
+	before := e.Memory()
+	tiering.SetFaults(func(r tiering.Request) bool { return r.Purpose == tiering.Heap })
+	err := e.SetBudget(least + 4<<20)
+	tiering.SetFaults(nil)
+	require.ErrorIs(t, err, llmrun.ErrBudget)
+	after := e.Memory()
+	require.Equal(t, before.Plan, after.Plan)
+	require.Equal(t, before.Budget, after.Budget)
+	require.NoError(t, e.SetBudget(least))
+	require.LessOrEqual(t, held(e), least)
 }

@@ -17,14 +17,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/safetensors"
 	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// demoModel is the model that ships with the command. The tests run in the repository's root.
-const demoModel = "cmd/llmrun/bundled/model"
+// demoModel is the model that ships with the command, as a Hugging Face directory. The tests
+// run in the repository's root.
+var demoModel = hubmodel.Dir(".")
 
 // foxPrompt is a conversation as the demo model's template renders it.
 const foxPrompt = "<|im_start|>user\nTell me a story about a brave fox named Ruby.<|im_end|>\n<|im_start|>assistant\n"
@@ -177,7 +180,7 @@ func tinyTensors(edit func(name string, values []float32)) (out []safetensors.Te
 }
 
 // affordable returns the longest context, in tokens, that a test may process. All references
-// together take minutes; LLMRUN_TEST_LONG runs them.
+// together take minutes; LLMRUN_TEST_LONG=1 runs them, LLMRUN_TEST_SWEEP=1 some more than without.
 func affordable() int {
 	switch {
 	case os.Getenv("LLMRUN_TEST_LONG") != "":
@@ -187,11 +190,20 @@ func affordable() int {
 	case testing.Short():
 		return 2048
 	}
-	return 8192
+	return testutil.Effort(2560, 8192)
 }
 
 // portable reports whether the kernels use no SIMD, which makes them about ten times slower.
 func portable() bool { return strings.HasPrefix(quant.Features(), "portable") }
+
+// skipLongTexts skips a test of texts of thousands of tokens on portable kernels. Package exec
+// shows that all kernels give the same logits and select the same pages.
+func skipLongTexts(t *testing.T) {
+	t.Helper()
+	if portable() && affordable() < math.MaxInt {
+		t.Skip("long texts on portable kernels; LLMRUN_TEST_LONG=1 reads them")
+	}
+}
 
 // longTextModel returns the model of tests with long sequences: the demo model, or without
 // SIMD a smaller one with random weights. Keys and values take the same paths in both.

@@ -8,11 +8,13 @@ import (
 	"slices"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/text/token"
 )
 
 // Logits prefills ids and returns the logits after each position in at, in the order of at.
 // Each row has one logit for each token of the vocabulary. Positions count from 0; nil means
-// the last position only.
+// the last position only. Within the budget of Options.Memory.RAM, Logits returns ErrBudget before
+// it computes more rows than memory holds.
 func (e *Engine) Logits(ctx context.Context, ids []int32, at []int) ([][]float32, error) {
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: the list of token ids is empty", ErrOptions)
@@ -28,6 +30,9 @@ func (e *Engine) Logits(ctx context.Context, ids []int32, at []int) ([][]float32
 	rows := make(map[int][]float32, len(at)) // nil until it is computed
 	for _, pos := range at {
 		rows[pos] = nil
+	}
+	if err := e.reserveLogits(len(rows)); err != nil {
+		return nil, err
 	}
 	err := e.scratchSession(ctx, func(ctx context.Context, s *Session) error {
 		return s.extend(ctx, ids, &exec.ExtendOptions{
@@ -46,6 +51,48 @@ func (e *Engine) Logits(ctx context.Context, ids []int32, at []int) ([][]float32
 		out[i] = rows[pos]
 	}
 	return out, nil
+}
+
+// reserveLogits reserves the heap for a number of rows of logits, and releases weights if the
+// budget has no room. It is reserved until the next call, or until the engine is closed.
+func (e *Engine) reserveLogits(rows int) error {
+	e.logits.Lock()
+	defer e.logits.Unlock()
+	e.logits.room.release()
+	e.logits.room = nil
+	bytes := logitsHeap(rows, e.info.Vocab)
+	if bytes == 0 {
+		return nil
+	}
+	room := &promptRoom{engine: e}
+	if err := room.reserveFor(fmt.Sprintf("the logits of %d positions take", rows), bytes); err != nil {
+		return err
+	}
+	e.logits.room = room
+	return nil
+}
+
+// logitsHeap returns the heap to reserve for a number of rows of logits.
+func logitsHeap(rows, vocab int) int64 {
+	bytes := int64(rows) * int64(vocab) * 4
+	if bytes <= promptFree*promptCost {
+		return 0 // it is part of heapBytes
+	}
+	return bytes
+}
+
+// EncodeText returns the token ids of a text, as [Tokenizer.Encode] does. Within the budget of
+// Options.Memory.RAM it returns ErrBudget before the ids take more memory than is left.
+func (e *Engine) EncodeText(text string, o EncodeOptions) ([]int32, error) {
+	if e.tok == nil {
+		return nil, ErrNoTokenizer
+	}
+	room, err := e.reservePrompt(text)
+	defer room.release()
+	if err != nil {
+		return nil, err
+	}
+	return e.tok.t.Encode(text, room.encodeOptions(token.EncodeOptions{AllowSpecial: o.ParseSpecial, AddSpecial: o.Special}))
 }
 
 // defaultWindow is the usual window of published perplexities, in tokens.

@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 func TestLogitsAtPositions(t *testing.T) {
 	e := demo(t)
 	ctx := context.Background()
-	ids := e.Tokenizer().Encode("Once upon a time there was a little girl.", llmrun.EncodeOptions{})
+	ids := testutil.Must(e.Tokenizer().Encode("Once upon a time there was a little girl.", llmrun.EncodeOptions{}))
 	rows, err := e.Logits(ctx, ids, []int{4, 0, 9, 4})
 	require.NoError(t, err)
 	require.Len(t, rows, 4)
@@ -46,7 +47,7 @@ func TestLogitsAtPositions(t *testing.T) {
 func TestPerplexityWindows(t *testing.T) {
 	e := demo(t)
 	ctx := context.Background()
-	ids := e.Tokenizer().Encode(demoReference(t).Greedy[0].Text, llmrun.EncodeOptions{})
+	ids := testutil.Must(e.Tokenizer().Encode(demoReference(t).Greedy[0].Text, llmrun.EncodeOptions{}))
 	require.Greater(t, len(ids), 41)
 	ids = ids[:41]
 	var sum float64
@@ -76,11 +77,22 @@ func TestPerplexityWindows(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }
 
+// TestReportsLeaveMeasurementsOut compares the reported maximum of the ledger with and without the
+// measurement of the machine, which takes more than the bundled model.
+func TestReportsLeaveMeasurementsOut(t *testing.T) {
+	ledger := func(measure bool) int64 {
+		e := open(t, demoModel, llmrun.Options{Threads: 2, Context: 512, Lab: llmrun.LabOptions{Measure: measure}, Memory: llmrun.MemoryOptions{RAM: 1 << 30}})
+		fox(t, e, 2)
+		return e.Memory().Ledger
+	}
+	require.InDelta(t, ledger(false), ledger(true), 4<<20)
+}
+
 // TestPerplexityWindowFitsSession checks that the default window is at most the session's
 // limit.
 func TestPerplexityWindowFitsSession(t *testing.T) {
 	e := open(t, demoModel, llmrun.Options{Context: 16})
-	ids := e.Tokenizer().Encode(demoReference(t).Greedy[0].Text, llmrun.EncodeOptions{})[:32]
+	ids := testutil.Must(e.Tokenizer().Encode(demoReference(t).Greedy[0].Text, llmrun.EncodeOptions{}))[:32]
 	p, err := e.Perplexity(context.Background(), ids, llmrun.PerplexityOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 30, p.Scored, "two windows")

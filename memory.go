@@ -2,7 +2,6 @@ package llmrun
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -11,29 +10,29 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// errNeedsPack refuses to stream the weights of a model that is not a pack.
-var errNeedsPack = fmt.Errorf("%w: the model does not fit into memory, and only a pack can be streamed from flash: import it", tiering.ErrBudget)
-
 // memory manages the memory budget of an engine.
 type memory struct {
 	budget *tiering.Budget
 	leases []*tiering.Lease // code and heap of the program
-	// program is the program's part of the planned Go heap.
-	program int64
+	// program is the program's part of the planned Go heap, which has a lease of its own.
+	program      int64
+	programLease *tiering.Lease
 
-	// residencyErr explains why all weights must stay in memory, and what to do about it. It
-	// is nil if the engine can stream weights.
-	residencyErr error
-	onDevice     bool // a device holds some or all of the weights
+	flashReads string
+	measured   *Rates // of the machine; nil without LabOptions.Measure
 
 	mu           sync.Mutex
 	ownerBudget  int64 // budget that the user set; 0 = none
 	targetBudget int64 // budget that Trim aims for; what must stay may exceed it
 	level        TrimLevel
-	untrimmed    int64        // bytes held before the first trim
-	need         tiering.Need // inputs of the current plan
-	shape        tiering.Shape
-	current      *tiering.Plan
+	untrimmed    int64 // bytes held before the first trim
+	// excessReported: the user knows that the process exceeds the budget for good.
+	excessReported bool
+	need           tiering.Need // inputs of the current plan
+	repair         int64        // memory for the repair of a pack from the cache, until it is reserved
+	shape          tiering.Shape
+	current        *tiering.Plan
+	passes         passTimes
 }
 
 // limit returns the budget in bytes, 0 for none.
@@ -47,85 +46,64 @@ func (o *Options) limit() int64 {
 	return o.Memory.RAM
 }
 
-// plan decides which parts of a model will be in memory, before anything is loaded.
-func (m *memory) plan(ctx context.Context, f *modelfile.Files, perTensor *exec.W8A8, opts *Options) error {
-	limit := opts.limit()
-	if m.onDevice = opts.usesDevice(); m.onDevice {
-		limit = 0 // the plan cannot know how much is on the device; memory is counted as it is allocated
+// plan takes over the plan that decides which parts of a model will be in memory, before anything
+// is loaded.
+func (m *memory) plan(ctx context.Context, f *modelfile.Files, a *admission, opts *Options) (err error) {
+	opts.noteStreaming(f, a)
+	m.flashReads = opts.flashReads()
+	m.shape, m.need, m.current = a.shape, a.need, a.plan
+	if f.Cached() {
+		m.repair = a.repair
 	}
-	var err error
-	if m.shape, m.need, err = opts.planInputs(f, perTensor, limit); err != nil {
-		return err
-	}
-	if err := m.makePlan(f, opts); err != nil {
-		return err
-	}
-	if opts.Lab.Measure && !m.onDevice {
-		if m.current, _, err = opts.predict(ctx, f, m.shape, m.need, m.current, false); err != nil {
+	if opts.Lab.Measure && !opts.usesDevice() {
+		if err := opts.opening.leaveForPlan(&m.need); err != nil {
 			return err
 		}
+		var measured Rates
+		if m.current, measured, err = opts.predict(ctx, f, m.shape, m.need, m.current, opts.rateMeasurer()); err != nil {
+			return err
+		}
+		m.measured = &measured
+		if ledger := opts.opening.ledger(); ledger != nil {
+			ledger.ResetPeak() // reports are about the model, not about the measurement
+		}
 	}
-	if m.onDevice {
-		m.need.Budget = opts.limit()
-	}
-	if err := m.setBudget(); err != nil {
+	if err := m.setBudget(opts.opening, opts.program); err != nil {
 		return err
 	}
-	m.program = opts.program
 	if opts.Memory.RAM > 0 {
 		m.limitHeap()
 	}
 	return nil
 }
 
-// makePlan makes the first plan, and refuses one that streams weights which cannot be streamed.
-func (m *memory) makePlan(f *modelfile.Files, opts *Options) error {
-	streamable, err := f.CanStream(opts.Exact)
-	if err != nil {
-		return err
-	}
-	if !streamable { // the embedding is loaded too
-		m.shape.OtherPinned += m.shape.Embedding
-		m.shape.Embedding = 0
-	}
-	if m.current, err = makePlan(m.shape, m.need, tiering.Rates{}); err != nil {
-		return err
-	}
-	if !m.current.Resident() && !streamable {
-		return notStreamable(f)
-	}
-	return nil
-}
-
-// setBudget creates the budget and reserves the memory of the program itself.
-func (m *memory) setBudget() error {
+// setBudget takes the budget over from the opening of the files, and reserves the memory of
+// the program itself, of whose heap program is the part that does not belong to the engine.
+func (m *memory) setBudget(opening *opening, program int64) error {
 	m.ownerBudget, m.targetBudget = m.need.Budget, m.need.Budget
-	m.budget = tiering.New(m.ownerBudget)
-	for _, p := range []tiering.Purpose{tiering.Code, tiering.Heap} {
-		lease, err := m.budget.Reserve(p, m.current.By[p])
+	if m.budget = opening.end(); m.budget == nil {
+		m.budget = tiering.New(m.ownerBudget)
+	}
+	m.budget.SetLimit(m.ownerBudget)
+	for _, p := range []tiering.Purpose{tiering.Code, tiering.Heap, tiering.Driver} {
+		bytes := m.current.By[p]
+		if p == tiering.Heap {
+			bytes -= program
+		}
+		lease, err := m.budget.Reserve(p, bytes)
 		if err != nil {
 			m.release()
 			return err
 		}
 		m.leases = append(m.leases, lease)
 	}
+	lease, err := m.budget.Reserve(tiering.Heap, program)
+	if err != nil {
+		m.release()
+		return err
+	}
+	m.program, m.programLease = program, lease
 	return nil
-}
-
-// notStreamable returns the error for a model whose weights cannot be streamed.
-func notStreamable(f *modelfile.Files) error {
-	if f.Packed() == nil {
-		return fmt.Errorf("%w (%s)", errNeedsPack, f.Path)
-	}
-	return fmt.Errorf("%w: the weights do not fit, and weights that Quantize, Lab.W8A8 or Exact change while they are loaded cannot be streamed: raise the budget, or open the model without these options (%s)", tiering.ErrBudget, f.Path)
-}
-
-// residencyError returns why all weights of a model must stay in memory.
-func (o *Options) residencyError(f *modelfile.Files) error {
-	if o.usesDevice() {
-		return fmt.Errorf("%w: with Device.Name %s all weights stay in memory: raise the budget, or open the model without the device (%s)", tiering.ErrBudget, o.Device.Name, f.Path)
-	}
-	return notStreamable(f)
 }
 
 // limitHeap sets Go's memory limit to the planned heap. The plan contains the program's heap
@@ -134,11 +112,13 @@ func (m *memory) limitHeap() {
 	heapLimits.update(m, heapUse{m.current.By[tiering.Heap], m.engineHeap()})
 }
 
-// limitHeapNow is limitHeap for a budget that is set later. It reserves room for the
-// program's current heap, so that the garbage collector does not run continuously.
-func (m *memory) limitHeapNow() {
-	engine := m.engineHeap()
-	heapLimits.update(m, heapUse{engine + max(m.program, programHeap(m, engine)), engine})
+// wantedProgram returns the heap of the program that a budget counts: nothing if there is no limit, or if
+// the limit is the memory that the program leaves available.
+func (m *memory) wantedProgram(ram int64) int64 {
+	if ram <= 0 {
+		return 0
+	}
+	return max(m.program, programHeap(m, m.engineHeap()))
 }
 
 // engineHeap returns the planned heap of the engine itself.
@@ -152,15 +132,20 @@ func (m *memory) release() {
 		lease.Release()
 	}
 	m.leases = nil
+	if m.programLease != nil {
+		m.programLease.Release()
+		m.programLease = nil
+	}
 	heapLimits.update(m, heapUse{})
 }
 
 // flashUse returns what the engine has read of its weights so far.
 func (e *Engine) flashUse() FlashUse {
-	s, x := e.model.StreamStats(), e.model.ExpertStats()
+	s, x, classes := e.model.StreamStats(), e.model.ExpertStats(), exec.TransferStats(e.model)
 	return FlashUse{
-		Bytes: s.Bytes + x.Bytes, Stalled: s.Stalled + x.Stalled, Stalls: s.Stalls,
-		Experts: ExpertUse{x.Slots, x.Used, x.Hits, x.Bytes},
+		Bytes: s.Bytes + x.Bytes, Stalled: s.Stalled + x.Stalled, Stalls: s.Stalls + x.Stalls,
+		Experts: ExpertUse{x.Slots, x.Used, x.Hits, x.Bytes}, EmbeddingStalled: exec.EmbeddingStalled(e.model),
+		Classes: TransferClasses{ClassUse(classes[0]), ClassUse(classes[1]), ClassUse(classes[2]), ClassUse(classes[3])},
 	}
 }
 
@@ -172,9 +157,19 @@ type KVUse struct {
 	ColdPages  int           `json:"cold_pages"` // pages on flash
 	PageBytes  int           `json:"page_bytes"` // bytes of a page, over all layers
 	Read       int64         `json:"read_bytes"`
+	Cold       int64         `json:"cold_bytes"` // bytes on flash, summed over the passes that could read them
 	Written    int64         `json:"written_bytes"`
 	Stalled    time.Duration `json:"stalled_ns"` // time that attention waited for reads
 	Stalls     int           `json:"stalls"`
+	// AheadPages are pages in memory that are on flash too: the engine writes pages before it
+	// needs their memory. SpillStalled is the time that tokens waited for such writes.
+	AheadPages   int           `json:"ahead_pages"`
+	SpillStalled time.Duration `json:"spill_stalled_ns"`
+	SpillStalls  int           `json:"spill_stalls"`
+	// SaveStalled is the time that tokens waited for saved keys and values to be written, because
+	// the save held memory that they needed.
+	SaveStalled time.Duration `json:"save_stalled_ns"`
+	SaveStalls  int           `json:"save_stalls"`
 	// Failed is the error that prevented pages from moving to flash.
 	Failed string `json:"failed,omitempty"`
 }
@@ -184,7 +179,8 @@ func (e *Engine) KVUse() KVUse {
 	s := e.model.KVStats()
 	u := KVUse{
 		PageTokens: s.PageTokens, HotPages: s.HotPages, ColdPages: s.ColdPages, PageBytes: s.PageBytes,
-		Read: s.Read, Written: s.Written, Stalled: s.Stalled, Stalls: s.Stalls,
+		Read: s.Read, Cold: s.Cold, Written: s.Written, Stalled: s.Stalled, Stalls: s.Stalls,
+		AheadPages: s.AheadPages, SpillStalled: s.SpillStalled, SpillStalls: s.SpillStalls, SaveStalled: s.SaveStalled, SaveStalls: s.SaveStalls,
 	}
 	if s.Failed != nil {
 		u.Failed = s.Failed.Error()
@@ -213,21 +209,47 @@ func (u SelectionUse) since(before SelectionUse) SelectionUse {
 
 // since returns the use after before. The page counts are current.
 func (u KVUse) since(before KVUse) KVUse {
-	u.Read, u.Written = u.Read-before.Read, u.Written-before.Written
+	u.Read, u.Cold, u.Written = u.Read-before.Read, u.Cold-before.Cold, u.Written-before.Written
 	u.Stalled, u.Stalls = u.Stalled-before.Stalled, u.Stalls-before.Stalls
+	u.SpillStalled, u.SpillStalls = u.SpillStalled-before.SpillStalled, u.SpillStalls-before.SpillStalls
+	u.SaveStalled, u.SaveStalls = u.SaveStalled-before.SaveStalled, u.SaveStalls-before.SaveStalls
 	return u
 }
 
 func (u FlashUse) since(before FlashUse) FlashUse {
-	return FlashUse{u.Bytes - before.Bytes, u.Stalled - before.Stalled, u.Stalls - before.Stalls, u.Experts.since(before.Experts)}
+	return FlashUse{
+		Bytes: u.Bytes - before.Bytes, Stalled: u.Stalled - before.Stalled, Stalls: u.Stalls - before.Stalls,
+		Experts: u.Experts.since(before.Experts), EmbeddingStalled: u.EmbeddingStalled - before.EmbeddingStalled,
+		Classes: u.Classes.since(before.Classes),
+	}
+}
+
+func (c TransferClasses) since(before TransferClasses) TransferClasses {
+	return TransferClasses{
+		c.Awaited.since(before.Awaited), c.Streamed.since(before.Streamed), c.Guessed.since(before.Guessed), c.Written.since(before.Written),
+	}
+}
+
+func (u ClassUse) since(before ClassUse) ClassUse {
+	return ClassUse{u.Transfers - before.Transfers, u.Bytes - before.Bytes, u.Waits - before.Waits, u.Waited - before.Waited, u.MovedUp - before.MovedUp}
 }
 
 // MemoryReport is the memory of an engine by purpose.
 type MemoryReport struct {
-	Budget int64            `json:"budget_bytes"` // 0 = unlimited
-	Held   map[string]int64 `json:"held_bytes"`   // by purpose, now
-	Peak   map[string]int64 `json:"peak_bytes"`   // by purpose, the maximum so far
-	Plan   Plan             `json:"plan"`         // the current plan
+	Budget int64 `json:"budget_bytes"` // 0 = unlimited
+	// Ledger is the maximum so far of the memory for all purposes together, without that of
+	// measurements (see [LabOptions].Measure), and Process that of the whole process as the kernel
+	// counts it, with them; 0 where the system does not tell.
+	Ledger  int64            `json:"ledger_bytes"`
+	Process int64            `json:"vm_hwm_bytes"`
+	Held    map[string]int64 `json:"held_bytes"` // by purpose, now
+	Peak    map[string]int64 `json:"peak_bytes"` // by purpose, the maximum so far
+	Plan    Plan             `json:"plan"`       // the current plan
+	// FlashReads is how flash is read: "direct" or "mmap"; see [MemoryOptions.Flash].
+	FlashReads string `json:"flash_reads"`
+	// Rates are the measurements on which the predictions of Plan rest; nil without
+	// [LabOptions].Measure.
+	Rates *Rates `json:"rates,omitempty"`
 }
 
 // Memory returns how much memory the engine holds for each purpose.
@@ -235,7 +257,7 @@ func (e *Engine) Memory() MemoryReport {
 	e.mem.mu.Lock()
 	defer e.mem.mu.Unlock()
 	u := e.mem.budget.Usage()
-	r := MemoryReport{Budget: e.mem.need.Budget, Held: map[string]int64{}, Peak: map[string]int64{}, Plan: planOf(e.mem.current)}
+	r := MemoryReport{Budget: e.mem.need.Budget, Ledger: u.TotalPeak, Process: tiering.ReadResident(tiering.SystemRoot()).Peak, Held: map[string]int64{}, Peak: map[string]int64{}, Plan: planOf(e.mem.current), FlashReads: e.mem.flashReads, Rates: e.mem.measured}
 	for _, p := range tiering.Purposes() {
 		if u.Peak[p] > 0 {
 			r.Held[p.String()], r.Peak[p.String()] = u.By[p], u.Peak[p]

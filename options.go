@@ -1,13 +1,17 @@
 package llmrun
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"runtime"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/split"
 	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/kv/segment"
+	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -31,10 +35,26 @@ type Options struct {
 	// sensitive weights; or another name from [Mixes]. "" loads the weights as they are
 	// stored.
 	Quantize string
-	// Adapters are directories of LoRA adapters in peft's format. The engine merges them into
-	// the weights while it loads them; the merged weights take four bytes each. The model
-	// must be in safetensors format.
+	// Adapters are LoRA adapters: directories in peft's format for a model in safetensors format or
+	// its pack, or GGUF files for a GGUF model or its pack. The engine merges them into the weights
+	// while it loads them; the merged weights take four bytes each. A colon and a scale may follow a
+	// path: "style:0.5" adds half of the adapter's changes. All sessions use these adapters.
+	//
+	// An adapter with a name, "style=PATH" or "style=PATH:0.5", is kept beside the weights instead, and only
+	// sessions that choose it use it: see SessionAdapters, [Session.UseAdapters] and [SessionOptions].
+	// Sessions with different adapters share passes over the weights, which stay as they are stored. A
+	// name has letters, digits, dots, - and _; a path that begins like NAME= needs ./ before it.
 	Adapters []string
+	// SessionAdapters are the adapters of new sessions, of those with names: "style", or "style:0.5" for half
+	// of its changes. Without any, sessions begin without adapters.
+	SessionAdapters []string
+	// AdaptersBeside leaves the weights as they are stored, and computes the adapters beside them
+	// in float32. The weights then take no more memory than without adapters, keep their
+	// quantization, and are streamed from a pack without a conversion. Each token takes a little
+	// longer, and the answer can differ from that of merged adapters, whose sums are rounded
+	// elsewhere. Adapters beside the weights may change matrices of layers only. They exclude Lab.W8A8 and a
+	// GPU that computes layers.
+	AdaptersBeside bool
 	// Progress, if set, is called while weights are loaded. Calls do not overlap.
 	Progress func(Progress)
 	// Notify, if set, receives messages for the user, one sentence each, for example why the
@@ -44,10 +64,46 @@ type Options struct {
 	Memory MemoryOptions // memory budget, keys and values
 	Cache  CacheOptions  // data on disk between runs
 	Device DeviceOptions // GPU or NPU
+	Drafts DraftOptions  // guesses of several tokens for each pass
+	Reward RewardOptions // a model that scores answers
 	Lab    LabOptions    // experiments and measurements
 
+	// mapped makes files use mapped reads when it is enabled.
+	mapped *vfs.MappedReads
 	// program is the Go heap that the program needs beside the engine, if RAM limits it.
 	program int64
+	// kvKey is the key in Cache.KeyFile, nil without one.
+	kvKey *sealKey
+	// kvFiles is the file system of sessions, keys and values; nil until it is used.
+	kvFiles vfs.FS
+	// promptTokens is the number of tokens of the longest prompt, for all copies of the options.
+	promptTokens *promptTokens
+	// prepared is how matmuls are split over devices; nil without a split, and until prepareSplit.
+	prepared *split.Prepared
+	// draftFiles and rewardFiles are the files of the draft and the reward model.
+	draftFiles, rewardFiles *besideFiles
+	// driver is the open device, for all copies of the options.
+	driver *driver
+	// opening counts the memory of headers while a model is opened; nil counts none.
+	opening *opening
+	// importRefused: the model could not be imported, so its weights are converted.
+	importRefused bool
+	// nested: the planes of a pack are used as it stores them; see admitPrompt.
+	nested bool
+	// noPack: the adapters beside the weights would not find their tensors in a pack.
+	noPack bool
+	// room is that on flash for keys and values, as admit found it.
+	room flashRoom
+	// plans: the model is planned and not opened.
+	plans bool
+	// damaged is the pack of the model that was removed because it was damaged, or nil.
+	damaged *pack.File
+}
+
+// reopen begins a new opening, for a second attempt with other files.
+func (o *Options) reopen() {
+	o.opening.end()
+	o.opening = newOpening(o)
 }
 
 // countProgramHeap measures the Go heap of the program if Memory.RAM is set. If the limit is
@@ -81,12 +137,15 @@ func (o *Options) validate() error {
 		}
 	}
 	for _, check := range []func() error{
-		o.Memory.validate, o.Cache.validate, o.validateDevice, o.Lab.Disk.validate,
+		o.Memory.validate, o.Cache.validate, o.Drafts.validate, o.Reward.validate, o.validateDevice, o.Lab.Disk.validate,
 		func() error { return o.Lab.W8A8.validate(o) },
 	} {
 		if err := check(); err != nil {
 			return err
 		}
+	}
+	if err := o.validateAdapters(); err != nil {
+		return err
 	}
 	if o.Lab.Trace != "" && !o.Traceable() {
 		return fmt.Errorf("%w: Lab.Trace needs Lab.W8A8, or a Device.Name such as gpu or cpu+gpu", ErrOptions)
@@ -117,9 +176,13 @@ func (o *Options) selection() exec.Selection {
 	return s
 }
 
-// pinFile reports whether resident weights are a mapping of the file.
+// pinFile reports whether resident weights are a mapping of the file. Files of FS and of a
+// throttled disk cannot be mapped.
 func (o *Options) pinFile() bool {
-	return o.Memory.Pin == "file" || o.Memory.Pin != "anon" && runtime.GOOS == "android" && o.Lab.Disk == (DiskSpeed{})
+	if o.FS != nil || o.Lab.Disk != (DiskSpeed{}) {
+		return false
+	}
+	return o.Memory.Pin == "file" || o.Memory.Pin != "anon" && runtime.GOOS == "android"
 }
 
 // mapFirst reports whether the engine may start with a mapping of the weights and copy them
@@ -138,17 +201,42 @@ func (o *Options) sessionDir() string {
 // kvDir returns the directory for keys and values that exceed the memory limit, "" if there
 // is none.
 func (o *Options) kvDir() string {
-	if o.sessionDir() == "" || o.usesDevice() {
+	if o.sessionDir() == "" || o.usesDevice() || o.Cache.DailyWrites == NoWrites {
 		return ""
 	}
 	return vfs.Join(o.sessionDir(), "kv")
 }
 
-func (o *Options) fsys() vfs.FS {
-	if o.FS == nil {
-		return o.Lab.Disk.throttle(vfs.OS())
+// checkCacheDirs refuses cache directories that other users may change, because they could put
+// packs, keys and values there, and links where the program makes directories.
+func (o *Options) checkCacheDirs() (err error) {
+	for _, dir := range []string{o.Cache.Dir, o.Cache.KVDir} {
+		if dir != "" {
+			err = errors.Join(err, segment.CheckDir(vfs.OSOwn(), dir))
+		}
 	}
-	return o.Lab.Disk.throttle(vfs.FromIOFS(o.FS))
+	return err
+}
+
+// cacheFS returns the file system of the cache directories, as it is on the disk.
+func (o *Options) cacheFS() vfs.FS {
+	return o.Lab.Disk.throttle(vfs.WithMappedReads(vfs.OSOwn(), o.mapped))
+}
+
+func (o *Options) fsys() vfs.FS {
+	fsys := vfs.OS()
+	if o.FS != nil {
+		fsys = vfs.FromIOFS(o.FS)
+	}
+	return o.metered(o.Lab.Disk.throttle(vfs.WithMappedReads(fsys, o.mapped)))
+}
+
+// metered returns a file system whose readers reserve memory while a model is opened.
+func (o *Options) metered(fsys vfs.FS) vfs.FS {
+	if o.opening != nil {
+		fsys = vfs.Metered(fsys, o.opening)
+	}
+	return fsys
 }
 
 // Sampling holds the parameters of the sampler. The zero value is greedy decoding: the
@@ -167,28 +255,4 @@ type Sampling struct {
 
 	LogitBias map[int32]float32 // added to the logits of these token ids; -Inf forbids a token
 	Seed      *uint64           // seed of the random number generator; nil = a random seed, which Stats.Seed reports
-}
-
-// GenerateOptions configure one generation. The zero value decodes greedily until the model
-// generates its end-of-text token or the context is full.
-type GenerateOptions struct {
-	MaxTokens int      // most tokens to generate; 0 = no limit
-	Sampling  Sampling // how the sampler chooses tokens
-	Stop      []string // strings that end the generation; the answer does not include them
-	IgnoreEOS bool     // continue after the model's end-of-text token
-	// ParseSpecial encodes special tokens that are spelled in a prompt, such as <|im_end|>,
-	// as special tokens. Without it they are plain text, so that a document cannot imitate
-	// the conversation around it. The content of chat messages is always plain text.
-	ParseSpecial bool
-	// Overflow selects what happens when the session reaches its Limit: OverflowStop (the
-	// default, also "") or OverflowSlide.
-	Overflow string
-	// OnSlide, if set, is called when OverflowSlide drops old tokens, with the number of
-	// tokens that remain and that are dropped.
-	OnSlide func(remaining, dropped int)
-	// Chat configures how Chat and ChatMessages render the conversation.
-	Chat ChatOptions
-	// OnPrefill, if set, is called after each prefill chunk with the number of prompt tokens
-	// that are processed and their total.
-	OnPrefill func(done, total int)
 }

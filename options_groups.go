@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/kv"
@@ -18,10 +19,28 @@ type MemoryOptions struct {
 	// cannot run within the limit, Open returns a [*MinimumError] before it loads anything.
 	//
 	// If RAM is set, the plan reserves 1.5 times the Go heap that is live when the engine
-	// opens, and the engine sets Go's memory limit until it is closed. If the program's heap
-	// grows considerably afterwards, call [Engine.SetBudget] again, or set a limit with
-	// debug.SetMemoryLimit, which takes precedence. Each open engine has its own limit.
+	// opens, or what [SetProgramHeap] has stated, and the engine sets Go's memory limit until it is
+	// closed. If the program's heap grows considerably afterwards, call [Engine.SetBudget] again,
+	// or set a limit with debug.SetMemoryLimit, which takes precedence. Each open engine has its own limit.
 	RAM int64
+	// Prompt is the memory that the longest prompt takes, if it is known; see [PromptMemory]. Open
+	// then refuses a limit that has no room for it beside the smallest part of the model, so that
+	// the minimum of the error is enough for both. The memory is reserved only while a prompt is
+	// converted into tokens.
+	Prompt int64
+	// PromptTexts are the texts of the longest prompt, if they are known, and PromptTokens is the
+	// number of its tokens that are not part of a text. If Context is 0, the context that Open
+	// chooses has room for them and for an answer of 256 tokens, or Open returns a
+	// [*MinimumError] for such a context. A prompt that no context of the model holds has no effect.
+	PromptTexts  []string
+	PromptTokens int
+	// AnswerTokens is the most tokens of the answer to the prompt, if it is known; one of
+	// WholeContext may fill the context. Open then refuses a limit in which the prompt and such an answer exceed the daily writes or the disk;
+	// see [CacheOptions].DailyWrites.
+	AnswerTokens int
+	// LogitRows is the most positions of a call of [Engine.Logits], if it is known. Their memory is
+	// treated as that of Prompt.
+	LogitRows int
 	// KV is the format of keys and values: "f32"; "f16" with half the size; "k8v8" with 8
 	// bits per element, a quarter; "k8f8" with 8-bit keys and 8-bit float values, also a
 	// quarter; or "k4v8" with 4-bit keys, a fifth. "" means k8v8 for a model with quantized
@@ -32,8 +51,8 @@ type MemoryOptions struct {
 	// otherwise gives weights priority.
 	KVRAM int64
 	// KVSelect selects how much of a long context a new token attends to. "" or "exact" means
-	// all of it. A fraction such as "0.1" means that part of the context in each layer; the
-	// beginning and the end are always included. The engine ranks the pages by summaries of
+	// all of it. A fraction such as "0.1" means that part of the context in each layer, but at
+	// least 1024 tokens; the beginning and the end are always included. The engine ranks the pages by summaries of
 	// their keys, which take a sixteenth of the memory of k8v8. "auto" adapts the fraction to
 	// the text. Prompts of more than a few tokens always attend to everything. Answers can
 	// differ from those of "exact".
@@ -50,6 +69,17 @@ type MemoryOptions struct {
 	// file, the engine computes the first token from a mapping and promotes the weights to
 	// anonymous memory afterwards.
 	Pin string
+	// Flash selects how weights, embedding rows, keys and values are read from flash while the
+	// engine runs: "direct" past the page cache, "mmap" through small mapped windows of the
+	// files, whose content stays in the page cache as long as the system has memory for it, or
+	// "auto" (the default, also ""), which takes the faster way: mmap if the page cache holds the
+	// model, or has room for it, and a short comparison finds it faster. The answer is the same.
+	Flash string
+	// WatchProcess compares the memory of the whole process, as the kernel counts it, with
+	// RAM once a second. If the process holds more, the engine releases weights and Notify
+	// receives the figures. Set it only if RAM covers everything that the process does. It
+	// works on Linux and Android.
+	WatchProcess bool
 	// WatchPressure releases memory while the system is under memory pressure, and takes it
 	// back, up to RAM, when the pressure ends. On Linux and Android the engine reads pressure
 	// stall information, control group limits and the available memory. On other systems the
@@ -60,6 +90,12 @@ type MemoryOptions struct {
 func (m *MemoryOptions) validate() error {
 	if m.RAM < NoLimit {
 		return fmt.Errorf("%w: Memory.RAM is %d; it must be a number of bytes, 0 for the available memory, or NoLimit", ErrOptions, m.RAM)
+	}
+	if m.Prompt < 0 {
+		return fmt.Errorf("%w: Memory.Prompt is %d; it must be a number of bytes, or 0", ErrOptions, m.Prompt)
+	}
+	if m.PromptTokens < 0 || m.AnswerTokens < 0 || m.LogitRows < 0 {
+		return fmt.Errorf("%w: Memory.PromptTokens is %d, Memory.AnswerTokens %d and Memory.LogitRows %d; none may be negative", ErrOptions, m.PromptTokens, m.AnswerTokens, m.LogitRows)
 	}
 	if m.KV != "" && !slices.Contains(kvFormats(), m.KV) {
 		return fmt.Errorf("%w: Memory.KV is %q; it must be one of %s", ErrOptions, m.KV, strings.Join(kvFormats(), ", "))
@@ -72,6 +108,9 @@ func (m *MemoryOptions) validate() error {
 	}
 	if !slices.Contains([]string{"", "auto", "anon", "file"}, m.Pin) {
 		return fmt.Errorf("%w: Memory.Pin is %q; it must be anon, file or auto", ErrOptions, m.Pin)
+	}
+	if !slices.Contains([]string{"", "auto", "direct", "mmap"}, m.Flash) {
+		return fmt.Errorf("%w: Memory.Flash is %q; it must be auto, direct or mmap", ErrOptions, m.Flash)
 	}
 	return nil
 }
@@ -108,13 +147,49 @@ type CacheOptions struct {
 	// prompts every 4096 tokens. The prefix cache takes at most a quarter of Size. The engine
 	// removes the least recently used files first, but never those of named sessions.
 	KVDir string
+	// KVTTL is how long keys and values, and sessions, stay in KVDir after their last use. Open
+	// deletes older ones: sessions that were last saved, and cached prefixes that were last read
+	// or written, longer ago. 0 keeps them until there is no room.
+	KVTTL time.Duration
+	// KeyFile names a file with a key of 32 random bytes, also as 64 hexadecimal digits or
+	// base64, that only its owner may read. With it, everything in KVDir about sessions and
+	// prompts is encrypted with AES-256-GCM: keys and values, those that exceed the memory
+	// limit too, texts, and the names of files. Files that were written without this key are not
+	// used and not deleted; OpenSession tells of them when it begins a session. Packs are not
+	// encrypted. Without the key, the data is lost.
+	KeyFile string
 	// NoKV turns the prefix cache off. Named sessions are still saved.
 	NoKV bool
+	// DailyWrites is the most bytes of keys and values that are written below KVDir on a day
+	// (UTC), by all processes together, because flash wears out: those that exceed the memory
+	// limit, those of the prefix cache and those of sessions. 0 means [DefaultDailyWrites];
+	// NoLimit removes the limit; NoWrites writes none. Beyond the limit, prompts and sessions are
+	// saved without keys and values, which Notify reports once, and pages stay in memory. If that
+	// has no room, a prompt is refused before its prefill, by Open if Memory tells its length,
+	// with an error that wraps ErrBudget and ErrWritesSpent. An answer ends where Notify has said
+	// before the prefill, with [StopContext].
+	DailyWrites int64
 	// ImportProgress, if set, is called while the engine imports a model.
 	ImportProgress func(Progress)
 }
 
+// WholeContext as MemoryOptions.AnswerTokens is an answer that may fill the context.
+const WholeContext = 1 << 24
+
+// NoWrites as CacheOptions.DailyWrites writes no keys and values.
+const NoWrites = -2
+
+// DefaultDailyWrites is the default of CacheOptions.DailyWrites. Flash of 128 GB whose cells
+// stand 500 writes lasts for ten years of such days.
+const DefaultDailyWrites = 16 << 30
+
 func (c *CacheOptions) validate() error {
+	if c.DailyWrites < NoWrites {
+		return fmt.Errorf("%w: Cache.DailyWrites is %d; it must be a number of bytes, 0 for the default, NoLimit or NoWrites", ErrOptions, c.DailyWrites)
+	}
+	if c.KVTTL < 0 {
+		return fmt.Errorf("%w: Cache.KVTTL is %v; it must be a duration, or 0 to keep everything", ErrOptions, c.KVTTL)
+	}
 	if c.Size < 0 {
 		return fmt.Errorf("%w: Cache.Size is %d; it must be a number of bytes, or 0 for the default", ErrOptions, c.Size)
 	}
@@ -139,8 +214,10 @@ type DeviceOptions struct {
 	// CPU computes everything except matmuls, so a split works with every model family.
 	Name string
 	// GPULayers is how many of the model's last layers, plus the output matrix, the GPU
-	// computes; a value above the number of layers means all. 0 means as many as fit beside
-	// the keys and values of Context tokens. If Context is 0 too, the engine reserves as much
+	// computes; a value above the number of layers means all. 0 means as many as fit in the
+	// device's memory beside the keys and values of Context tokens. The number never depends on
+	// Memory.RAM: if the device shares the machine's memory and the budget has no room for its
+	// layers, the model is refused, and the error says how many would fit. If Context is 0 too, the engine reserves as much
 	// context as costs no layer, and at least 4096 tokens. See [Engine.Placement].
 	GPULayers int
 	// Quota, if set, is the fraction of a matmul's time for which the other device of a split

@@ -101,7 +101,7 @@ func TestErrorsNameFile(t *testing.T) {
 		{"no/such/model.gguf", fs.ErrNotExist},
 		{write("model.gguf", "GG"), llmrun.ErrFormat},
 		{write("model.gguf", strings.Repeat("x", 100)), llmrun.ErrFormat},
-		{t.TempDir(), llmrun.ErrModel},
+		{t.TempDir(), fs.ErrNotExist},                      // it holds no model
 		{write("model.safetensors", "{}"), fs.ErrNotExist}, // config.json is missing
 	} {
 		_, err := llmrun.Open(test.path, llmrun.Options{})

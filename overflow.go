@@ -42,23 +42,55 @@ func slideSizes(limit int) (begin, step int) {
 // It drops whole steps. A conversation that is rendered anew for each turn thus loses the
 // same tokens for many turns, and its prefix stays cached.
 func slideTokens(ids []int32, limit int) (rest []int32, dropped int) {
-	over := len(ids) - limit
-	if over <= 0 {
+	if dropped = slideLength(len(ids), limit); dropped == 0 {
 		return ids, 0
 	}
-	begin, step := slideSizes(limit)
-	dropped = (over + step - 1) / step * step
+	begin, _ := slideSizes(limit)
 	return slices.Concat(ids[:begin], ids[begin+dropped:]), dropped
+}
+
+// slideLength returns the number of tokens that a slide of so many tokens drops.
+func slideLength(tokens, limit int) int {
+	over := tokens - limit
+	if over <= 0 {
+		return 0
+	}
+	_, step := slideSizes(limit)
+	return (over + step - 1) / step * step
 }
 
 // fitPrompt returns ErrContextFull if the prompt is too long, or slides it.
 func (g *generation) fitPrompt() error {
-	if limit := g.session.seq.Limit(); len(g.ids) > limit && g.options.Overflow != OverflowSlide {
-		return fmt.Errorf("%w: the sequence has %d tokens with the prompt; the limit is %d", ErrContextFull, len(g.ids), limit)
+	if _, err := fitTokens(len(g.ids), g.session.seq.Limit(), g.options.Overflow); err != nil {
+		return err
 	}
 	g.slide()
 	return nil
 }
+
+// fitTokens decides about a sequence with its prompt that has so many tokens, for a generation and for
+// a plan: it returns how many of them a slide drops, or a *PromptError if they are more than limit and
+// do not slide.
+func fitTokens(tokens, limit int, overflow string) (dropped int, err error) {
+	if tokens > limit && overflow != OverflowSlide {
+		return 0, &PromptError{Tokens: tokens, Limit: limit}
+	}
+	return slideLength(tokens, limit), nil
+}
+
+// PromptError reports that a sequence with its prompt exceeds the session's limit. It wraps
+// [ErrContextFull].
+type PromptError struct {
+	Tokens, Limit int // of the sequence with its prompt, and of the session
+}
+
+// Error states both numbers.
+func (e *PromptError) Error() string {
+	return fmt.Sprintf("%v: the sequence has %d tokens with the prompt; the limit is %d", ErrContextFull, e.Tokens, e.Limit)
+}
+
+// Unwrap makes errors.Is(err, ErrContextFull) true.
+func (e *PromptError) Unwrap() error { return ErrContextFull }
 
 // slide drops old tokens if the sequence is too long, and reports whether it did.
 func (g *generation) slide() bool {

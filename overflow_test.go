@@ -23,6 +23,7 @@ func sliding(n int, dropped *[]int) llmrun.GenerateOptions {
 // values in memory and with most of them on flash. After each slide, the tokens are those of
 // a new session whose prompt is the remaining tokens.
 func TestSlideMatchesFreshSession(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name               string
 		path               string

@@ -11,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/build"
-	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/digest"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -29,10 +29,18 @@ type ImportOptions struct {
 	Adapters []string
 	// Calibrate is a sample of the text that the model will process. If Quantize selects
 	// 4-bit types, the import runs the original model over this text, and weights errors by
-	// the magnitude of their inputs. "" gives all errors the same weight.
+	// the magnitude of their inputs. "" gives all errors the same weight. Nested as a percentage measures
+	// the planes of the matrices on it.
 	Calibrate string
 	// CalibrateProgress, if set, is called with the tokens of Calibrate that are processed.
 	CalibrateProgress func(Progress)
+	// Nested stores the matrices of layers and an output head in two planes where their types permit it: the high bits
+	// of the codes with the scales, and the low bits. Open then needs memory for the high planes only, streams the
+	// low ones, and guesses tokens with the high ones; see [DraftNested]. It is NestedNone, also "",
+	// NestedThree, NestedMixed, or a percentage such as "75%": the part of the matrices that the high planes may take. The
+	// import then runs the model over the beginning of Calibrate with one matrix at a time in each of its high planes,
+	// and chooses those that change its predictions least. The pack stores what was measured.
+	Nested string
 	// Notify, if set, receives messages for the user, one sentence each.
 	Notify func(string)
 	// Progress, if set, is called while the pack is written and, with Replace, again while it
@@ -45,6 +53,8 @@ type Imported struct {
 	Path        string `json:"path"`         // the pack
 	Bytes       int64  `json:"bytes"`        // size of the pack
 	SourceBytes int64  `json:"source_bytes"` // size of the model's files
+	// PlaneBytes is the size of what the pack stores in two planes; see [ImportOptions].Nested.
+	PlaneBytes int64 `json:"plane_bytes,omitempty"`
 	// Removed lists the deleted files of the source, and Freed is their size.
 	Removed []string `json:"removed,omitempty"`
 	Freed   int64    `json:"freed,omitempty"`
@@ -60,25 +70,29 @@ func Import(ctx context.Context, path, to string, opts ImportOptions) (done Impo
 		return done, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := checkImport(f, to, opts); err != nil {
+	if err := errors.Join(checkImport(f, to, opts), opts.checkPlanes(), checkAdapters(opts.Adapters), refuseNamed(opts.Adapters)); err != nil {
 		return done, err
 	}
 	reportNotices(f, opts.Notify)
-	if err := mergeAndQuantize(f, vfs.OS(), opts.Adapters, ""); err != nil {
+	if err := (&Options{Adapters: opts.Adapters}).changeWeights(f); err != nil {
 		return done, err
 	}
 	if err := opts.quantize(ctx, f); err != nil {
 		return done, err
 	}
-	if err := weights.Import(ctx, f, vfs.OS(), to, weights.ImportOptions{Made: build.Name(), Progress: progressFunc(opts.Progress)}); err != nil {
+	planes, attached, err := opts.planes(ctx, f)
+	if err != nil {
 		return done, err
+	}
+	if err := weights.Import(ctx, f, vfs.OS(), to, weights.ImportOptions{Made: build.Name(), Progress: progressFunc(opts.Progress), Planes: planes, Attachments: attached}); err != nil {
+		return done, explainNoPlanes(f.Path, err)
 	}
 	p, err := pack.Open(vfs.OS(), to)
 	if err != nil {
 		return done, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	done = Imported{Path: to, Bytes: p.Size(), SourceBytes: p.About().SourceBytes}
+	done = Imported{Path: to, Bytes: p.Size(), SourceBytes: p.About().SourceBytes, PlaneBytes: p.PlaneBytes()}
 	if !opts.Replace {
 		return done, nil
 	}
@@ -119,7 +133,7 @@ func checkImport(f *modelfile.Files, to string, opts ImportOptions) error {
 func ImportCached(ctx context.Context, path, dir string, size int64, progress func(Progress)) (done Imported, err error) {
 	var refused error
 	f, err := modelfile.OpenCached(ctx, vfs.OS(), path, modelfile.CacheOptions{
-		FS: vfs.OS(), Dir: dir, Limit: packLimit(dir, size),
+		FS: vfs.OSOwn(), Dir: dir, Limit: packLimit(SessionDir{Path: dir}, size), Hashes: digest.NewMemo(vfs.OSOwn(), dir),
 		Import: weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(progress)}),
 		Notify: func(err error) { refused = errors.Join(refused, err) },
 	})
@@ -150,17 +164,6 @@ func (d *Imported) remove(files []string) error {
 		d.Removed, d.Freed = append(d.Removed, name), d.Freed+info.Size
 	}
 	return nil
-}
-
-// Verify reads a whole pack and compares all block checksums. The error names the first
-// damaged place.
-func Verify(ctx context.Context, path string, progress func(Progress)) (err error) {
-	p, err := pack.Open(vfs.OS(), path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.Close()) }()
-	return p.Verify(ctx, progressFunc(progress))
 }
 
 // CachedPack is a pack in a cache directory.
@@ -204,77 +207,7 @@ func existingCache(dir string) (*pack.Cache, error) {
 	if _, err := vfs.OS().Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return pack.OpenCache(vfs.OS(), dir, 0)
-}
-
-// open opens the model's files, or its pack in the cache.
-func (o *Options) open(ctx context.Context, path string) (*modelfile.Files, error) {
-	if !o.mayCache() {
-		return modelfile.Open(o.fsys(), path)
-	}
-	return o.openCached(ctx, path, false)
-}
-
-// mayCache reports whether the options permit a pack from the cache.
-func (o *Options) mayCache() bool {
-	return !o.usesDevice() && o.Cache.Dir != "" && !o.Exact && len(o.Adapters) == 0 && o.Quantize == "" && o.Lab.W8A8 == nil
-}
-
-// openPacked opens the model's pack in the cache, and imports the model if necessary, even if
-// a pack loads no faster.
-func (o *Options) openPacked(ctx context.Context, path string) (*modelfile.Files, error) {
-	f, err := o.openCached(ctx, path, true)
-	if err == nil && f.Packed() == nil {
-		err = errors.Join(fmt.Errorf("%w: %s", errNeedsPack, path), f.Close())
-	}
-	return f, err
-}
-
-func (o *Options) openCached(ctx context.Context, path string, always bool) (*modelfile.Files, error) {
-	return modelfile.OpenCached(ctx, o.fsys(), path, modelfile.CacheOptions{
-		FS: o.Lab.Disk.throttle(vfs.OS()), Dir: o.Cache.Dir, Limit: packLimit(o.Cache.Dir, o.Cache.Size), ImportAll: always,
-		Import: weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(o.Cache.ImportProgress)}),
-		Notify: func(err error) {
-			if o.Notify != nil {
-				o.Notify(fmt.Sprintf("the model is opened without a pack: %v", err))
-			}
-		},
-	})
-}
-
-// openUnpacked opens the model's own files if loading its cached pack failed because the pack
-// is damaged. It deletes the damaged pack.
-func (o *Options) openUnpacked(f *modelfile.Files, damage error) (*modelfile.Files, bool) {
-	if !errors.Is(damage, store.ErrFormat) {
-		return nil, false
-	}
-	if discarded, _ := f.DiscardCached(); !discarded {
-		return nil, false
-	}
-	direct, err := modelfile.Open(o.fsys(), f.Path)
-	if err != nil {
-		return nil, false
-	}
-	if o.Notify != nil {
-		o.Notify(fmt.Sprintf("a pack was damaged and has been removed: %v", damage))
-	}
-	return direct, true
-}
-
-// discardDamagedPack removes the engine's pack from the cache if err reports that it is
-// damaged, so that the model is imported again when it is next opened. It returns err.
-func (e *Engine) discardDamagedPack(err error) error {
-	var damage *store.FormatError
-	if err == nil || e.files == nil || !errors.As(err, &damage) {
-		return err
-	}
-	if p := e.files.Packed(); p == nil || damage.Path != p.Path() {
-		return err
-	}
-	if discarded, _ := e.files.DiscardCached(); discarded {
-		return fmt.Errorf("%w; the damaged pack was removed from the cache: open the model again", err)
-	}
-	return err
+	return pack.OpenCache(vfs.OSOwn(), dir, 0)
 }
 
 // reportNotices passes the notices about the model's files to the user.
@@ -287,29 +220,28 @@ func reportNotices(f *modelfile.Files, notice func(string)) {
 	}
 }
 
-// openMerged opens the model at path, merges the adapters and quantizes the weights.
-func openMerged(fsys vfs.FS, path string, adapters []string, mix string) (*modelfile.Files, error) {
-	f, err := modelfile.Open(fsys, path)
+// openChanged opens the model at path and changes its weights.
+func (o *Options) openChanged(path string) (*modelfile.Files, error) {
+	f, err := modelfile.Open(o.fsys(), path)
 	if err != nil {
 		return nil, err
 	}
-	if err := mergeAndQuantize(f, fsys, adapters, mix); err != nil {
+	if err := o.changeWeights(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// mergeAndQuantize merges adapters into the weights and quantizes them, as they are read.
-func mergeAndQuantize(f *modelfile.Files, fsys vfs.FS, adapters []string, mix string) error {
-	for _, dir := range adapters {
-		if err := f.Merge(fsys, dir); err != nil {
-			return err
-		}
+// changeWeights adds the adapters to the weights, or keeps them beside, and quantizes the weights,
+// as they are read.
+func (o *Options) changeWeights(f *modelfile.Files) error {
+	if err := o.addAdapters(f); err != nil {
+		return err
 	}
-	if mix == "" {
+	if o.Quantize == "" {
 		return nil
 	}
-	return f.Quantize(mix, nil)
+	return f.Quantize(o.Quantize, nil)
 }
 
 // progressFunc converts a callback of this package to one of the lower packages.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -101,8 +102,9 @@ func TestCacheDir(t *testing.T) {
 	require.Equal(t, want, got)
 	require.Len(t, notices, 1)
 	require.Contains(t, notices[0], "damaged")
-	require.NoFileExists(t, name)
+	require.NoError(t, llmrun.Verify(context.Background(), name, nil), "the model was imported again")
 
+	require.NoError(t, llmrun.RemoveCachedPack(dir, packs[0].Name))
 	_, err = llmrun.ImportCached(context.Background(), path, dir, 1000, nil)
 	require.ErrorIs(t, err, llmrun.ErrNoRoom)
 	_, err = llmrun.Open(path, llmrun.Options{Cache: llmrun.CacheOptions{Dir: dir, Size: -1}})
@@ -110,7 +112,7 @@ func TestCacheDir(t *testing.T) {
 }
 
 // TestDamageWhileStreaming damages a cached pack whose weights stay on flash, so that only a
-// pass detects it. The pass fails, and the next one uses a new pack.
+// pass detects it. The pass computes the same logits, and the next engine imports a new pack.
 func TestDamageWhileStreaming(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
@@ -120,7 +122,7 @@ func TestDamageWhileStreaming(t *testing.T) {
 	var least *llmrun.MinimumError
 	_, err := llmrun.Open(path, opts)
 	require.ErrorAs(t, err, &least)
-	opts.Memory.RAM = least.Minimum + 1<<20
+	opts.Memory.RAM = least.Minimum + 3<<20
 	want, _ := logitsOf(t, path, opts)
 
 	packs, err := llmrun.CachedPacks(dir)
@@ -133,13 +135,58 @@ func TestDamageWhileStreaming(t *testing.T) {
 	require.NoError(t, os.WriteFile(name, data, 0o600))
 	engine, err := llmrun.Open(path, opts)
 	require.NoError(t, err, "loading verifies only what stays in memory")
-	_, err = engine.Logits(context.Background(), []int32{1, 2, 3, 4}, []int{0, 3})
-	require.ErrorIs(t, err, llmrun.ErrFormat)
-	require.ErrorContains(t, err, "the damaged pack was removed from the cache")
+	got, err := engine.Logits(context.Background(), []int32{1, 2, 3, 4}, []int{0, 3})
+	require.NoError(t, err)
+	require.Equal(t, want, got)
 	require.NoError(t, engine.Close())
 	require.NoFileExists(t, name)
-	got, _ := logitsOf(t, path, opts)
+	got, _ = logitsOf(t, path, opts)
 	require.Equal(t, want, got)
+}
+
+// TestOverwrittenWhileMapped overwrites a cached pack that is mapped while it generates. No token
+// of changed weights is returned, and the pack is removed.
+func TestOverwrittenWhileMapped(t *testing.T) {
+	path, dir := quantizedModel(t), filepath.Join(t.TempDir(), "cache")
+	opts := llmrun.Options{Threads: 2, Memory: llmrun.MemoryOptions{Pin: "file"}, Cache: llmrun.CacheOptions{Dir: dir, NoKV: true}}
+	generate := func(at func(n int)) (ids []int32, err error) {
+		engine, err := llmrun.Open(path, opts)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, engine.Close()) }()
+		session, err := engine.NewSession()
+		require.NoError(t, err)
+		for piece, err := range session.GenerateIDs(t.Context(), []int32{1, 2, 3}, llmrun.GenerateOptions{MaxTokens: 20, IgnoreEOS: true}) {
+			if err != nil {
+				return ids, err
+			}
+			ids = append(ids, piece.ID)
+			at(len(ids))
+		}
+		return ids, nil
+	}
+	want, err := generate(func(int) {})
+	require.NoError(t, err)
+	packs, err := llmrun.CachedPacks(dir)
+	require.NoError(t, err)
+	require.Len(t, packs, 1)
+	name := filepath.Join(dir, packs[0].Name)
+	got, err := generate(func(n int) {
+		if n != 10 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // the resolution of the times of changes
+		file, err := os.OpenFile(name, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = file.WriteAt(make([]byte, packs[0].Bytes*3/4), packs[0].Bytes/8)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+	})
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.NoFileExists(t, name)
+	again, err := generate(func(int) {})
+	require.NoError(t, err)
+	require.Equal(t, want, again)
 }
 
 // TestImportCancelled checks that a cancelled import leaves only the model.
@@ -153,4 +200,20 @@ func TestImportCancelled(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, left, 1)
 	require.FileExists(t, path)
+}
+
+// TestRefusedModelIsNotImported opens a model in a budget in which its pack does not run either.
+func TestRefusedModelIsNotImported(t *testing.T) {
+	path := writeShape(t, layered(t, "tiny"), "q8_0")
+	o := llmrun.Options{Threads: 1, Context: 64, Cache: llmrun.CacheOptions{Dir: t.TempDir()}}
+	o.Notify = func(text string) { t.Error(text) }
+	least := minimum(t, path, o)
+	packs, err := llmrun.CachedPacks(o.Cache.Dir)
+	require.NoError(t, err)
+	require.Empty(t, packs)
+	o.Memory.RAM = least
+	open(t, path, o)
+	packs, err = llmrun.CachedPacks(o.Cache.Dir)
+	require.NoError(t, err)
+	require.Len(t, packs, 1)
 }

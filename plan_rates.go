@@ -1,13 +1,18 @@
 package llmrun
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"math"
+	"math/bits"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
@@ -25,6 +30,24 @@ type Rates struct {
 	FlashGBs    float64   `json:"flash_gbs"`    // reads that bypass the page cache
 	DecodeGBs   float64   `json:"decode_gbs"`   // weights, during decode
 	PrefillGops float64   `json:"prefill_gops"` // integer operations, during prefill
+	// AttendGBs is the speed at which a decoded token attends to keys and values in memory, and
+	// AttendChunkGBs that of each token of a prefill chunk. They depend on the model's heads and
+	// on the format of keys and values.
+	AttendGBs      float64 `json:"attend_gbs,omitempty"`
+	AttendChunkGBs float64 `json:"attend_chunk_gbs,omitempty"`
+	// ConvertGBs is the speed at which all threads together convert streamed weights; 0 if they
+	// are used as they are stored.
+	ConvertGBs float64 `json:"convert_gbs,omitempty"`
+	// RoundSeconds is what a round of scattered reads takes besides their transfer.
+	RoundSeconds float64 `json:"round_seconds,omitempty"`
+	// ExpertReuse is what runs of the model saw; see PlanRates.
+	ExpertReuse float64 `json:"expert_reuse,omitempty"`
+	// Guesses is what runs of the model saw of a drafter's guesses.
+	Guesses *GuessCounts `json:"guesses,omitempty"`
+	// Lost is the part of the processor time that other programs took from the measurement, and Starts is
+	// how many starts have measured.
+	Lost   float64 `json:"lost,omitempty"`
+	Starts int     `json:"starts,omitempty"`
 }
 
 // A whole model reaches these fractions of the speed of its matmuls; attention, norms and
@@ -37,7 +60,11 @@ const (
 
 // forPlan returns the rates that a whole model reaches.
 func (r *Rates) forPlan() tiering.Rates {
-	return tiering.Rates{ReadGBs: r.FlashGBs, MemGBs: decodeFraction * r.DecodeGBs, PrefillGops: prefillFraction * r.PrefillGops}
+	return tiering.Rates{
+		ReadGBs: r.FlashGBs, MemGBs: decodeFraction * r.DecodeGBs, PrefillGops: prefillFraction * r.PrefillGops,
+		AttendGBs: r.AttendGBs, AttendChunkGBs: r.AttendChunkGBs, ConvertGBs: r.ConvertGBs,
+		RoundSeconds: r.RoundSeconds, ExpertReuse: r.ExpertReuse,
+	}
 }
 
 const (
@@ -45,60 +72,162 @@ const (
 	maxRates  = 1 << 20      // largest size of the file
 	// flashTime is the duration of the flash measurement.
 	flashTime = 300 * time.Millisecond
+	// mostRates is how many measurements the file keeps, the latest ones.
+	mostRates = 256
 )
 
 // rateMeasurer returns the speeds of a machine from the cache file, or measures them.
 type rateMeasurer struct {
-	fsys      vfs.FS // file system of the model
-	dir       string // directory of the cache file; "" = no cache file
-	threads   int
-	memory    int64 // available memory, of which a measurement takes at most half; 0 = no limit
-	weights   int64 // bytes of weights that a token is multiplied with
-	remeasure bool  // ignore the cache file
+	fsys       vfs.FS    // file system of the model
+	dir        string    // directory of the cache file; "" = no cache file
+	flashReads string    // direct or mmap
+	disk       DiskSpeed // that fsys simulates
+	threads    int
+	memory     int64         // available memory, of which a measurement takes at most half; 0 = no limit
+	weights    int64         // bytes of weights that a token is multiplied with
+	remeasure  bool          // ignore the cache file
+	retry      time.Duration // disturbed measurements are made again after it; 0 = never
+	// budget grants the memory of measurements; nil grants any. What has no room is not
+	// measured.
+	budget *tiering.Budget
 
+	// ran returns for how long threads have run; nil = tiering.ReadProcessorTime.
+	ran func() time.Duration
 	// compute measures matmuls with that many bytes of weights; nil = rates.Compute.
 	compute func(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error)
 }
 
 // rates returns the rates for a model.
-func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int64) (Rates, error) {
+func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int64) (r Rates, err error) {
 	known := m.load()
 	typ := mainType(f)
 	source := f.Source.Files()[0]
+	wanted := rates.WeightBytes(m.weights)
+	// With less memory, fewer weights are measured, which is less representative. Such a measurement
+	// serves only calls that have as little.
+	sample := min(wanted, powerOfTwo(m.room(rates.ComputeRoom)))
+	for _, bytes := range []int64{wanted, sample} {
+		key := m.key(typ, bytes, source)
+		if r, ok := m.saved(known, func(r *Rates) bool { return r.computes() && r.FlashGBs > 0 }, key+m.diskKey()); ok {
+			return r, nil
+		}
+		if r, ok := m.saved(known, (*Rates).computes, key); ok { // the speed of a simulated disk is missing
+			r.FlashGBs, err = m.flash(source, piece)
+			return m.keep(known, key+m.diskKey(), r, err)
+		}
+	}
+	r, err = m.measure(ctx, source, typ, sample, piece)
+	return m.keep(known, m.key(typ, sample, source)+m.diskKey(), r, err)
+}
+
+// saved returns the first saved measurement under keys that has what measures asks for. It returns none
+// if the caller wants to measure again, or if it was disturbed.
+func (m *rateMeasurer) saved(known map[string]Rates, measures func(*Rates) bool, keys ...string) (r Rates, ok bool) {
+	if m.remeasure {
+		return Rates{}, false
+	}
+	for _, key := range keys {
+		if r, ok = known[key]; ok && measures(&r) && !m.mayRetry(&r) {
+			return r, true
+		}
+	}
+	return Rates{}, false
+}
+
+// key names a measurement with that many bytes of weights, and of the disk of a file.
+func (m *rateMeasurer) key(typ quant.Type, bytes int64, source string) string {
 	folder, _ := vfs.Split(source)
-	bytes := rates.WeightBytes(m.weights)
-	key := fmt.Sprintf("%s/%s %s, %d processors, %d threads, %d MiB of %s, files in %s",
-		runtime.GOOS, runtime.GOARCH, quant.Features(), runtime.NumCPU(), m.threads, bytes>>20, typ, folder)
-	if r, ok := known[key]; ok && !m.remeasure {
+	return fmt.Sprintf("%s, %d MiB of %s, files in %s, %s", m.machineKey(), bytes>>20, typ, folder, m.flashReads)
+}
+
+// machineKey names what the speed of computing depends on.
+func (m *rateMeasurer) machineKey() string {
+	return fmt.Sprintf("%s/%s %s, %d processors, %d threads", runtime.GOOS, runtime.GOARCH, quant.Features(), runtime.NumCPU(), m.threads)
+}
+
+// diskKey names the simulated disk; empty without one.
+func (m *rateMeasurer) diskKey() string {
+	if m.disk == (DiskSpeed{}) {
+		return ""
+	}
+	return fmt.Sprintf(", a simulated disk of %d bytes/s and %v", m.disk.BytesPerSecond, m.disk.Latency)
+}
+
+// keep stores a measurement, unless it failed or the memory did not suffice for all of it.
+func (m *rateMeasurer) keep(known map[string]Rates, key string, r Rates, err error) (Rates, error) {
+	if err != nil {
+		return r, err
+	}
+	if r.FlashGBs == 0 || r.DecodeGBs == 0 {
+		if old, measured := known[key]; measured && !m.remeasure {
+			return old, nil // there was more memory
+		}
 		return r, nil
 	}
-	limited := m.memory > 0 && m.memory/2 < bytes
-	if limited {
-		bytes = m.memory / 2
+	return m.store(known, key, r)
+}
+
+// powerOfTwo rounds an amount of memory down, so that calls with about as much of it find the
+// same measurement.
+func powerOfTwo(n int64) int64 {
+	if n <= 0 {
+		return 0
 	}
-	r, err := m.measure(ctx, source, typ, bytes, piece)
-	if err != nil || limited {
-		return r, err // a measurement with fewer weights is not representative
-	}
-	known[key] = r
-	return r, m.save(known)
+	return 1 << (bits.Len64(uint64(n)) - 1)
 }
 
 // measure measures matmuls with that many bytes of weights, and reads of the file source.
 func (m *rateMeasurer) measure(ctx context.Context, source string, typ quant.Type, bytes, piece int64) (r Rates, err error) {
-	r = Rates{Measured: time.Now().UTC().Truncate(time.Second), Weights: typ.String(), Threads: m.threads}
+	r = Rates{Measured: timestamp(), Weights: typ.String(), Threads: m.threads}
+	load := m.watchLoad()
 	compute := m.compute
 	if compute == nil {
-		compute = rates.Compute
+		compute = func(t quant.Type, threads int, bytes int64) (float64, float64, error) {
+			return rates.Compute(m.ledger(), t, threads, bytes)
+		}
 	}
-	if r.DecodeGBs, r.PrefillGops, err = compute(typ, m.threads, bytes); err != nil {
+	r.DecodeGBs, r.PrefillGops, err = compute(typ, m.threads, bytes)
+	r.Lost = load() // not of reads, which wait
+	if err != nil && !errors.Is(err, tiering.ErrBudget) {
 		return r, err
 	}
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
-	r.FlashGBs, err = measureFlash(m.fsys, source, piece)
+	r.FlashGBs, err = m.flash(source, piece)
 	return r, err
+}
+
+// ledger returns the budget of the measurements.
+func (m *rateMeasurer) ledger() *tiering.Budget { return cmp.Or(m.budget, tiering.New(0)) }
+
+// room returns the bytes that a measurement may take for its data besides others: half of the
+// available memory, and what the budget has left.
+func (m *rateMeasurer) room(others int64) int64 {
+	room := int64(math.MaxInt64)
+	if m.memory > 0 {
+		room = m.memory / 2
+	}
+	if limit := m.ledger().Limit(); limit > 0 {
+		room = min(room, limit-m.budget.Usage().Total-others)
+	}
+	return max(0, room)
+}
+
+// flash measures reads of a file; 0 if the budget has no room for them.
+func (m *rateMeasurer) flash(source string, piece int64) (float64, error) {
+	gbs, err := measureFlash(m.ledger(), m.fsys, source, piece, m.disk != (DiskSpeed{}))
+	if errors.Is(err, tiering.ErrBudget) {
+		return 0, nil
+	}
+	return gbs, err
+}
+
+// olderOf makes Measured the time of the oldest measurement.
+func (r *Rates) olderOf(measured time.Time) {
+	if !measured.IsZero() && measured.Before(r.Measured) {
+		r.Measured = measured
+	}
 }
 
 // mainType returns the type of most of a model's weights, in bytes.
@@ -114,8 +243,9 @@ func mainType(f *modelfile.Files) quant.Type {
 	return most
 }
 
-// measureFlash measures reads of a file, past the page cache where the system supports that.
-func measureFlash(fsys vfs.FS, name string, piece int64) (gbs float64, err error) {
+// measureFlash measures reads of a file, past the page cache where the system supports that. It
+// measures three times.
+func measureFlash(budget *tiering.Budget, fsys vfs.FS, name string, piece int64, throttled bool) (median float64, err error) {
 	if piece == 0 {
 		piece = tiering.DefaultPiece
 	}
@@ -128,10 +258,28 @@ func measureFlash(fsys vfs.FS, name string, piece int64) (gbs float64, err error
 	if err != nil {
 		return 0, err
 	}
-	return rates.Flash(io.ReaderAt(file), size, int(min(piece, size)), flashTime)
+	var gbs [3]float64
+	for i := range gbs {
+		if gbs[i], err = rates.Flash(budget, io.ReaderAt(file), size, int(min(piece, size)), flashTime/time.Duration(len(gbs))); err != nil {
+			return 0, err
+		}
+	}
+	slices.Sort(gbs[:])
+	if throttled {
+		return gbs[2], nil // only pauses of the machine differ from the simulated speed
+	}
+	return gbs[1], nil
 }
 
-// load reads the cache file. It ignores an unreadable file.
+// computes reports whether the speeds of computing are measured.
+func (r *Rates) computes() bool { return r.DecodeGBs > 0 && r.PrefillGops > 0 }
+
+// valid reports whether no rate is negative. A rate of 0 is not measured.
+func (r *Rates) valid() bool {
+	return min(r.FlashGBs, r.DecodeGBs, r.PrefillGops, r.AttendGBs, r.AttendChunkGBs, r.ConvertGBs, r.RoundSeconds, r.ExpertReuse, r.Lost) >= 0
+}
+
+// load reads the cache file. It ignores an unreadable file, and measurements that cannot be.
 func (m *rateMeasurer) load() map[string]Rates {
 	known := map[string]Rates{}
 	if m.dir == "" {
@@ -141,6 +289,7 @@ func (m *rateMeasurer) load() map[string]Rates {
 	if err != nil || json.Unmarshal(data, &known) != nil || known == nil {
 		return map[string]Rates{}
 	}
+	maps.DeleteFunc(known, func(_ string, r Rates) bool { return !r.valid() })
 	return known
 }
 
@@ -149,6 +298,7 @@ func (m *rateMeasurer) save(known map[string]Rates) error {
 	if m.dir == "" {
 		return nil
 	}
+	forgetOldest(known)
 	data, err := json.MarshalIndent(known, "", "  ")
 	if err != nil {
 		return err
@@ -161,3 +311,19 @@ func (m *rateMeasurer) save(known map[string]Rates) error {
 	}
 	return err
 }
+
+// forgetOldest removes all but the latest measurements.
+func forgetOldest(known map[string]Rates) {
+	if len(known) <= mostRates {
+		return
+	}
+	keys := slices.SortedFunc(maps.Keys(known), func(a, b string) int {
+		return cmp.Or(known[b].Measured.Compare(known[a].Measured), cmp.Compare(a, b))
+	})
+	for _, key := range keys[mostRates:] {
+		delete(known, key)
+	}
+}
+
+// timestamp returns the time of a measurement.
+func timestamp() time.Time { return time.Now().UTC().Truncate(time.Second) }

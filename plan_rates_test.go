@@ -2,13 +2,18 @@ package llmrun
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -17,7 +22,7 @@ import (
 // threads, and repeated on request.
 func TestRatesAreCached(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
-	f, err := modelfile.Open(vfs.OS(), "cmd/llmrun/bundled/model")
+	f, err := modelfile.Open(vfs.OS(), hubmodel.Dir("."))
 	require.NoError(t, err)
 	defer f.Close()
 	measured := 0
@@ -26,7 +31,7 @@ func TestRatesAreCached(t *testing.T) {
 		require.Equal(t, quant.BF16, typ)
 		want := int64(320 << 20)
 		if m.memory > 0 {
-			want = m.memory / 2
+			want = 32 << 20
 		}
 		require.Equal(t, want, bytes)
 		measured++
@@ -56,12 +61,160 @@ func TestRatesAreCached(t *testing.T) {
 	m.remeasure, m.memory = true, 100<<20
 	get(5)
 	m.remeasure = false
-	require.EqualValues(t, 4, get(5).DecodeGBs, "measurements in little memory are not cached")
+	require.EqualValues(t, 4, get(5).DecodeGBs, "one with all weights is better")
+	m.threads = 5
+	little := get(6)
+	m.memory = 120 << 20
+	require.Equal(t, little, get(6), "one in about as little memory")
+	m.memory = 0
+	require.NotEqual(t, little, get(7), "not one in little memory")
 	m.dir = ""
-	get(6)
-	get(7)
+	get(8)
+	get(9)
 
 	m.compute = func(quant.Type, int, int64) (float64, float64, error) { return 0, 0, errors.New("no memory") }
 	_, err = m.rates(t.Context(), f, 0)
 	require.ErrorContains(t, err, "no memory")
+}
+
+// TestRatesOfSimulatedDisksAreCached checks that the speed of a simulated disk is measured once and
+// belongs to that disk alone, and that the processor is not measured again for it.
+func TestRatesOfSimulatedDisksAreCached(t *testing.T) {
+	f, err := modelfile.Open(vfs.OS(), hubmodel.Dir("."))
+	require.NoError(t, err)
+	defer f.Close()
+	var mu sync.Mutex // reads run in parallel
+	computed, reads := 0, 0
+	counted := vfs.NewFaulty(vfs.OS(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpRead {
+			mu.Lock()
+			reads++
+			mu.Unlock()
+		}
+		return nil
+	})
+	m := rateMeasurer{fsys: counted, dir: t.TempDir(), threads: 1, weights: 16 << 20}
+	m.compute = func(quant.Type, int, int64) (float64, float64, error) { computed++; return 5, 5, nil }
+	get := func() Rates {
+		t.Helper()
+		r, err := m.rates(t.Context(), f, 1<<16)
+		require.NoError(t, err)
+		return r
+	}
+	fast := get()
+	m.disk = DiskSpeed{BytesPerSecond: 100e6}
+	m.fsys = m.disk.throttle(counted)
+	slow := get()
+	require.Less(t, slow.FlashGBs, 0.11)
+	require.Equal(t, 1, computed)
+	before := reads
+	require.Equal(t, slow, get())
+	m.disk, m.fsys = DiskSpeed{}, counted
+	require.Equal(t, fast, get())
+	require.Equal(t, before, reads, "nothing is measured again")
+	m.disk = DiskSpeed{BytesPerSecond: 100e6, Latency: time.Microsecond}
+	get()
+	require.Greater(t, reads, before, "another disk")
+	m.remeasure = true
+	get()
+	require.Equal(t, 2, computed)
+}
+
+// TestOldRatesAreForgotten checks that the file keeps the latest measurements.
+func TestOldRatesAreForgotten(t *testing.T) {
+	m := rateMeasurer{dir: t.TempDir()}
+	known := map[string]Rates{}
+	for i := range mostRates + 10 {
+		known[fmt.Sprint(i)] = Rates{Measured: time.Unix(int64(i), 0).UTC(), DecodeGBs: 1}
+	}
+	require.NoError(t, m.save(known))
+	known = m.load()
+	require.Len(t, known, mostRates)
+	require.NotContains(t, known, "9")
+	require.Contains(t, known, "10")
+}
+
+// TestImpossibleRatesAreMeasuredAnew checks that a damaged cache file makes no wrong plan.
+func TestImpossibleRatesAreMeasuredAnew(t *testing.T) {
+	f, err := modelfile.Open(vfs.OS(), hubmodel.Dir("."))
+	require.NoError(t, err)
+	defer f.Close()
+	m := rateMeasurer{fsys: vfs.OS(), dir: t.TempDir(), threads: 1, weights: 16 << 20}
+	m.compute = func(quant.Type, int, int64) (float64, float64, error) { return 5, 7, nil }
+	_, err = m.rates(t.Context(), f, 1<<16)
+	require.NoError(t, err)
+	file := filepath.Join(m.dir, ratesFile)
+	good, err := os.ReadFile(file)
+	require.NoError(t, err)
+	number := regexp.MustCompile(`("(?:flash_gbs|decode_gbs|prefill_gops)": )[0-9.]+`)
+	require.Len(t, number.FindAll(good, -1), 3)
+	for _, bad := range []string{"-1", "0", "1e999"} {
+		for i := range 3 {
+			n := -1
+			damaged := number.ReplaceAllFunc(good, func(field []byte) []byte {
+				if n++; n != i {
+					return field
+				}
+				return number.ReplaceAll(field, []byte("${1}"+bad))
+			})
+			require.NoError(t, os.WriteFile(file, damaged, 0o600))
+			r, err := m.rates(t.Context(), f, 1<<16)
+			require.NoError(t, err)
+			require.EqualValues(t, 5, r.DecodeGBs, "%s", damaged)
+			require.EqualValues(t, 7, r.PrefillGops, "%s", damaged)
+			require.Positive(t, r.FlashGBs, "%s", damaged)
+			require.Equal(t, r, rateMeasurer{dir: m.dir}.only(t), "the file is repaired")
+		}
+	}
+}
+
+// only returns the one measurement of the cache file.
+func (m rateMeasurer) only(t *testing.T) Rates {
+	known := m.load()
+	require.Len(t, known, 1)
+	for _, r := range known {
+		return r
+	}
+	return Rates{}
+}
+
+// TestDisturbedRatesAreMeasuredAgain: a measurement that others took processors from is made
+// again at the next starts, until one is not disturbed, which stays, or until the best of a few stays.
+func TestDisturbedRatesAreMeasuredAgain(t *testing.T) {
+	f, err := modelfile.Open(vfs.OS(), hubmodel.Dir("."))
+	require.NoError(t, err)
+	defer f.Close()
+	m := rateMeasurer{fsys: vfs.OS(), threads: 3, weights: 300 << 20, retry: time.Nanosecond}
+	var measured int
+	var ran time.Duration
+	var speeds []float64
+	var busy []bool
+	m.ran = func() time.Duration { return ran }
+	m.compute = func(quant.Type, int, int64) (float64, float64, error) {
+		ran += time.Nanosecond
+		if !busy[measured] {
+			ran += time.Hour
+		}
+		measured++
+		return speeds[measured-1], 1, nil
+	}
+	for _, c := range []struct {
+		speeds []float64
+		busy   []bool
+		want   float64
+	}{
+		{[]float64{7, 4}, []bool{true, false}, 4}, // the undisturbed one counts alone
+		{[]float64{3, 5, 4, 2, 1}, []bool{true, true, true, true, true}, 5},
+	} {
+		m.dir, measured, speeds, busy = t.TempDir(), 0, c.speeds, c.busy
+		for start := range len(c.speeds) + 2 {
+			r, err := m.rates(t.Context(), f, 0)
+			require.NoError(t, err)
+			require.Equal(t, min(start+1, len(c.speeds)), measured)
+			if start >= len(c.speeds)-1 {
+				require.InDelta(t, c.want, r.DecodeGBs, 0)
+			}
+			require.Equal(t, c.busy[min(start, len(c.busy)-1)], r.Disturbed())
+		}
+	}
 }

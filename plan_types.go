@@ -12,11 +12,36 @@ type MemoryPlan struct {
 	WeightBytes int64  `json:"weight_bytes"` // all weights as they are in memory
 	KV          string `json:"kv"`           // format of keys and values
 	Threads     int    `json:"threads"`
+	// Runs reports whether Open accepts the model with these options; Refused is the error of
+	// Open if it does not. Minimum is the smallest budget with which the model runs with this
+	// context.
+	Runs    bool   `json:"runs"`
+	Refused string `json:"refused,omitempty"`
+	Minimum int64  `json:"minimum_bytes"`
 	Plan
+	// Decode predicts the speed of an answer, and FirstToken and TotalTime the seconds of a
+	// prompt of Prompt tokens and an answer of Answer tokens.
+	Decode     PlannedSpeed `json:"decode_tok_per_s"`
+	Prompt     int          `json:"prompt_tokens"`
+	Answer     int          `json:"answer_tokens"`
+	Forgotten  int          `json:"forgotten_tokens,omitempty"` // of a longer prompt that slides
+	FirstToken float64      `json:"first_token_seconds"`
+	TotalTime  float64      `json:"total_seconds"`
+	// Guesses predicts the speed with each drafter of the options; the other predictions are without guesses.
+	Guesses []PlannedGuesses `json:"guesses"`
+	// GuessesNotPredicted says why the speed with the named drafter is not predicted; "" if it is, or none is named.
+	GuessesNotPredicted string `json:"guesses_not_predicted,omitempty"`
+	// GPU is which layers a GPU computes, whose memory is not part of the plan unless it is the
+	// machine's; nil without a GPU. The plan's sections are the other layers.
+	GPU *Placement `json:"-"`
+	// Advice lists changes that make decode faster, or with which the model runs at all.
+	Advice []PlanAdvice `json:"advice"`
 	// Sections are the parts of the model in the order in which a pass uses them.
 	Sections []PlannedSection `json:"sections"`
 	Experts  int              `json:"experts,omitempty"` // over all layers
 	Measured Rates            `json:"measured"`
+
+	fits int // longest context that runs, if this one does not; 0 = none
 }
 
 // PlannedSection is a part of a model, and how much of it stays in memory.
@@ -51,11 +76,15 @@ type Plan struct {
 	// memory; 0 if it is.
 	Lookup int64 `json:"lookup_bytes,omitempty"`
 	// KVHot is the limit of keys and values in memory; older pages go to flash. KVRing is the
-	// size of the buffer in which they are read back. Both are 0 if a full context fits.
+	// size of the buffer in which they are read back, 0 if the stream of weights reads them. Both
+	// are 0 if a full context fits.
 	// KVCold is how many bytes of a full context are on flash; each token reads all of them.
 	KVHot  int64 `json:"kv_hot_bytes,omitempty"`
 	KVRing int64 `json:"kv_ring_bytes,omitempty"`
 	KVCold int64 `json:"kv_cold_bytes,omitempty"`
+	// KVDepth is the number of tokens beyond which a conversation exceeds what may be written to
+	// flash today, or fits on its disk; 0 if a full context does not.
+	KVDepth int `json:"kv_depth_tokens,omitempty"`
 	// ExpertSlots is the number of experts that fit in memory, over all layers.
 	ExpertSlots int `json:"expert_slots,omitempty"`
 
@@ -76,14 +105,50 @@ type PlanRates struct {
 	ReadGBs     float64 `json:"read_gbs"`     // flash, with reads of the planned size
 	MemGBs      float64 `json:"mem_gbs"`      // weights in memory, during decode
 	PrefillGops float64 `json:"prefill_gops"` // integer operations during prefill
+	// AttendGBs is the speed at which a decoded token attends to keys and values in memory, and
+	// AttendChunkGBs that of each token of a prefill chunk.
+	AttendGBs      float64 `json:"attend_gbs,omitempty"`
+	AttendChunkGBs float64 `json:"attend_chunk_gbs,omitempty"`
+	// ConvertGBs is the speed at which all threads convert streamed weights; 0 if they need no
+	// conversion.
+	ConvertGBs float64 `json:"convert_gbs,omitempty"`
+	// RoundSeconds is what a round of scattered reads takes besides their transfer; only with a page
+	// selection.
+	RoundSeconds float64 `json:"round_seconds,omitempty"`
+	// ExpertReuse tells how often a router chooses experts that are in memory: if a fraction f of
+	// the experts is not there, a token misses f^ExpertReuse of those that it uses. It is what
+	// earlier runs of the model saw; 0 if there were none.
+	ExpertReuse float64 `json:"expert_reuse,omitempty"`
+}
+
+// PlannedSpeed is the predicted speed of decode in tokens per second: with an empty context,
+// with half of it, and with all of it.
+type PlannedSpeed struct {
+	Start float64 `json:"0"`
+	Half  float64 `json:"half"`
+	Full  float64 `json:"full"`
+}
+
+// forecast records the prediction of a plan.
+func (p *MemoryPlan) forecast(f *tiering.Forecast) {
+	if f == nil {
+		return
+	}
+	p.Decode = PlannedSpeed{f.DecodeStart, f.DecodeHalf, f.DecodeFull}
+	p.Prompt, p.Answer = f.Talk.Prompt, f.Talk.Answer
+	p.FirstToken, p.TotalTime = f.FirstToken, f.Total
 }
 
 // planOf returns the public form of a plan.
 func planOf(p *tiering.Plan) Plan {
+	kvRing := p.KVRing
+	if p.KVInStream {
+		kvRing = 0
+	}
 	return Plan{
 		Budget: p.Budget, By: p.By.ByName(), Context: p.Context, Chunk: p.Chunk,
 		Pinned: p.Pinned, HeadPinned: p.HeadPinned, Ring: p.Ring, Piece: p.Piece, Lookup: p.Lookup,
-		KVHot: p.KVHot, KVRing: p.KVRing, KVCold: p.KVCold, ExpertSlots: p.ExpertSlots,
+		KVHot: p.KVHot, KVRing: kvRing, KVCold: p.KVCold, KVDepth: p.KVDepth, ExpertSlots: p.ExpertSlots,
 		StreamedPerToken: p.StreamedPerToken, StreamedPerChunk: p.StreamedPerChunk,
 		Rates: PlanRates(p.Rates), PredictedPrefill: p.PredictedPrefill, PredictedDecode: p.PredictedDecode,
 	}
@@ -125,7 +190,8 @@ type MinimumError struct {
 	// ExpertsTooLarge reports that a smaller quantization of the experts would fit.
 	ExpertsTooLarge bool `json:"experts_too_large"`
 
-	message error // contains the numbers above
+	kvWrites int64 // see tiering.MinimumError
+	message  error // contains the numbers above
 }
 
 func (e *MinimumError) Error() string { return e.message.Error() }
@@ -140,7 +206,7 @@ func makePlan(s tiering.Shape, n tiering.Need, r tiering.Rates) (*tiering.Plan, 
 	if errors.As(err, &refused) {
 		err = &MinimumError{
 			Budget: refused.Budget, Minimum: refused.Minimum, By: refused.By.ByName(), Context: refused.Context,
-			ContextFits: refused.ContextFits, KVFits: refused.KVFits, ExpertsTooLarge: refused.ExpertsTooLarge, message: err,
+			ContextFits: refused.ContextFits, KVFits: refused.KVFits, ExpertsTooLarge: refused.ExpertsTooLarge, kvWrites: refused.KVWrites, message: err,
 		}
 	}
 	return plan, err

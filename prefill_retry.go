@@ -2,6 +2,7 @@ package llmrun
 
 import (
 	"context"
+	"slices"
 
 	"github.com/llmrun/llmrun/exec"
 )
@@ -10,7 +11,7 @@ import (
 // everything must not cause an endless loop.
 const maxRePrefills = 3
 
-// extend processes ids, the last of g.ids. If that fails because saved pages are damaged, it
+// extend processes ids, the last of g.ids and guesses behind them. If that fails because saved pages are damaged, it
 // drops them and re-prefills from there. A damaged cache must not prevent an answer.
 func (g *generation) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions) error {
 	err := g.session.extend(ctx, ids, r)
@@ -18,7 +19,12 @@ func (g *generation) extend(ctx context.Context, ids []int32, r *exec.ExtendOpti
 		if err == nil || !g.dropDamaged(ctx) {
 			break
 		}
-		err = g.session.extend(ctx, g.ids[g.session.seq.Len():], r)
+		r.Branches = nil // they begin behind the tokens that are computed again
+		ids = g.ids[g.session.seq.Len():]
+		if len(g.inputs) > 1 {
+			ids = slices.Concat(ids, g.inputs[1:])
+		}
+		err = g.session.extend(ctx, ids, r)
 	}
 	return err
 }
@@ -30,7 +36,7 @@ func (g *generation) dropDamaged(ctx context.Context) bool {
 	if store == nil || ctx.Err() != nil {
 		return false
 	}
-	damage := s.seq.DropDamaged(store.stores)
+	damage := s.seq.DropDamaged(s.stores)
 	if damage == nil {
 		return false
 	}

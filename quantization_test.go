@@ -12,6 +12,7 @@ import (
 // TestQuantizationLoss compares the loss of quantized weights, activations, keys and values
 // with the promises of docs/results/accuracy.md, on a part of the text.
 func TestQuantizationLoss(t *testing.T) {
+	t.Parallel()
 	few := portable() || testing.Short()
 	tokens := 768
 	if few {

@@ -2,6 +2,7 @@ package llmrun
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +14,8 @@ import (
 // Session is one sequence of tokens: a story, a document with questions, or a conversation.
 // It keeps the keys and values of its tokens, so that a continuation processes only new
 // tokens. A session runs one operation at a time; several sessions of an engine may run
-// concurrently.
+// concurrently, and then share passes over the weights. Sessions that begin with the same tokens share the
+// memory of their keys and values. That changes their speed, not their tokens.
 type Session struct {
 	engine *Engine
 
@@ -28,6 +30,18 @@ type Session struct {
 	// saved. The goroutine that set running owns both.
 	lock    *segment.SessionLock
 	created time.Time
+	saves   sessionSaves
+
+	// guesser guesses tokens; nil: none, or not started. drafts: it was started. The goroutine that set running
+	// owns both.
+	guesser *guesser
+	drafts  bool
+
+	// stores are those of the session's adapters. The goroutine that set running owns it.
+	stores exec.Stores
+
+	// branch: the session is a candidate of another one, which saves the prompt.
+	branch bool
 
 	mu       sync.Mutex // guards the fields below
 	running  bool
@@ -36,6 +50,8 @@ type Session struct {
 	ids      []int32                 // the session's tokens
 	messages []Message
 	stats    Stats
+	offered  *offered // nil without candidates
+	adapters []exec.AdapterWeight
 }
 
 // Values of Stats.StopReason.
@@ -43,7 +59,7 @@ const (
 	StopEOS       = "eos"       // the model generated its end-of-text token
 	StopString    = "stop"      // a stop string was generated
 	StopLength    = "length"    // MaxTokens tokens were generated
-	StopContext   = "context"   // the session reached its Limit
+	StopContext   = "context"   // the session reached its Limit, or what was said before the answer
 	StopCancelled = "cancelled" // the caller left the loop, the context ended, or Close was called
 	StopError     = "error"     // an error ended the loop
 )
@@ -61,11 +77,13 @@ type Stats struct {
 	DecodeFlash     FlashUse      // weights read from flash during decode
 	PrefillKV       KVUse         // page counts after prefill, transfers during prefill
 	DecodeKV        KVUse         // page counts after decode, transfers during decode
-	SavedBytes      int64         // keys and values written to the prefix cache, and by Save since
+	SavedBytes      int64         // keys and values written to the prefix cache, see Flush, and by Save since
 	Slides          int           // how often OverflowSlide dropped old tokens
 	ForgottenTokens int           // tokens that OverflowSlide dropped
 	Selection       SelectionUse  // effect of MemoryOptions.KVSelect
 	StopReason      string        // one of the Stop constants
+	Passes          int           // passes of the whole model after the prompt
+	Drafters        []DrafterUse  // guesses of each of the session's drafters; empty if it has none
 	Seed            uint64        // seed of the random number generator; it reproduces the text
 }
 
@@ -74,8 +92,33 @@ type Stats struct {
 type FlashUse struct {
 	Bytes   int64 // includes experts
 	Stalled time.Duration
-	Stalls  int // number of waits, except for experts
+	Stalls  int // number of waits
 	Experts ExpertUse
+	// EmbeddingStalled is the time that computation waited for embedding rows; Stalled does not
+	// include it.
+	EmbeddingStalled time.Duration
+	Classes          TransferClasses
+}
+
+// TransferClasses counts all transfers between flash and the engine, by their urgency.
+type TransferClasses struct {
+	Awaited  ClassUse `json:"awaited"`  // what a matmul or attention waited for
+	Streamed ClassUse `json:"streamed"` // weights, keys and values, read in the order of a pass
+	Guessed  ClassUse `json:"guessed"`  // what later layers may need
+	Written  ClassUse `json:"written"`  // spilled and saved keys and values
+}
+
+// ClassUse counts the transfers of one class.
+type ClassUse struct {
+	Transfers int64 `json:"transfers"`
+	Bytes     int64 `json:"bytes"`
+	// Waits counts, for the class Awaited, how often computation waited, and for the others how
+	// often their transfers waited for more urgent ones. Waited is the time of these waits.
+	Waits  int64         `json:"waits"`
+	Waited time.Duration `json:"waited_ns"`
+	// MovedUp counts transfers that came from a less urgent class, because they would have missed
+	// their deadline.
+	MovedUp int64 `json:"moved_up"`
 }
 
 // PrefillTokPerS returns the prefill speed in tokens per second.
@@ -85,6 +128,14 @@ func (s Stats) PrefillTokPerS() float64 { return rate(s.PromptTokens-s.ReusedTok
 // which is a result of prefill.
 func (s Stats) DecodeTokPerS() float64 { return rate(s.GeneratedTokens-1, s.Decode) }
 
+// TokensPerPass returns the generated tokens for each pass after the prompt.
+func (s Stats) TokensPerPass() float64 {
+	if s.Passes == 0 {
+		return 0
+	}
+	return float64(s.GeneratedTokens) / float64(s.Passes)
+}
+
 // rate returns n per second, 0 if nothing was done.
 func rate(n int, d time.Duration) float64 {
 	if n <= 0 || d <= 0 {
@@ -93,8 +144,20 @@ func rate(n int, d time.Duration) float64 {
 	return float64(n) / d.Seconds()
 }
 
-// NewSession returns an empty session.
+// NewSession returns an empty session with the adapters of Options.SessionAdapters.
 func (e *Engine) NewSession() (*Session, error) {
+	s, err := e.newSession()
+	if err != nil || len(e.sessionAdapters) == 0 {
+		return s, err
+	}
+	if err := s.UseAdapters(e.sessionAdapters...); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// newSession returns an empty session without adapters.
+func (e *Engine) newSession() (*Session, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -104,35 +167,44 @@ func (e *Engine) NewSession() (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{engine: e, seq: seq}
+	s := &Session{engine: e, seq: seq, stores: e.store.plainStores()}
 	e.sessions[s] = struct{}{}
 	return s, nil
 }
 
 // Close releases the session's memory. A running generation ends with ErrClosed within one
-// layer and then releases the memory. Close may be called more than once, from any goroutine,
+// layer and then releases the memory. Close waits for keys and values that are being written to the
+// prefix cache. It may be called more than once, from any goroutine,
 // and from inside the loop over a generation.
 func (s *Session) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
+		s.mu.Unlock()
 		return nil
 	}
 	s.closed = true
-	if s.running {
+	running := s.running
+	if running {
 		s.cancel(ErrClosed)
+	}
+	s.mu.Unlock()
+	if running {
 		return nil
 	}
 	return s.release()
 }
 
-// release releases the memory. No operation is running.
+// release releases the memory when everything that is being saved is written. The session is closed,
+// and no operation is running.
 func (s *Session) release() error {
+	s.finishSave()
+	err := s.takeUnsaved()
 	s.seq.Close()
+	s.guesser.close()
 	if s.lock != nil {
 		_ = s.lock.Close() // the lock is released in any case
 	}
-	return s.engine.removeSession(s)
+	return errors.Join(err, s.engine.removeSession(s))
 }
 
 // begin claims the session for one operation. The returned context ends when the session is
@@ -169,10 +241,13 @@ func (s *Session) idle() error {
 // end releases the claim.
 func (s *Session) end() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.cancel(nil)
 	s.running = false
-	if s.closed {
+	closed, store := s.closed, s.engine.store
+	s.mu.Unlock()
+	if closed {
+		s.finishSave()
+		store.report(s.takeUnsaved())
 		_ = s.release() // no caller can receive the error
 	}
 }
@@ -213,7 +288,7 @@ func (s *Session) Reset() error {
 		return err
 	}
 	s.seq.Truncate(0)
-	s.ids, s.messages = nil, nil
+	s.ids, s.messages, s.offered = nil, nil, nil
 	return nil
 }
 

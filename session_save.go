@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun/kv/segment"
@@ -14,9 +16,25 @@ import (
 type SessionOptions struct {
 	// RePrefill opens a session whose keys and values are missing, damaged or were computed
 	// with other settings. The next generation re-prefills its tokens. Notify, if set,
-	// receives the reason.
+	// receives the reason. A session that an older llmrun saved may be re-prefilled in any
+	// case. Notify also tells of a new name in a directory with sessions that are ignored
+	// because of Cache.KeyFile.
 	RePrefill bool
 	Notify    func(string)
+	// SaveBehind saves the session under its name after each generation, while the program goes
+	// on. The next generation, Flush, Save and Close wait until it is saved as Save saves it. The
+	// last three return the error if it failed.
+	SaveBehind bool
+	// Adapters are those of the session, as [Session.UseAdapters] takes them. nil means the ones with which
+	// it was saved, or Options.SessionAdapters for a new session; an empty slice means none. With other adapters
+	// than before, the next generation re-prefills the session's tokens.
+	Adapters []string
+}
+
+func (o *SessionOptions) notify(text string) {
+	if o.Notify != nil {
+		o.Notify(text)
+	}
 }
 
 // OpenSession opens the session that was saved under a name, or an empty session if there is
@@ -37,7 +55,7 @@ func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, wrapName(err)
 	}
-	s, err := e.NewSession()
+	s, err := e.newSession()
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -45,11 +63,15 @@ func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	s.lock = lock // Close releases it
+	s.lock, s.saves.after = lock, o.SaveBehind // Close releases the lock
 	m, err := lock.Load()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		err = nil
+		var text string
+		if text, err = store.foreignSessions(name); text != "" {
+			o.notify(text)
+		}
+		err = errors.Join(err, s.useAdapters(orElse(o.Adapters, e.sessionAdapters)))
 	case err == nil:
 		err = s.restore(ctx, store, m, o)
 	}
@@ -63,6 +85,23 @@ func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
 	return s, nil
 }
 
+// restoreAdapters chooses the adapters of a saved session.
+func (s *Session) restoreAdapters(m *segment.Manifest, o *SessionOptions) error {
+	err := s.useAdapters(orElse(o.Adapters, m.Adapters))
+	if errors.Is(err, ErrNoAdapter) && o.Adapters == nil {
+		err = fmt.Errorf("it was saved with the adapters %s: %w", strings.Join(m.Adapters, " "), err)
+	}
+	return err
+}
+
+// orElse returns a list, or another one if it is nil.
+func orElse(list, other []string) []string {
+	if list != nil {
+		return list
+	}
+	return other
+}
+
 // wrapName makes the error of an invalid name match ErrOptions.
 func wrapName(err error) error {
 	if errors.Is(err, segment.ErrName) {
@@ -73,21 +112,33 @@ func wrapName(err error) error {
 
 // restore makes a new session the saved one.
 func (s *Session) restore(ctx context.Context, store *sessionStore, m *segment.Manifest, o SessionOptions) error {
-	if m.Identity != store.originID && m.Identity != store.fileID {
+	owns, doubtful, err := store.owns(m)
+	if err != nil {
+		return err
+	}
+	if !owns {
 		return fmt.Errorf("%w: %s", ErrOtherModel, m.Model)
 	}
 	if len(m.Tokens) > s.engine.limit+1 { // the last token may be unprocessed
 		return fmt.Errorf("%w: the session has %d tokens; the limit is %d", ErrContextFull, len(m.Tokens), s.engine.limit)
 	}
-	err := fmt.Errorf("%w: %s", ErrOtherSettings, m.Settings)
-	if len(m.Segments) == 0 || store.stores.Has(m.Key) { // a session without keys and values matches all settings
-		err = s.seq.RestoreSession(ctx, store.stores, m)
+	if err := s.restoreAdapters(m, &o); err != nil {
+		return err
+	}
+	stores, known := s.storesOf(m)
+	switch {
+	case !slices.Equal(m.Adapters, s.Adapters()):
+		o.notify("the session is re-prefilled with other adapters")
+	case doubtful:
+		o.notify("the session is re-prefilled, because an older llmrun saved it, which did not check all of the model")
+	case known, len(m.Segments) == 0: // a session without keys and values matches all settings
+		err = s.seq.RestoreSession(ctx, stores, m)
+	default:
+		err = fmt.Errorf("%w: %s", ErrOtherSettings, m.Settings)
 	}
 	refused := errors.Is(err, ErrOtherSettings) || errors.Is(err, ErrKVMissing) || errors.Is(err, ErrFormat)
 	if refused && o.RePrefill {
-		if o.Notify != nil {
-			o.Notify(fmt.Sprintf("the session is re-prefilled: %v", err))
-		}
+		o.notify(fmt.Sprintf("the session is re-prefilled: %v", err))
 		err = nil
 	}
 	s.ids, s.created, s.restored = m.Tokens, m.Created, s.seq.Len()
@@ -116,19 +167,34 @@ func (s *Session) Save(name string) error {
 		return err
 	}
 	defer s.end()
+	s.flush() // it uses the name
 	if s.lock == nil || name != "" && name != s.lock.Name() {
 		if err := s.rename(name); err != nil {
 			return err
 		}
 	}
+	if err := s.saveNow(store); err != nil {
+		return errors.Join(err, s.takeUnsaved())
+	}
+	s.saves.failed = nil // what could not be saved is saved now
+	return nil
+}
+
+// saveNow saves the session under its name.
+func (s *Session) saveNow(store *sessionStore) (err error) {
 	for range 3 { // another process may make room concurrently
 		err = s.save(store)
-		if !errors.Is(err, ErrKVMissing) && !errors.Is(err, fs.ErrNotExist) {
+		if !isMissing(err) {
 			return err
 		}
 	}
 	store.report(err)
-	return s.saveManifest(store, nil)
+	return s.lock.Save(s.manifest(store))
+}
+
+// isMissing reports whether another process has removed segments before they were pinned.
+func isMissing(err error) bool {
+	return errors.Is(err, ErrKVMissing) || errors.Is(err, fs.ErrNotExist)
 }
 
 // rename gives the session a name that no other session has.
@@ -156,19 +222,24 @@ func (s *Session) rename(name string) error {
 // save writes the tokens, the messages, and as many keys and values as there is room for.
 func (s *Session) save(store *sessionStore) error {
 	before := store.dir.Written()
-	refs, saveErr := s.seq.Save(store.stores, s.tokens(), 1, true)
+	refs, saveErr := s.seq.Save(s.stores, s.tokens(), 1, true)
 	s.mu.Lock()
 	s.stats.SavedBytes += store.dir.Written() - before
 	s.mu.Unlock()
-	if errors.Is(saveErr, ErrNoRoom) {
+	if isFullDisk(saveErr) {
 		store.report(saveErr)
 		saveErr = nil
 	}
-	return errors.Join(saveErr, s.saveManifest(store, refs)) // save the tokens in any case
+	m := s.manifest(store)
+	m.Segments = refs
+	return errors.Join(saveErr, s.lock.Save(m)) // save the tokens in any case
 }
 
-// saveManifest writes the tokens, the messages, and references to their keys and values.
-func (s *Session) saveManifest(store *sessionStore, refs []segment.Ref) error {
+// isFullDisk reports whether a save omits keys and values for which there is no room.
+func isFullDisk(err error) bool { return errors.Is(err, ErrNoRoom) || errors.Is(err, ErrWritesSpent) }
+
+// manifest returns the tokens and the messages of the session, without keys and values.
+func (s *Session) manifest(store *sessionStore) *segment.Manifest {
 	s.mu.Lock()
 	ids, messages := s.ids, s.messages
 	s.mu.Unlock()
@@ -181,12 +252,17 @@ func (s *Session) saveManifest(store *sessionStore, refs []segment.Ref) error {
 	if s.seq.Selected() {
 		settings += ", selected"
 	}
+	adapters := s.Adapters()
+	if len(adapters) > 0 {
+		settings += ", adapters " + strings.Join(adapters, " ")
+	}
 	m := &segment.Manifest{
-		Model: info.Path, Settings: settings, Identity: store.originID, Key: s.seq.StoreKey(store.stores),
-		Created: s.created, Saved: now, Tokens: ids, Segments: refs, PageTokens: store.stores.PageTokens(),
+		Adapters: adapters,
+		Model:    info.Path, Settings: settings, Identity: store.originID, Key: s.seq.StoreKey(s.stores),
+		Created: s.created, Saved: now, Tokens: ids, PageTokens: store.stores.PageTokens(),
 	}
 	for _, msg := range messages {
 		m.Messages = append(m.Messages, segment.Message(msg))
 	}
-	return s.lock.Save(m)
+	return m
 }

@@ -2,14 +2,15 @@ package llmrun
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/kv/segment"
-	"github.com/llmrun/llmrun/store/vfs"
 )
 
 const (
@@ -39,9 +40,16 @@ var (
 type sessionStore struct {
 	dir      *segment.Dir
 	stores   exec.Stores
-	originID segment.ID // the original model, from which the open file may have been imported
-	fileID   segment.ID // the open file, which older sessions name instead of the original model
-	autoSave bool       // save and restore prefixes of prompts
+	originID segment.ID // the model, or that from which the open pack was imported
+	older    olderSessions
+	// model, identity and adapters are what stores of sessions with adapters are opened with.
+	model    *exec.Model
+	identity string
+	adapters map[string][sha256.Size]byte
+	path     string // of the directory
+	keyed    bool   // its files are encrypted
+	noWrites bool   // the user wants no writes, and no reports that there are none
+	autoSave bool   // save and restore prefixes of prompts
 	notify   func(string)
 
 	mu       sync.Mutex
@@ -52,32 +60,48 @@ type sessionStore struct {
 func kvLimit(cacheSize int64) int64 { return cacheSize / kvCacheDivisor }
 
 // openSessionStore opens the session store. It writes nothing yet.
-func (e *Engine) openSessionStore(f *modelfile.Files, perTensor *exec.W8A8, opts *Options) error {
+func (e *Engine) openSessionStore(ctx context.Context, f *modelfile.Files, perTensor *exec.W8A8, opts *Options) error {
 	base := opts.sessionDir()
 	if base == "" {
 		return nil
 	}
-	store := &sessionStore{autoSave: !opts.Cache.NoKV, notify: opts.Notify, reported: map[string]bool{}}
-	model, err := f.Identity()
+	store := &sessionStore{path: base, keyed: opts.kvKey != nil, noWrites: opts.Cache.DailyWrites == NoWrites, autoSave: !opts.Cache.NoKV, notify: opts.Notify, reported: map[string]bool{}}
+	model, err := f.Identity(ctx)
 	if err != nil {
 		return err
 	}
-	origin, err := f.Origin()
+	origin, err := f.Origin(ctx)
 	if err != nil {
 		return err
 	}
 	copy(store.originID[:], origin[:])
-	copy(store.fileID[:], model[:])
-	identity, err := opts.kvIdentity(string(model[:]), perTensor)
+	identity, err := opts.kvIdentity(ctx, string(model[:]), perTensor)
 	if err != nil {
 		return err
 	}
-	if store.dir, err = segment.OpenDir(opts.Lab.Disk.throttle(vfs.OS()), base, kvLimit(opts.Cache.Size)); err != nil {
+	if store.dir, err = segment.OpenDir(opts.kvFS(), base, kvLimit(opts.Cache.Size)); err != nil {
+		if errors.Is(err, ErrNotPrivate) {
+			return err
+		}
 		store.report(err)
 		e.storeErr = err
 		return nil // a broken cache must not prevent an answer
 	}
+	if e.writes != nil {
+		store.dir.LimitWrites(e.takeWrites)
+	}
+	if ttl := opts.Cache.KVTTL; ttl > 0 {
+		_, err := store.dir.Expire(time.Now().Add(-ttl))
+		store.report(err)
+	}
 	if store.stores, err = e.model.OpenStores(store.dir, identity); err != nil {
+		return err
+	}
+	store.model, store.identity = e.model, identity
+	if store.adapters, err = opts.adapterIdentities(ctx); err != nil {
+		return err
+	}
+	if err := store.findOlder(ctx, e.model, f, perTensor, opts); err != nil {
 		return err
 	}
 	e.store = store
@@ -86,17 +110,20 @@ func (e *Engine) openSessionStore(f *modelfile.Files, perTensor *exec.W8A8, opts
 
 // kvIdentity returns the identity of keys and values: that of the model, and all options that
 // change them, except their format.
-func (o *Options) kvIdentity(model string, perTensor *exec.W8A8) (string, error) {
+func (o *Options) kvIdentity(ctx context.Context, model string, perTensor *exec.W8A8) (string, error) {
 	identity := model + o.Quantize + "\x00" + fmt.Sprint(o.Exact) + perTensor.Identity()
 	if o.usesDevice() { // devices compute slightly different keys and values
 		identity += "\x00" + o.Device.Name
 	}
-	for _, dir := range o.Adapters {
-		adapter, err := modelfile.AdapterIdentity(o.fsys(), dir)
+	for _, dir := range o.everyAdapters() {
+		adapter, err := modelfile.AdapterIdentity(ctx, o.hashes(), o.adapterFS(dir), dir)
 		if err != nil {
 			return "", err
 		}
 		identity += string(adapter[:])
+	}
+	if o.AdaptersBeside { // merged weights round otherwise
+		identity += "\x00beside2"
 	}
 	return identity, nil
 }
@@ -127,13 +154,15 @@ func (store *sessionStore) close() error {
 // report notifies the user once of an error in the background. Full disks cause many errors
 // with different sizes, of which it reports only the first.
 func (store *sessionStore) report(err error) {
-	if err == nil || store.notify == nil {
+	if store == nil || err == nil || store.notify == nil || store.noWrites && errors.Is(err, ErrWritesSpent) {
 		return
 	}
 	text := fmt.Sprintf("keys and values could not be read from the cache, or not saved there: %v", err)
 	about := text
-	if errors.Is(err, ErrNoRoom) {
-		about = ErrNoRoom.Error()
+	for _, often := range []error{ErrNoRoom, ErrWritesSpent} {
+		if errors.Is(err, often) {
+			about = often.Error()
+		}
 	}
 	store.mu.Lock()
 	known := store.reported[about]
@@ -148,13 +177,14 @@ func (store *sessionStore) report(err error) {
 // the remaining tokens.
 func (g *generation) restorePrefix(ctx context.Context, fresh []int32) []int32 {
 	s, store := g.session, g.session.engine.store
-	if store == nil || !store.autoSave {
+	s.finishSave()
+	if store == nil || !store.autoSave || s.branch {
 		return fresh
 	}
-	g.writtenBefore = store.dir.Written()
-	s.seq.SaveEarly(store.stores, minNewTokens, store.report)
+	g.writtenBefore = s.seq.SavedBehind()
+	s.seq.SaveEarly(s.stores, minNewTokens, store.report)
 	if len(fresh) > store.stores.PageTokens() {
-		n, err := s.seq.RestorePrefix(ctx, store.stores, g.ids)
+		n, err := s.seq.RestorePrefix(ctx, s.stores, g.ids)
 		if ctx.Err() == nil {
 			store.report(err)
 		}
@@ -165,16 +195,20 @@ func (g *generation) restorePrefix(ctx context.Context, fresh []int32) []int32 {
 	return fresh
 }
 
-// savePrefix saves the session's keys and values to the prefix cache if many of them are new.
-// It also saves those of an interrupted prefill, because the caller is likely to repeat the
+// savePrefix begins to save the session's keys and values to the prefix cache if many of them are
+// new. It also saves those of an interrupted prefill, because the caller is likely to repeat the
 // call, but not those of a failed one.
 func (g *generation) savePrefix(ctx context.Context) {
 	s, store := g.session, g.session.engine.store
-	if store == nil || !store.autoSave || g.firstAt.IsZero() && ctx.Err() == nil || s.isClosed() {
+	if store == nil || !store.autoSave || s.branch || g.firstAt.IsZero() && ctx.Err() == nil || s.isClosed() {
+		return
+	}
+	s.finishSave()
+	if s.saves.after && !s.seq.Selected() { // the session is saved, which includes its prefixes
+		g.stats.SavedBytes = s.seq.SavedBehind() - g.writtenBefore
 		return
 	}
 	early := s.seq.Saved() - g.savedTokens // count the remaining tokens together with those saved during prefill
-	_, err := s.seq.Save(store.stores, s.seq.IDs(), max(1, minNewTokens-early), false)
-	store.report(err)
-	g.stats.SavedBytes = store.dir.Written() - g.writtenBefore
+	store.report(s.seq.SaveBehind(s.stores, s.seq.IDs(), max(1, minNewTokens-early)))
+	g.stats.SavedBytes = s.seq.SavedBehind() - g.writtenBefore
 }

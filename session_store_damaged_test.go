@@ -14,6 +14,7 @@ import (
 // are verified when attention reads them. The answer does not change, the engine reports the
 // damage, and the files are replaced, with and without a named session.
 func TestDamagedPagesAreRePrefilled(t *testing.T) {
+	t.Parallel()
 	model := longTextModel(t)
 	steps := [][]int32{document(1100), {40, 41}, {42}}
 	var want [][]int32

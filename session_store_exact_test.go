@@ -13,11 +13,13 @@ import (
 // used without it, neither from the prefix cache nor from a session. Those of exact prefill
 // are.
 func TestSelectedKVIsNotUsedAsExact(t *testing.T) {
-	model := longTextModel(t)
+	t.Parallel()
+	skipLongTexts(t)
+	model := demoModel
 	exact := llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}, Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}
 	selects := exact
 	selects.Memory.KVSelect = "0.1"
-	text, question := document(1280), []int32{30, 31}
+	text, question := document(3328), []int32{30, 31}
 
 	e := open(t, model, selects)
 	s := openSession(t, e, "book", llmrun.SessionOptions{})
@@ -32,7 +34,7 @@ func TestSelectedKVIsNotUsedAsExact(t *testing.T) {
 	alone := newSession(t, open(t, model, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}))
 	s = newSession(t, e)
 	require.Equal(t, ids(t, alone, all, 4), ids(t, s, all, 4))
-	require.Equal(t, 1280, s.Stats().RestoredTokens, "the prompt was prefilled exactly")
+	require.Equal(t, 3328, s.Stats().RestoredTokens, "the prompt was prefilled exactly")
 	_, err := e.OpenSession("book", llmrun.SessionOptions{})
 	require.ErrorIs(t, err, llmrun.ErrOtherSettings)
 	require.ErrorContains(t, err, "kv k8v8, selected")
@@ -41,7 +43,7 @@ func TestSelectedKVIsNotUsedAsExact(t *testing.T) {
 	e = open(t, model, selects)
 	s = openSession(t, e, "book", llmrun.SessionOptions{})
 	ids(t, s, question, 1)
-	require.Equal(t, 1408, s.Stats().RestoredTokens)
+	require.Equal(t, 3456, s.Stats().RestoredTokens)
 	require.NoError(t, s.Save(""))
 	_, err = llmrun.VerifySession(exact.Cache.KVDir, "book")
 	require.NoError(t, err)

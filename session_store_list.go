@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/kv/segment"
-	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // SavedSession describes a saved session; see [Session.Save].
@@ -26,8 +25,11 @@ type SavedSession struct {
 
 // Sessions lists the saved sessions of a directory (see [CacheOptions].KVDir), ordered by
 // name.
-func Sessions(dir string) ([]SavedSession, error) {
-	d, err := segment.OpenDir(vfs.OS(), dir, 0)
+func Sessions(dir string) ([]SavedSession, error) { return SessionDir{Path: dir}.Sessions() }
+
+// Sessions lists the saved sessions, ordered by name.
+func (at SessionDir) Sessions() ([]SavedSession, error) {
+	d, err := at.open()
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +48,11 @@ func Sessions(dir string) ([]SavedSession, error) {
 }
 
 // ShowSession describes one session, including its tokens and messages.
-func ShowSession(dir, name string) (SavedSession, error) {
-	d, err := segment.OpenDir(vfs.OS(), dir, 0)
+func ShowSession(dir, name string) (SavedSession, error) { return SessionDir{Path: dir}.Show(name) }
+
+// Show describes one session, including its tokens and messages.
+func (at SessionDir) Show(name string) (SavedSession, error) {
+	d, err := at.open()
 	if err != nil {
 		return SavedSession{}, err
 	}
@@ -74,7 +79,12 @@ func describeSession(d *segment.Dir, name string) (SavedSession, error) {
 // uses. It returns the size of the deleted keys and values, or ErrLocked if the session is in
 // use.
 func RemoveSession(dir, name string) (freed int64, err error) {
-	d, err := segment.OpenDir(vfs.OS(), dir, 0)
+	return SessionDir{Path: dir}.Remove(name)
+}
+
+// Remove is [RemoveSession] for the directory.
+func (at SessionDir) Remove(name string) (freed int64, err error) {
+	d, err := at.open()
 	if err != nil {
 		return 0, err
 	}
@@ -85,7 +95,12 @@ func RemoveSession(dir, name string) (freed int64, err error) {
 // VerifySession reads a saved session and compares all checksums. The error names the first
 // damaged place. It returns the number of bytes read.
 func VerifySession(dir, name string) (bytes int64, err error) {
-	d, err := segment.OpenDir(vfs.OS(), dir, 0)
+	return SessionDir{Path: dir}.Verify(name)
+}
+
+// Verify is [VerifySession] for the directory.
+func (at SessionDir) Verify(name string) (bytes int64, err error) {
+	d, err := at.open()
 	if err != nil {
 		return 0, err
 	}
@@ -101,8 +116,11 @@ type SavedKV struct {
 }
 
 // CachedKV returns the size of the keys and values in a directory (see [CacheOptions].KVDir).
-func CachedKV(dir string) (k SavedKV, err error) {
-	d, err := segment.OpenDir(vfs.OS(), dir, 0)
+func CachedKV(dir string) (k SavedKV, err error) { return SessionDir{Path: dir}.KV() }
+
+// KV returns the size of the keys and values in the directory.
+func (at SessionDir) KV() (k SavedKV, err error) {
+	d, err := at.open()
 	if err != nil {
 		return k, err
 	}
@@ -117,8 +135,11 @@ func CachedKV(dir string) (k SavedKV, err error) {
 }
 
 // CleanCachedKV deletes the keys and values that no named session uses.
-func CleanCachedKV(dir string) (deleted SavedKV, err error) {
-	d, err := segment.OpenDir(vfs.OS(), dir, 0)
+func CleanCachedKV(dir string) (deleted SavedKV, err error) { return SessionDir{Path: dir}.Clean() }
+
+// Clean deletes the keys and values that no named session uses.
+func (at SessionDir) Clean() (deleted SavedKV, err error) {
+	d, err := at.open()
 	if err != nil {
 		return deleted, err
 	}
@@ -126,13 +147,51 @@ func CleanCachedKV(dir string) (deleted SavedKV, err error) {
 	return deleted, errors.Join(err, d.Close())
 }
 
+// Expired is what ExpireCache deleted.
+type Expired struct {
+	Packs    []CachedPack
+	Sessions int
+	KV       SavedKV // keys and values; Bytes includes those of the deleted sessions
+}
+
+// ExpireCache deletes from a cache directory what was last used before a time: packs, cached
+// prefixes, and named sessions that are not in use, by the time of their last save.
+func ExpireCache(dir string, before time.Time) (e Expired, err error) {
+	return SessionDir{Path: dir}.Expire(before)
+}
+
+// Expire is [ExpireCache] for the directory.
+func (at SessionDir) Expire(before time.Time) (e Expired, err error) {
+	packs, err := CachedPacks(at.Path)
+	if err != nil {
+		return e, err
+	}
+	for _, p := range packs {
+		if !p.Used.Before(before) {
+			continue
+		}
+		if failed := RemoveCachedPack(at.Path, p.Name); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		e.Packs = append(e.Packs, p)
+	}
+	d, failed := at.open()
+	if failed != nil {
+		return e, errors.Join(err, failed)
+	}
+	r, failed := d.Expire(before)
+	e.Sessions, e.KV.Files, e.KV.Bytes = r.Sessions, r.Segments, r.Bytes
+	return e, errors.Join(err, failed, d.Close())
+}
+
 // packLimit returns the limit for packs in a cache of size bytes: what keys and values leave,
 // which may take a quarter.
-func packLimit(dir string, size int64) int64 {
+func packLimit(at SessionDir, size int64) int64 {
 	if size == 0 {
 		return 0
 	}
-	saved, err := CachedKV(dir)
+	saved, err := at.KV()
 	if err != nil {
 		return size - kvLimit(size) // the engine reports the error when it opens the store
 	}

@@ -31,7 +31,9 @@ func drawn(n int) llmrun.GenerateOptions {
 
 func ids(t testing.TB, s *llmrun.Session, prompt []int32, n int) []int32 {
 	t.Helper()
-	return complete(t, s.GenerateIDs(context.Background(), prompt, drawn(n))).IDs
+	got := complete(t, s.GenerateIDs(context.Background(), prompt, drawn(n))).IDs
+	require.NoError(t, s.Flush())
+	return got
 }
 
 func kvFiles(t testing.TB, dir string) []string {
@@ -69,6 +71,12 @@ func TestPrefixCacheHit(t *testing.T) {
 			require.Equal(t, 640, s.Stats().RestoredTokens)
 			require.Equal(t, 640, s.Stats().ReusedTokens)
 			require.Zero(t, s.Stats().SavedBytes, "it is already saved")
+			beside := newSession(t, e)
+			require.Equal(t, wantFirst[:2], ids(t, beside, first[:703], 2))
+			require.Equal(t, 640, beside.Stats().ReusedTokens)
+			require.Zero(t, beside.Stats().RestoredTokens, "the other session has them in memory")
+			require.NoError(t, beside.Close())
+			require.NoError(t, s.Close())
 			s = newSession(t, e)
 			require.Equal(t, wantFirst[:2], ids(t, s, first[:703], 2))
 			require.Equal(t, 640, s.Stats().RestoredTokens)
@@ -283,6 +291,7 @@ func TestSessionNames(t *testing.T) {
 // TestRestoredPagesStayOnFlash opens a session that exceeds the memory limit, continues and
 // saves it. The answers are those of a session in memory.
 func TestRestoredPagesStayOnFlash(t *testing.T) {
+	t.Parallel()
 	model := longTextModel(t)
 	dir := t.TempDir()
 	little := llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KVRAM: 1, Chunk: 64, KV: "k8v8"}}
@@ -320,12 +329,16 @@ func TestSavedPagesAreNotSpilled(t *testing.T) {
 	want, s := newSession(t, whole), newSession(t, e)
 	var written int64
 	for _, step := range steps {
-		require.Equal(t, ids(t, want, step, 20), ids(t, s, step, 20))
+		require.Equal(t, ids(t, want, step, 1), ids(t, s, step, 1))
+		require.NoError(t, s.Flush()) // pages that are not saved yet may be spilled
+		written += s.Stats().SavedBytes
+		require.Equal(t, ids(t, want, step[:1], 20), ids(t, s, step[:1], 20))
 		use := s.Stats().DecodeKV
 		require.LessOrEqual(t, use.HotPages, 10)
 		require.Greater(t, use.ColdPages, 10)
 		require.Zero(t, use.Written)
 		require.Empty(t, use.Failed)
+		require.NoError(t, s.Flush())
 		written += s.Stats().SavedBytes
 	}
 	var size int64

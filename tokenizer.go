@@ -29,8 +29,9 @@ func OpenTokenizer(path string, opts Options) (*Tokenizer, error) {
 	return &Tokenizer{t}, nil
 }
 
-// Encode returns the token ids of a text.
-func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
+// Encode returns the token ids of a text. It refuses to encode with a tokenizer whose stages
+// make a text far longer than any real tokenizer does.
+func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
 	return t.t.Encode(text, token.EncodeOptions{AllowSpecial: o.ParseSpecial, AddSpecial: o.Special})
 }
 

@@ -19,9 +19,8 @@ import (
 //
 // SetBudget returns a [*MinimumError], and changes nothing, if the budget is smaller than
 // what must be in memory, sessions included. It returns ErrBudget if the budget does not hold
-// weights that cannot be streamed, because the model is not a pack, an option changed the
-// weights, or a device holds some of them. It returns ErrReplaced if the file of the pack was
-// moved or replaced. A session that later outgrows the budget ends with ErrBudget.
+// weights that cannot be streamed, because the device of a split computes whole passes. It
+// returns ErrReplaced if the file of the pack was moved or replaced. A session that later outgrows the budget ends with ErrBudget.
 func (e *Engine) SetBudget(ram int64) error {
 	opts := Options{Memory: MemoryOptions{RAM: ram}}
 	if err := opts.validate(); err != nil {
@@ -34,12 +33,20 @@ func (e *Engine) SetBudget(ram int64) error {
 	if ram == 0 && budget > 0 {
 		budget += m.committedBytes() // available memory excludes it
 	}
-	if err := e.applyBudget(budget, false); err != nil {
+	program, before := m.wantedProgram(ram), m.program
+	m.need.Heap += program - before
+	if err := e.applyWithRepair(budget, false); err != nil {
+		m.need.Heap -= program - before
 		return err
 	}
+	if err := m.programLease.Resize(program); err != nil { // a session has taken the memory meanwhile
+		m.need.Heap -= program - before
+		return errors.Join(err, e.applyBudget(m.ownerBudget, false))
+	}
+	m.program = program
 	m.ownerBudget, m.level = budget, TrimNone
 	if ram > 0 {
-		m.limitHeapNow()
+		m.limitHeap()
 	} else {
 		heapLimits.update(m, heapUse{})
 	}
@@ -49,7 +56,7 @@ func (e *Engine) SetBudget(ram int64) error {
 // committedBytes returns the memory that the system does not count as available.
 func (m *memory) committedBytes() int64 {
 	u := m.budget.Usage()
-	return u.Total - u.By[tiering.Code] - u.By[tiering.Heap] - u.By[tiering.Mapped]
+	return u.Total - u.By[tiering.Code] - u.By[tiering.Heap] - u.By[tiering.Driver] - u.By[tiering.Mapped]
 }
 
 // TrimLevel is the urgency with which memory is needed; see [Engine.Trim].
@@ -102,7 +109,7 @@ func smaller(a, b int64) int64 {
 
 // shrinkTo applies a budget, or the minimum if that is more. The caller holds e.mem.mu.
 func (e *Engine) shrinkTo(budget int64, lean bool) error {
-	err := e.applyBudget(budget, lean)
+	err := e.applyWithRepair(budget, lean)
 	// The memory of sessions can change in between, so that a second refusal is possible, but
 	// many are not.
 	var refused *MinimumError
@@ -110,28 +117,31 @@ func (e *Engine) shrinkTo(budget int64, lean bool) error {
 		if !errors.As(err, &refused) || smaller(e.mem.ownerBudget, refused.Minimum) != refused.Minimum {
 			break
 		}
-		err = e.applyBudget(refused.Minimum, lean)
-	}
-	if e.mem.residencyErr != nil && errors.Is(err, e.mem.residencyErr) {
-		plan := *e.mem.current
-		plan.Chunk = min(plan.Chunk, leanChunk)
-		e.mem.targetBudget = budget
-		return wrapClosed(e.model.Replan(context.Background(), &plan))
+		err = e.applyWithRepair(refused.Minimum, lean)
 	}
 	return err
 }
 
-// leanChunk is the chunk size, in tokens, when memory is trimmed and the weights must stay.
-const leanChunk = 16
+// applyWithRepair is applyBudget for a budget that must also have room for the repair of the engine's
+// pack. The caller holds e.mem.mu.
+func (e *Engine) applyWithRepair(budget int64, lean bool) error {
+	m := &e.mem
+	if m.repair > 0 {
+		m.need.Heap += m.repair
+		_, err := e.replan(budget)
+		m.need.Heap -= m.repair
+		if err != nil {
+			return err
+		}
+	}
+	return e.applyBudget(budget, lean)
+}
 
 // applyBudget makes the engine follow another budget, 0 for none. lean omits buffers that
 // only make streaming smoother. The caller holds e.mem.mu.
 func (e *Engine) applyBudget(budget int64, lean bool) error {
 	m := &e.mem
 	e.model.TrimCache()
-	if m.onDevice {
-		return e.applyBudgetOnDevice(budget)
-	}
 	before := m.budget.Limit()
 	for range 8 {
 		plan, err := e.replan(budget)
@@ -140,9 +150,6 @@ func (e *Engine) applyBudget(budget int64, lean bool) error {
 		}
 		if lean {
 			plan = plan.Lean(m.shape)
-		}
-		if m.residencyErr != nil && !plan.Resident() {
-			return m.residencyErr
 		}
 		if lean {
 			e.model.CacheEmbeddingRows(false)
@@ -168,20 +175,6 @@ func (e *Engine) applyBudget(budget int64, lean bool) error {
 	return fmt.Errorf("%w: sessions grow faster than the engine releases memory", ErrBudget)
 }
 
-// applyBudgetOnDevice is applyBudget for a model with weights on a device. It releases only
-// unused memory, and refuses a budget that does not hold the rest.
-func (e *Engine) applyBudgetOnDevice(budget int64) error {
-	m := &e.mem
-	if err := e.model.Replan(context.Background(), m.current); err != nil { // the model is closed
-		return wrapClosed(err)
-	}
-	if !m.budget.TrySetLimit(budget) {
-		return fmt.Errorf("%w; the budget is %d bytes, but the engine holds %s", m.residencyErr, budget, m.budget.Usage())
-	}
-	m.need.Budget, m.targetBudget = budget, budget
-	return nil
-}
-
 // wrapClosed returns ErrClosed for the error of a closed model.
 func wrapClosed(err error) error {
 	if errors.Is(err, exec.ErrClosed) {
@@ -194,7 +187,7 @@ func wrapClosed(err error) error {
 func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
 	m := &e.mem
 	need := m.need
-	need.Budget = budget
+	need.Budget, need.Opening, need.DriverPeak = budget, 0, 0 // the model and the device's driver are open
 	plan, err := makePlan(m.shape, need, m.current.Rates)
 	var room int64
 	var refused *MinimumError

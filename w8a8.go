@@ -78,11 +78,10 @@ type CalibrationInput struct {
 // to 8 bits with one scale per input, and which values exceed that scale. The result is the
 // calibration file of [LabOptions].W8A8. The file is written completely or not at all.
 func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done Calibration, err error) {
-	if err := o.validate(); err != nil {
+	if err := errors.Join(o.validate(), refuseNamed(o.Adapters)); err != nil {
 		return done, err
 	}
-	fsys := (&Options{FS: o.FS}).fsys()
-	f, err := openMerged(fsys, path, o.Adapters, "")
+	f, err := (&Options{FS: o.FS, Adapters: o.Adapters}).openChanged(path)
 	if err != nil {
 		return done, err
 	}
@@ -145,7 +144,10 @@ func textTokens(f *modelfile.Files, text string) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids := (&Tokenizer{t}).Encode(text, EncodeOptions{})
+	ids, err := (&Tokenizer{t}).Encode(text, EncodeOptions{})
+	if err != nil {
+		return nil, err
+	}
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: the calibration text is empty", ErrOptions)
 	}
@@ -175,12 +177,15 @@ func (w *W8A8) validate(o *Options) error {
 	if o.Quantize != "" || o.Exact {
 		return fmt.Errorf("%w: Lab.W8A8 quantizes weights and activations itself; it excludes Quantize and Exact", ErrOptions)
 	}
+	if o.keepsBeside() {
+		return fmt.Errorf("%w: Lab.W8A8 needs a calibration with the adapters; it excludes AdaptersBeside and Adapters with names", ErrOptions)
+	}
 	return checkFraction("Lab.W8A8.Outliers", w.Outliers)
 }
 
 // open opens the model's calibration and makes f present its weights in 8 bits. fsys is the
 // file system of the model.
-func (w *W8A8) open(f *modelfile.Files, fsys vfs.FS) (*exec.W8A8, error) {
+func (w *W8A8) open(ctx context.Context, f *modelfile.Files, fsys vfs.FS) (*exec.W8A8, error) {
 	path := w.Calibration
 	if path == "" {
 		path = f.Path + CalibrationSuffix
@@ -194,7 +199,7 @@ func (w *W8A8) open(f *modelfile.Files, fsys vfs.FS) (*exec.W8A8, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := calib.UsePerRowInt8(f, c); err != nil {
+	if err := calib.UsePerRowInt8(ctx, f, c); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	perTensor := &exec.W8A8{Calibration: c, Outliers: exec.DefaultOutlierChoice}

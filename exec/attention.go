@@ -37,10 +37,11 @@ const tileQueries = 32
 type attention struct {
 	*passState
 	tiles       []tile
-	sharesSpans bool               // threads share the spans of the only tile
-	spans       []float32          // states of shared spans, before mergeSpans
-	tileStates  [2][]float32       // [chunk, Heads, HeadDim+2] states that tiles save between groups of pages from flash
-	fetched     pageGroup          // pages from flash that are being attended
+	sharesSpans bool         // threads share the spans of the only tile
+	spans       []float32    // states of shared spans, before mergeSpans
+	tileStates  [2][]float32 // [KVHeads, stateRows, group, stateWidth] states that tiles save between groups of pages
+	fetched     pageGroup    // pages that are being attended together
+	shared      sharedAttention
 	pages       []fetch.Page       // memory of fetched.pages
 	checks      fetch.PageChecksum // of fetched
 	fetchedMu   sync.Mutex         // guards fetched.err
@@ -52,15 +53,21 @@ type attention struct {
 // makeParts creates the method values once, because creating one allocates.
 func (a *attention) makeParts() {
 	a.attendPart, a.mergePart, a.groupPart = a.attend, a.mergeSpans, a.attendGroupPart
+	a.shared.roundSpanPart, a.shared.mergeRoundPart = a.shared.attendRoundSpan, a.shared.mergeRound
 	a.selector.makeParts()
 }
 
-// tile is consecutive rows of one sequence that attend together.
+// tile is consecutive rows that attend together: of one sequence, or of several for pages that they share.
 type tile struct {
-	seq   *Sequence
-	row   int // first row in the batch
-	pos   int // its position in the sequence
+	seq   *Sequence // the sequence, or one of several
+	row   int       // first row in the batch
+	pos   int       // its position in the sequence; for several sequences, one behind the pages
 	count int
+	// saved is the row of tileStates that has the state of the first row, and merged the number of
+	// blocks that were attended together with other sequences.
+	saved, merged int
+	// selected has a 1 for each block that the tile attends to; nil: all blocks.
+	selected []byte
 }
 
 // tileRows returns the rows of a full tile.
@@ -82,17 +89,21 @@ func (s *passState) maxTileQueries() int {
 // carveWorkers takes each thread's working memory. Some of it must stay zero, so it shares
 // memory with nothing else.
 func (p *pass) carveWorkers(a *tiering.Arena) {
-	queries, wide := p.attn.maxTileQueries(), p.hasWideTypes()
+	queries, wide, joined := p.attn.maxTileQueries(), p.hasWideTypes(), joinedBytes(p.m)
 	for i := range p.workers {
 		w := &p.workers[i]
 		w.tileMemory = a.Floats(tiled.ScratchFloats(p.chunk, wide))
+		w.joined = a.Bytes(joined)
 		w.scores = a.Floats(tiled.PaddedTokens(queries) * kv.BlockTokens)
-		w.acc = a.Floats(queries * p.stateWidth())
-		w.span = a.Floats(queries * p.stateWidth())
+		w.acc = a.Floats(queries * p.widestState())
+		w.span = a.Floats(queries * p.widestState())
 		switch format := p.m.cache.Shape().Format; {
 		case format == kv.F16:
 			w.values = a.Floats(kv.BlockTokens * p.m.Spec.HeadDim)
 		case format.Codes():
+			if l := p.m.Spec.Latent; l.Rank > 0 {
+				w.latent = a.Int8s(kv.BlockTokens * l.Rank)
+			}
 			cols := kv.KeyCols(p.m.Spec.HeadDim)
 			w.paddedQuery = a.Floats(cols)
 			w.queryMemory = a.Floats(tiled.FloatsNeeded(cols, queries))
@@ -103,11 +114,11 @@ func (p *pass) carveWorkers(a *tiering.Arena) {
 // carve takes the buffers that carry state between steps of attention.
 func (a *attention) carve(arena *tiering.Arena) {
 	for i := range a.tileStates {
-		a.tileStates[i] = arena.Floats(a.tileStateFloats())
+		a.tileStates[i] = arena.Floats(a.stateRows() * a.m.Spec.Heads * a.widestState())
 	}
-	// Shared spans have one state for each head and span of a single token.
+	// Shared spans have one state for each head and span of a single token, rounds one for each part.
 	spans := a.m.Spec.Context/spanTokens + 1
-	a.spans = arena.Floats(min(spans, maxSharedSpans) * a.m.Spec.Heads * a.stateWidth())
+	a.spans = arena.Floats(max(min(spans, maxSharedSpans)*a.m.Spec.Heads*a.widestState(), a.shared.roundFloats()))
 }
 
 // maxSharedSpans bounds the memory for shared spans. In a longer context, one thread walks all
@@ -116,30 +127,41 @@ const maxSharedSpans = 512
 
 // attendMemory attends to the pages in memory and writes the output of attention.
 func (a *attention) attendMemory() {
+	a.shared.attendShared()
 	if spans := a.spansToShare(); spans > 1 {
 		a.sharesSpans = true
 		a.run(a.layer.KVHeads * spans)
 		a.sharesSpans = false
 		a.m.workers.Run(a.layer.KVHeads, a.mergePart)
-		return
+	} else {
+		a.run(len(a.tiles) * a.layer.KVHeads)
 	}
-	a.run(len(a.tiles) * a.layer.KVHeads)
+	if a.selector.on && a.fetched.joinsResident && a.err == nil {
+		a.m.pickedPages.Keep()
+	}
 }
 
 // planTiles cuts the batch's runs into tiles for the current layer. It omits tiles in which no
 // row continues past attention.
 func (a *attention) planTiles() {
 	a.tiles = a.tiles[:0]
-	rows := a.tileRows(a.layer.KVHeads)
-	if a.selector.on {
-		rows = 1 // each row has its own selection of blocks
-	}
 	for _, r := range a.batch.runs {
+		rows, selects := a.tileRows(a.layer.KVHeads), a.selector.on && r.selects
+		if selects {
+			rows = 1 // each row has its own selection of blocks
+		}
 		for at := 0; at < r.count; at += rows {
-			t := tile{r.seq, r.row + at, r.pos + at, min(rows, r.count-at)}
-			if a.anyWanted(t.row, t.count) {
-				a.tiles = append(a.tiles, t)
+			t := tile{seq: r.seq, row: r.row + at, pos: r.pos + at, count: min(rows, r.count-at), saved: r.saved + at}
+			if !a.anyWanted(t.row, t.count) {
+				continue
 			}
+			switch {
+			case selects:
+				t.selected = a.selector.choice(t.row)
+			case a.layer.Window == 0:
+				t.merged = r.merged * a.m.cache.PageBlocks()
+			}
+			a.tiles = append(a.tiles, t)
 		}
 	}
 }
@@ -158,7 +180,7 @@ func (a *attention) spansToShare() int {
 }
 
 // spanRange returns the spans [first, last) that hold blocks which some row of a tile attends to
-// and which were not merged when their pages arrived from flash.
+// and which are not merged yet.
 func (a *attention) spanRange(t tile) (first, last int) {
 	return a.firstUnmerged(t) / spanBlocks, (t.pos+t.count-1)/spanTokens + 1
 }
@@ -171,9 +193,8 @@ func (s *passState) firstBlock(t tile) int {
 	return 0
 }
 
-// firstUnmerged returns the first block that some row of a tile attends to and that was not merged
-// when its page arrived from flash.
-func (a *attention) firstUnmerged(t tile) int { return max(a.firstBlock(t), a.mergedBlocks(t.seq)) }
+// firstUnmerged returns the first block that some row of a tile attends to and that is not merged yet.
+func (a *attention) firstUnmerged(t tile) int { return max(a.firstBlock(t), a.mergedBlocks(t)) }
 
 // attend runs one part. The first parts are the work on pages from flash that join the pages in
 // memory. Each other part is a tile and key head, or one shared span.
@@ -203,7 +224,7 @@ func (a *attention) attendTile(w *workspace, part int) {
 	t, kvHead := a.tiles[part/a.layer.KVHeads], part%a.layer.KVHeads
 	queries := t.count * a.m.Spec.Heads / a.layer.KVHeads
 	acc := w.acc[:queries*a.stateWidth()]
-	a.beginAcc(acc, t, kvHead, a.mergedBlocks(t.seq))
+	a.beginAcc(acc, t, kvHead, a.mergedBlocks(t))
 	a.quantizeQueries(w, t, kvHead)
 	first, last := a.spanRange(t)
 	for span := first; span < last; span++ {
@@ -226,7 +247,7 @@ func (a *attention) mergeSpans(kvHead, worker int) {
 	first, last := a.spanRange(a.tiles[0])
 	spans := last - first
 	acc := a.workers[worker].acc[:a.m.Spec.Heads/a.layer.KVHeads*a.stateWidth()]
-	a.beginAcc(acc, a.tiles[0], kvHead, a.mergedBlocks(a.tiles[0].seq))
+	a.beginAcc(acc, a.tiles[0], kvHead, a.mergedBlocks(a.tiles[0]))
 	for i := range spans {
 		a.mergeState(acc, a.spanResult(kvHead*spans+i))
 	}
@@ -236,11 +257,11 @@ func (a *attention) mergeSpans(kvHead, worker int) {
 // spanState computes the softmax state of a tile over one span.
 func (a *attention) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
 	firstBlock := span * spanBlocks
-	a.beginSpan(state, t, kvHead, a.mergedBlocks(t.seq), firstBlock)
+	a.beginSpan(state, t, kvHead, a.mergedBlocks(t), firstBlock)
 	firstBlock = max(firstBlock, a.firstUnmerged(t))
 	final := (t.pos + t.count - 1) / kv.BlockTokens
-	for block := a.selector.nextBlock(t, firstBlock); block <= min((span+1)*spanBlocks-1, final); {
-		next := a.selector.nextBlock(t, block+1)
+	for block := t.nextBlock(firstBlock); block <= min((span+1)*spanBlocks-1, final); {
+		next := t.nextBlock(block + 1)
 		a.blockState(w, state, t, kvHead, block, min(next, final))
 		block = next
 	}
@@ -251,15 +272,15 @@ func (s *passState) quantizeQueries(w *workspace, t tile, kvHead int) {
 	if !s.m.cache.Shape().Format.Codes() {
 		return
 	}
-	d := s.m.Spec.HeadDim
+	d := s.layer.HeadDim
 	q := s.queries(kvHead, t.row, t.count)
 	cols := kv.KeyCols(d)
 	w.queries.Use(w.queryMemory, cols, len(q)/d)
 	for i := range len(q) / d {
 		row := q[i*d : (i+1)*d]
 		if cols != d {
-			copy(w.paddedQuery, row) // the padding stays zero
-			row = w.paddedQuery
+			clear(w.paddedQuery[copy(w.paddedQuery, row):cols])
+			row = w.paddedQuery[:cols]
 		}
 		w.queries.Set(i, row)
 	}
@@ -270,13 +291,13 @@ func (a *attention) kvBlock(t tile, kvHead, block int) []byte {
 	if len(a.fetched.pages) > 0 && block < a.fetched.block+a.fetched.count {
 		return a.fetchedBlock(kvHead, block-a.fetched.block)
 	}
-	return t.seq.kv.HeadBlock(a.index, kvHead, block)
+	return t.seq.kv.HeadBlock(a.stored, kvHead, block)
 }
 
 // fetchedBlock returns the KV head block of a block in the fetched pages.
 func (a *attention) fetchedBlock(kvHead, at int) []byte {
 	blocks := a.m.cache.PageBlocks()
-	return a.m.cache.Shape().HeadBlock(a.fetched.pages[at/blocks].Data, a.index, kvHead, at%blocks)
+	return a.m.cache.Shape().HeadBlock(a.fetched.pages[at/blocks].Data, a.stored, kvHead, at%blocks)
 }
 
 // blockState merges one block of tokens into the states of a tile's queries. The block next
@@ -288,7 +309,7 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 		a.quantizedBlockState(w, state, t, kvHead, block, next)
 		return
 	}
-	d, width := a.m.Spec.HeadDim, a.stateWidth()
+	d, width := a.layer.HeadDim, a.stateWidth()
 	group := a.m.Spec.Heads / a.layer.KVHeads
 	queries := t.count * group
 	start := block * kv.BlockTokens
@@ -300,13 +321,13 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 		values = a.scoresF16(w, scores, q, headBlock, tokens)
 	} else {
 		var keys []float32
-		keys, values = shape.Block(headBlock)
+		keys, values = floatBlock(&shape, headBlock, d)
 		quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
 	}
 	for i := range queries {
 		a.weightScores(scores[i*kv.BlockTokens:][:tokens], state[i*width:(i+1)*width], t.pos+i/group, start)
 	}
-	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, d, queries)
+	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, a.layer.ValueDim, queries)
 }
 
 // attendMask returns a mask of the block at start: a bit is set for each token that the token at

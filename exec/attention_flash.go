@@ -3,7 +3,6 @@ package exec
 import (
 	"cmp"
 
-	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv/fetch"
 	"github.com/llmrun/llmrun/store/crc"
 )
@@ -16,14 +15,15 @@ import (
 // pageGroup is the group of pages from flash, in the reader's ring, that tiles are merging. It
 // is empty while tiles attend only to pages in memory.
 type pageGroup struct {
-	pages  []fetch.Page
-	merged int // first block of the sequence that tiles have not merged
-	block  int // first block of the group, counted in the sequence
-	count  int // blocks
-	tile   int // first tile of the sequence
+	pages  []fetch.Page // without data if no tile attends to a page
+	fresh  []fetch.Page // pages that separate parts verify
+	merged int          // first block of the sequence that tiles have not merged
+	block  int          // first block of the group, counted in the sequence
+	count  int          // blocks
+	tiles  []tile       // that attend to them
 	// checksums holds the checksums of KV head blocks, [block][key head]: the thread that
 	// attends to a block computes its checksum in the same visit. It is nil if separate parts
-	// verify the pages.
+	// verify the pages, or if decryption has.
 	checksums []uint32
 	err       error // of a damaged page
 	// joinsResident: this is the last group of the only sequence, and tiles merge it together
@@ -31,12 +31,12 @@ type pageGroup struct {
 	joinsResident bool
 }
 
-// tileStateFloats returns the floats of one of the two buffers of tile states.
-func (s *passState) tileStateFloats() int {
+// stateRows returns how many rows can save their states between groups of pages.
+func (s *passState) stateRows() int {
 	if s.m.cache.MayBeCold() {
-		return s.chunk * s.m.Spec.Heads * s.stateWidth()
+		return s.chunk
 	}
-	return 0
+	return min(s.chunk, sharingRows)
 }
 
 // coldBlocks returns how many blocks of a sequence are on flash.
@@ -44,23 +44,22 @@ func (s *passState) coldBlocks(q *Sequence) int {
 	return q.kv.ColdPages() * s.m.cache.PageBlocks()
 }
 
-// mergedBlocks returns how many blocks of a sequence were merged when their pages arrived from
-// flash.
-func (a *attention) mergedBlocks(s *Sequence) int {
+// mergedBlocks returns how many blocks of a tile were merged when their pages arrived from flash, or
+// together with other sequences.
+func (a *attention) mergedBlocks(t tile) int {
 	if a.fetched.joinsResident {
 		return a.fetched.block
 	}
-	return a.coldBlocks(s)
+	return max(a.coldBlocks(t.seq), t.merged)
 }
 
 // tileState returns the saved states of a tile: the result over all whole spans, and the state
 // of the current span if one has begun. Threads work on copies, because another thread may have
 // written these lines and each step would wait for them.
 func (a *attention) tileState(t tile, kvHead int) (acc, span []float32) {
-	heads, width := a.m.Spec.Heads, a.stateWidth()
-	n := t.count * heads / a.layer.KVHeads * width
-	at := t.row*heads*width + kvHead*n
-	return a.tileStates[0][at : at+n], a.tileStates[1][at : at+n]
+	row := a.m.Spec.Heads / a.layer.KVHeads * a.stateWidth()
+	at := (kvHead*a.stateRows() + t.saved) * row
+	return a.tileStates[0][at : at+t.count*row], a.tileStates[1][at : at+t.count*row]
 }
 
 // attendFlash attends to the pages on flash.
@@ -69,11 +68,9 @@ func (a *attention) attendFlash() {
 	if !a.batch.onFlash() {
 		return
 	}
-	if a.selector.on {
-		for i := range a.batch.runs {
-			if !a.failed() {
-				a.attendSelected(&a.batch.runs[i])
-			}
+	for i := range a.batch.runs {
+		if r := &a.batch.runs[i]; a.selector.on && r.selects && !a.failed() {
+			a.attendSelected(r)
 		}
 	}
 	c := a.m.kvReader
@@ -88,13 +85,9 @@ func (a *attention) attendFlash() {
 // attendSegments attends to the pages of adjacent segments. last means that they are the last
 // reads of this layer.
 func (a *attention) attendSegments(c *fetch.Reader, reads []fetch.Read, last bool) {
-	r := &a.batch.runs[reads[0].Sequence]
-	first, tiles := a.tilesOf(r)
-	if tiles == 0 {
-		return // no row of this sequence continues
-	}
+	index := reads[0].Sequence
 	blocks := a.m.cache.PageBlocks()
-	page, end := max(0, c.FirstPage(a.index, r.pos)-reads[0].FirstPage), &reads[len(reads)-1]
+	page, end := max(0, a.shared.firstPage(index)-reads[0].FirstPage), &reads[len(reads)-1]
 	for {
 		for len(reads) > 0 && page >= reads[0].Pages {
 			page -= reads[0].Pages
@@ -103,13 +96,23 @@ func (a *attention) attendSegments(c *fetch.Reader, reads []fetch.Read, last boo
 		if len(reads) == 0 {
 			return
 		}
+		tiles, pages := a.shared.tilesOn(index, reads[0].FirstPage+page)
+		if len(tiles) == 0 { // no row continues that attends to this page
+			page++
+			continue
+		}
 		block := (reads[0].FirstPage + page) * blocks
 		if a.pages, a.err = c.Take(a.ctx, a.pages[:0], reads, a.index, page); a.err != nil {
 			return
 		}
-		group := pageGroup{pages: a.pages, merged: block, block: block, count: len(a.pages) * blocks, tile: first}
-		if tiles == 1 && a.firstBlock(a.tiles[first]) <= block {
+		a.pages = a.pages[:min(len(a.pages), pages)]
+		group := pageGroup{pages: a.pages, merged: block, block: block, count: len(a.pages) * blocks, tiles: tiles}
+		switch {
+		case fetch.Authentic(a.pages):
+		case len(tiles) == 1 && a.firstBlock(tiles[0]) <= block:
 			group.checksums = a.checks.Buffer(group.count * a.layer.KVHeads)
+		default:
+			group.fresh = a.pages
 		}
 		page += len(a.pages)
 		if len(a.batch.runs) == 1 && last && block+group.count == (end.FirstPage+end.Pages)*blocks {
@@ -117,7 +120,7 @@ func (a *attention) attendSegments(c *fetch.Reader, reads []fetch.Read, last boo
 			a.fetched = group
 			return
 		}
-		if !a.attendGroup(tiles, group) {
+		if !a.attendGroup(group) {
 			return
 		}
 	}
@@ -125,9 +128,9 @@ func (a *attention) attendSegments(c *fetch.Reader, reads []fetch.Read, last boo
 
 // attendGroup verifies the pages of a group and attends to them at the same time. It reports
 // whether all pages are intact.
-func (a *attention) attendGroup(tiles int, group pageGroup) bool {
+func (a *attention) attendGroup(group pageGroup) bool {
 	a.fetched = group
-	a.m.workers.Run(a.groupParts()+tiles*a.layer.KVHeads, a.groupPart)
+	a.m.workers.Run(a.groupParts()+len(group.tiles)*a.layer.KVHeads, a.groupPart)
 	a.verifyBlocks()
 	a.err = a.fetched.err
 	a.fetched = pageGroup{}
@@ -143,8 +146,9 @@ func (a *attention) run(parts int) {
 	a.fetched.pages = nil // only the shared spans are left to merge
 }
 
-// tilesOf returns the first tile of a run of the batch and their count.
-func (a *attention) tilesOf(r *run) (first, count int) {
+// tilesOf returns the tiles of a run of the batch.
+func (a *attention) tilesOf(r *run) []tile {
+	first, count := 0, 0
 	for i := range a.tiles {
 		if a.tiles[i].row < r.row {
 			first++
@@ -152,7 +156,7 @@ func (a *attention) tilesOf(r *run) (first, count int) {
 			count++
 		}
 	}
-	return first, count
+	return a.tiles[first : first+count]
 }
 
 // groupParts returns the number of parts that a group needs besides attention: one that submits
@@ -164,7 +168,7 @@ func (a *attention) groupParts() int {
 	case a.fetched.checksums != nil:
 		return 1
 	}
-	return 1 + len(a.fetched.pages)
+	return 1 + len(a.fetched.fresh)
 }
 
 // runGroupPart runs one of the parts that groupParts counts. If a page is damaged, the pass ends
@@ -189,10 +193,10 @@ func (a *attention) attendGroupPart(part, worker int) {
 	}
 }
 
-// attendFetched merges the fetched blocks into the states of one tile and key head.
+// attendFetched merges the group's blocks into the states of one tile and key head.
 func (a *attention) attendFetched(part, worker int) {
 	w, g := &a.workers[worker], &a.fetched
-	t, kvHead := a.tiles[g.tile+part/a.layer.KVHeads], part%a.layer.KVHeads
+	t, kvHead := g.tiles[part/a.layer.KVHeads], part%a.layer.KVHeads
 	block, end := max(g.merged, a.firstBlock(t)), g.block+g.count
 	if block >= end {
 		return
@@ -200,8 +204,12 @@ func (a *attention) attendFetched(part, worker int) {
 	acc, span := a.resume(w, t, kvHead, g.merged)
 	a.quantizeQueries(w, t, kvHead)
 	for ; block < end; block++ {
-		if block >= g.block && a.selector.attends(t, block) {
-			a.blockState(w, span, t, kvHead, block, min(block+1, end-1))
+		if block >= g.block && t.attends(block) {
+			next := t.nextBlock(block + 1)
+			if next >= end {
+				next = block
+			}
+			a.blockState(w, span, t, kvHead, block, next)
 		}
 		if (block+1)%spanBlocks == 0 {
 			a.mergeState(acc, span)
@@ -253,61 +261,6 @@ func (a *attention) saveState(acc, span []float32, t tile, kvHead, end int) {
 	}
 }
 
-// attendSelected attends to the pages on flash that the page selector chose for rows of a run.
-func (a *attention) attendSelected(r *run) {
-	k := &a.m.selectedPages
-	if a.err = k.Start(a.m.budget, a.m.kvReader.LargestPage(), threadpool.ReserveForReaders); a.err != nil {
-		return
-	}
-	defer k.Drain(a.ctx)
-	first, tiles := a.tilesOf(r)
-	blocks, size := a.m.cache.PageBlocks(), a.m.cache.PageBytes(a.index)
-	index, done := 0, 0 // page of the sequence; blocks that tiles have passed
-	for _, part := range r.seq.kv.Cold() {
-		for page := range part.Pages {
-			if a.anyAttends(first, tiles, index*blocks, blocks) {
-				if k.Full() && !a.attendNextSelected(k, first, tiles, &done) {
-					return
-				}
-				k.Submit(a.ctx, part.Segment(), a.index, size, page, index)
-			}
-			index++
-		}
-	}
-	for k.Pending() {
-		if !a.attendNextSelected(k, first, tiles, &done) {
-			return
-		}
-	}
-	a.attendGroup(tiles, pageGroup{merged: done, block: index * blocks, tile: first}) // a span may end after the last page
-}
-
-// attendNextSelected attends to the next selected page. Tiles have passed all blocks before
-// done.
-func (a *attention) attendNextSelected(k *fetch.PageReader, first, tiles int, done *int) bool {
-	page, index, err := k.Next(a.ctx)
-	if a.err = err; err != nil {
-		return false
-	}
-	blocks := a.m.cache.PageBlocks()
-	from, block := *done, index*blocks
-	*done = block + blocks
-	a.pages = append(a.pages[:0], page)
-	return a.attendGroup(tiles, pageGroup{pages: a.pages, merged: from, block: block, count: blocks, tile: first})
-}
-
-// anyAttends reports whether any of some tiles attends to any of some blocks.
-func (a *attention) anyAttends(tile, tiles, block, blocks int) bool {
-	for _, t := range a.tiles[tile : tile+tiles] {
-		for b := range blocks {
-			if a.selector.attends(t, block+b) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // checksumBlock computes the checksum of a KV head block of a fetched page, if no separate part
 // verifies the page.
 func (a *attention) checksumBlock(kvHead, block int) {
@@ -324,16 +277,19 @@ func (a *attention) verifyBlocks() {
 	}
 	headBlocks := len(a.fetched.checksums) / len(a.fetched.pages)
 	for i := range a.fetched.pages {
-		a.compareChecksum(i, a.checks.Combine(a.fetched.checksums[i*headBlocks:(i+1)*headBlocks]))
+		a.compareChecksum(&a.fetched.pages[i], a.checks.Combine(a.stored, a.fetched.checksums[i*headBlocks:(i+1)*headBlocks]))
 	}
 }
 
 // verifyPage computes the checksum of one page and verifies it.
-func (a *attention) verifyPage(i int) { a.compareChecksum(i, crc.Update(0, a.fetched.pages[i].Data)) }
+func (a *attention) verifyPage(i int) {
+	page := &a.fetched.fresh[i]
+	a.compareChecksum(page, crc.Update(0, page.Data))
+}
 
 // compareChecksum compares the checksum of a page with the stored one and records a mismatch.
-func (a *attention) compareChecksum(i int, sum uint32) {
-	if err := a.fetched.pages[i].Verify(a.index, sum); err != nil {
+func (a *attention) compareChecksum(page *fetch.Page, sum uint32) {
+	if err := page.Verify(a.stored, sum); err != nil {
 		a.fetchedMu.Lock()
 		a.fetched.err = err
 		a.fetchedMu.Unlock()

@@ -11,18 +11,22 @@ import (
 
 // With page selection, a new token attends, in each layer, only to the blocks that probably get
 // most of its attention. Summaries of keys give an estimate of each query head's attention to
-// each block. The selector takes the blocks with the highest sum over all heads; on equal
-// estimates, the lower index wins. It always takes the first block and the last few, because
-// attention depends on them for any query.
+// each block, and the heads choose blocks in turn. A selection that adapts to the text takes the
+// blocks with the highest sum over all heads instead; on equal estimates, the lower index wins.
+// The selector always takes the first block and the last few, because attention depends on them
+// for any query.
 //
 // Attention merges the selected blocks as usual and skips the others, so selecting all blocks
 // gives the same bits as no selection. The selection depends only on the query and the
 // summaries, not on the threads, nor on which pages are in memory. Long inputs use exact
 // attention, because their tokens together would select almost all blocks.
 const (
-	selectRows  = 64 // maximum number of new tokens of one Extend that uses selection
+	selectRows  = 64 // maximum number of new tokens of one Extend that uses selection, and of one pass
 	alwaysFirst = 1  // first blocks that are always selected
 	alwaysLast  = 16 // last full blocks that are always selected
+	// leastSelected is the number of blocks that are selected besides these, also if they are more
+	// than the fraction: a tenth of a short text is too little to find a fact in it.
+	leastSelected = 16
 	// alwaysAttended is the longest context, in tokens, whose blocks are all selected.
 	alwaysAttended = (alwaysFirst + alwaysLast + 1) * kv.BlockTokens
 )
@@ -30,10 +34,11 @@ const (
 // pageSelector chooses the blocks that each row of a pass attends to.
 type pageSelector struct {
 	*passState
-	on        bool      // rows of the current layer attend only to selected blocks
-	selected  []byte    // [selectRows, stride] 1 for a block that the row attends to
+	on        bool      // some rows of the current layer attend only to selected blocks
+	selected  []byte    // [selectRows, stride] 1 for a block that a selecting row attends to
 	stride    int       // blocks of the longest sequence, plus two
-	estimates []float32 // [kvHeads, stride] estimated attention to blocks, summed over query heads
+	picks     headPicks // estimated attention to blocks, if they are a fraction
+	estimates []float32 // [kvHeads, stride] the same, summed over query heads, if their number adapts
 	ranks     []uint32  // [stride] estimates as integers of the same order
 
 	row            int // row that selects
@@ -58,7 +63,11 @@ func (c *pageSelector) carve(a *tiering.Arena) {
 	}
 	c.stride = s.Context/kv.BlockTokens + 2
 	c.selected = a.Bytes(selectRows * c.stride)
-	c.estimates = a.Floats(maxKV * c.stride)
+	if c.adapts() {
+		c.estimates = a.Floats(maxKV * c.stride)
+	} else {
+		c.picks.carve(a, s.Heads, c.stride)
+	}
 	for i := range c.workers {
 		c.carveWorkspace(&c.workers[i], a, group)
 	}
@@ -82,13 +91,11 @@ func (c *pageSelector) makeParts() {
 		c.workers[i].summarizer = kv.NewSummarizer(c.m.Spec.HeadDim)
 	}
 	c.ranks = make([]uint32, c.stride)
+	c.picks.makeLists(c.m.Spec.Heads)
 	c.summarizePart, c.estimatePart = c.summarize, c.estimate
 }
 
-// selects reports whether a batch's tokens use selection in layers without a window.
-func selects(m *Model, b *Batch) bool { return b.selects && !m.selection.Exact() }
-
-// selectBlocks summarizes the blocks that this pass completes. If few tokens are new, it selects
+// selectBlocks summarizes the blocks that this pass completes. For runs of few tokens, it selects
 // the blocks that each of them attends to in the current layer.
 func (c *pageSelector) selectBlocks() {
 	c.on = false
@@ -96,6 +103,9 @@ func (c *pageSelector) selectBlocks() {
 		return
 	}
 	for i := range c.batch.runs {
+		if c.stored != c.index {
+			break // an earlier layer has summarized the keys
+		}
 		c.run = &c.batch.runs[i]
 		c.firstCompleted = c.run.pos / kv.BlockTokens
 		end := (c.run.pos + c.run.count) / kv.BlockTokens
@@ -104,18 +114,35 @@ func (c *pageSelector) selectBlocks() {
 		}
 		c.run.seq.summaries.SetReady(c.index, c.firstCompleted, end)
 	}
-	if !selects(c.m, c.batch) || c.layer.Window > 0 {
+	if c.layer.Window > 0 {
 		return
 	}
-	c.on = true
 	for i := range c.batch.runs {
-		c.run = &c.batch.runs[i]
+		if c.run = &c.batch.runs[i]; !c.run.selects {
+			continue
+		}
+		c.on = true
 		for j := range c.run.count {
 			if c.anyWanted(c.run.row+j, 1) {
 				c.selectRow(c.run.row+j, c.run.pos+j)
 			}
 		}
 	}
+}
+
+// choice returns the selected blocks of a row that selects: its part of c.selected.
+func (c *pageSelector) choice(row int) []byte {
+	slot := 0
+	for _, r := range c.batch.runs {
+		if row < r.row+r.count {
+			slot += row - r.row
+			break
+		}
+		if r.selects {
+			slot += r.count
+		}
+	}
+	return c.selected[slot*c.stride : (slot+1)*c.stride]
 }
 
 // summarize computes one key head's summaries of a block that this pass completes.
@@ -127,12 +154,12 @@ func (c *pageSelector) summarize(part, worker int) {
 
 // selectRow selects the blocks for the row at a position.
 func (c *pageSelector) selectRow(row, pos int) {
-	selected := c.selected[row*c.stride : (row+1)*c.stride]
+	selected := c.choice(row)
 	for i := range selected {
 		selected[i] = 1
 	}
 	c.row, c.first = row, alwaysFirst
-	c.last = min(c.run.seq.summaries.Ready(c.index), pos/kv.BlockTokens-alwaysLast)
+	c.last = min(c.run.seq.summaries.Ready(c.stored), pos/kv.BlockTokens-alwaysLast)
 	if c.last <= c.first {
 		return
 	}
@@ -145,7 +172,7 @@ func (c *pageSelector) selectRow(row, pos int) {
 // estimate computes, from the summaries, the attention that the query heads of a key head give
 // to each block. The score of a block is that of its best summary.
 func (c *pageSelector) estimate(kvHead, worker int) {
-	w, d := &c.workers[worker], c.m.Spec.HeadDim
+	w, d := &c.workers[worker], c.layer.HeadDim
 	q := c.queries(kvHead, c.row, 1)
 	heads := len(q) / d
 	cols := kv.SummaryCols(d)
@@ -157,6 +184,12 @@ func (c *pageSelector) estimate(kvHead, worker int) {
 		w.cornerQueries.Set(i, box)
 	}
 	c.scoreBlocks(w, kvHead, heads)
+	if !c.adapts() {
+		for i := range heads {
+			c.picks.put(kvHead*heads+i, w.blockScores[i*c.stride:][c.first:c.last])
+		}
+		return
+	}
 	sum := c.estimates[kvHead*c.stride:][:c.last]
 	clear(sum)
 	for i := range heads {
@@ -164,13 +197,16 @@ func (c *pageSelector) estimate(kvHead, worker int) {
 	}
 }
 
+// adapts reports whether the number of blocks adapts to the text.
+func (c *pageSelector) adapts() bool { return c.m.selection.Missing > 0 }
+
 // scoreBlocks scores the summaries of all blocks for the query heads of a key head and stores
 // the best score of each block.
 func (c *pageSelector) scoreBlocks(w *workspace, kvHead, heads int) {
 	groups := (c.last + kv.SummaryBlocks - 1) / kv.SummaryBlocks
 	for g := range groups {
-		s := c.run.seq.summaries.Group(c.index, kvHead, g)
-		next := c.run.seq.summaries.Group(c.index, kvHead, min(g+1, groups-1))
+		s := c.run.seq.summaries.Group(c.stored, kvHead, g)
+		next := c.run.seq.summaries.Group(c.stored, kvHead, min(g+1, groups-1))
 		tiled.Scores(w.summaryScores, tiled.Keys(s), next.Codes, &w.cornerQueries, w.tiles)
 		from := g * kv.SummaryBlocks
 		for i := range heads {
@@ -223,6 +259,10 @@ func addAttention(sum, scores []float32) {
 // selectBest marks the best of the blocks from first to last, and returns their number.
 func (c *pageSelector) selectBest(selected []byte) int {
 	n := len(selected)
+	if !c.adapts() {
+		need := max(leastSelected, int(math.Floor(c.m.selection.Fraction*float64(n))))
+		return c.picks.pick(selected, c.m.Spec.Heads, need)
+	}
 	attention := c.estimates[c.first:c.last]
 	for h := 1; h < c.layer.KVHeads; h++ {
 		quant.Add(attention, c.estimates[h*c.stride:][c.first:c.last])
@@ -231,11 +271,7 @@ func (c *pageSelector) selectBest(selected []byte) int {
 	for i, v := range attention {
 		ranks[i] = rankOf(v)
 	}
-	if missing := c.m.selection.Missing; missing > 0 {
-		heads := float64(c.m.Spec.Heads)
-		return markBest(selected, ranks, attention, (1-missing)*heads)
-	}
-	return markBest(selected, ranks, nil, max(1, math.Floor(c.m.selection.Fraction*float64(n))))
+	return markBest(selected, ranks, attention, (1-c.m.selection.Missing)*float64(c.m.Spec.Heads))
 }
 
 // brokenRank is the rank of a block with non-finite keys.
@@ -251,15 +287,11 @@ func rankOf(attention float32) uint32 {
 }
 
 // markBest marks the blocks of the highest ranks until their worth reaches need, clears the others,
-// and returns the number of marked blocks. On equal ranks, the lower index is first. If worth is
-// nil, each block is worth 1. Broken blocks are always marked, so that their NaN reaches the
-// logits as it does in exact attention.
+// and returns the number of marked blocks. On equal ranks, the lower index is first. Broken blocks
+// are always marked, as by headPicks.
 func markBest(selected []byte, ranks []uint32, worth []float32, need float64) (n int) {
 	worthOf := func(i int) float64 {
-		switch {
-		case worth == nil:
-			return 1
-		case ranks[i] == brokenRank:
+		if ranks[i] == brokenRank {
 			return 0
 		}
 		return float64(worth[i])
@@ -297,14 +329,12 @@ func markBest(selected []byte, ranks []uint32, worth []float32, need float64) (n
 }
 
 // attends reports whether a tile attends to a block.
-func (c *pageSelector) attends(t tile, block int) bool {
-	return !c.on || c.selected[t.row*c.stride+block] != 0
-}
+func (t *tile) attends(block int) bool { return t.selected == nil || t.selected[block] != 0 }
 
 // nextBlock returns the first block at or after block that a tile attends to. A tile always
 // attends to its last block, so the search ends.
-func (c *pageSelector) nextBlock(t tile, block int) int {
-	for !c.attends(t, block) {
+func (t *tile) nextBlock(block int) int {
+	for !t.attends(block) {
 		block++
 	}
 	return block

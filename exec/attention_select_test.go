@@ -17,7 +17,7 @@ import (
 )
 
 // selectTokens is the length of a context with many more blocks than are always selected.
-const selectTokens = 1500
+const selectTokens = 2600
 
 // answerAll prefills a long text with exact attention, then reads tokens a few at a time, like a
 // question and its answer, and returns their logits. Truncations and forks on the way must not
@@ -36,6 +36,7 @@ func answerAll(t *testing.T, m *Model, ids []int32, rng *rand.Rand) (out [][]flo
 			if s.Truncate(at) == at {
 				continue // repeats the step
 			}
+			s.Truncate(0)
 			require.NoError(t, m.Extend(context.Background(), s, ids[:selectTokens], &ExtendOptions{}))
 			at, out = selectTokens, nil // a model that cannot truncate partially begins again
 			continue
@@ -74,7 +75,7 @@ func TestSelectionOfAllIsExact(t *testing.T) {
 				require.NotEqual(t, want, answerAll(t, some, ids, rand.New(rand.NewPCG(3, 1))), "the selection left no block out")
 				st = some.SelectionStats()
 				require.Positive(t, st.Selected)
-				require.LessOrEqual(t, float64(st.Selected), 0.2*float64(st.Candidates))
+				require.Less(t, float64(st.Selected), 0.8*float64(st.Candidates)) // leastSelected of about 22
 			})
 		}
 	}
@@ -203,11 +204,6 @@ func TestMarkTakesTheBest(t *testing.T) {
 		}
 		sort.SliceStable(order, func(i, j int) bool { return worth[order[i]] > worth[order[j]] })
 		taken := make([]byte, n)
-		k := 1 + random.IntN(n)
-		require.Equal(t, k, markBest(taken, ranks, nil, float64(k)))
-		for i, at := range order {
-			require.Equal(t, i < k, taken[at] != 0, "%v: %d of %d", worth, k, n)
-		}
 		var total float64
 		for _, v := range worth {
 			total += float64(v)
@@ -220,10 +216,13 @@ func TestMarkTakesTheBest(t *testing.T) {
 			sum += float64(worth[order[least]])
 		}
 		require.Equal(t, least, got, "%v: worth %v", worth, need)
+		for i, at := range order {
+			require.Equal(t, i < least, taken[at] != 0, "%v: %v", worth, need)
+		}
 	}
 	taken := make([]byte, 3)
-	require.Equal(t, 1, markBest(taken, []uint32{7, brokenRank, 9}, nil, 1))
-	require.Equal(t, []byte{0, 1, 0}, taken)
+	require.Equal(t, 2, markBest(taken, []uint32{7, brokenRank, 9}, []float32{1, 1, 1}, 1))
+	require.Equal(t, []byte{0, 1, 1}, taken)
 }
 
 func TestParseSelection(t *testing.T) {

@@ -3,7 +3,9 @@ package exec
 import (
 	"math"
 
+	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
 )
 
 // The softmax state of a query is what online softmax carries from block to block: the sum of
@@ -86,12 +88,68 @@ func (s *passState) mergeState(acc, state []float32) {
 // finishTile divides by the sum of weights and writes a tile's output in the order that the
 // output projection reads.
 func (s *passState) finishTile(t tile, kvHead int, acc []float32) {
-	d, width, heads := s.m.Spec.HeadDim, s.stateWidth(), s.m.Spec.Heads
+	d, width, heads := s.layer.ValueDim, s.stateWidth(), s.m.Spec.Heads
 	group := heads / s.layer.KVHeads
 	for i := range t.count * group {
 		row, head := t.row+i/group, kvHead*group+i%group
 		out := s.att[(row*heads+head)*d:][:d]
 		copy(out, acc[i*width:i*width+d])
-		quant.Scale(out, 1/acc[i*width+d+1])
+		quant.Scale(out, s.weightOfSum(acc[i*width+d], acc[i*width+d+1], head))
 	}
+}
+
+// weightOfSum returns the factor of a query's weighted values, given the maximum and the sum of its
+// weights. The sink of the head adds a weight without a value.
+func (s *passState) weightOfSum(top, sum float32, head int) float32 {
+	if s.w == nil || s.w.Sinks == nil { // s.w is nil while attention is measured
+		return 1 / sum
+	}
+	sink := s.w.Sinks[head]
+	newTop := max(top, sink)
+	f := decay(top, newTop)
+	return f / (float32(sum*f) + decay(sink, newTop))
+}
+
+// quantizedBlockState is blockState for keys and values stored as codes. Kernels read the codes in
+// place.
+func (a *attention) quantizedBlockState(w *workspace, state []float32, t tile, kvHead, block, next int) {
+	d, width := a.layer.ValueDim, a.stateWidth()
+	group := a.m.Spec.Heads / a.layer.KVHeads
+	start := block * kv.BlockTokens
+	coming := a.kvBlock(t, kvHead, next)
+	b, after := codeBlock(a.passState, w, a.kvBlock(t, kvHead, block)), codeBlock(a.passState, nil, coming)
+	if after.Values == nil {
+		after.Values = b.Values
+	}
+	if b.KeyScales == nil {
+		tiled.Scores4(w.scores, b.Keys, after.Keys, &w.queries, w.tiles)
+	} else {
+		tiled.Scores(w.scores, tiled.Keys{Codes: b.Keys, Scales: b.KeyScales}, after.Keys, &w.queries, w.tiles)
+	}
+	weights := w.weights[:t.count*group]
+	for i := range weights {
+		weights[i].Attended = a.attendMask(t.pos+i/group, start)
+	}
+	if limit := a.m.Spec.AttnSoftcap; limit != 0 {
+		quant.SoftCap(w.scores[:len(weights)*kv.BlockTokens], limit)
+	}
+	// The kernels of scores and values prefetch the first and the last quarter of the next
+	// block; the softmax prefetches the rest.
+	quant.SoftmaxBlocks(weights, w.scores, b.Scales, state[d:], width, coming[len(coming)/4:len(coming)/4*3])
+	tokens := min(kv.BlockTokens, t.pos+t.count-start) // up to the last row's own
+	if b.Values == nil {
+		quant.WeightedSumBlockF8(state, width, d, weights, b.Floats, after.Floats, tokens)
+	} else {
+		quant.WeightedSumBlock(state, width, d, weights, b.Values, after.Values, tokens)
+	}
+}
+
+// scoresF16 computes the scores of a tile's queries against float16 keys, and returns the
+// block's values as float32.
+func (s *passState) scoresF16(w *workspace, scores, q []float32 /* [queries, HeadDim] */, headBlock []byte, tokens int) []float32 {
+	d := s.layer.HeadDim
+	keys, values := halfBlock(s.m.cache.Shape().Latent > 0, headBlock, d)
+	quant.MulRows(scores, kv.BlockTokens, quant.F16, keys, d, 0, tokens, q, len(q)/d, w.scratch)
+	quant.DequantRow(quant.F16, w.values[:tokens*d], values[:2*tokens*d])
+	return w.values
 }

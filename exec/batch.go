@@ -1,8 +1,11 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/kv/fetch"
@@ -13,10 +16,11 @@ import (
 type Batch struct {
 	runs []run
 	ids  []int32 // tokens of all runs, concatenated
-	want []int   // rows whose logits the caller wants, ascending
-	each func(pos int, logits []float32) error
-	// selects: the new tokens are few enough for page selection.
-	selects bool
+	want []int   // rows whose logits the callers want, ascending
+	// draft receives the logits of a draft pass, which no piece has asked for; see Draft
+	draft func(logits []float32) error
+	// ranges of pages in memory that several sequences share, those of more sequences first
+	ranges []sharedRange
 }
 
 // run is consecutive tokens of one sequence in a batch.
@@ -25,67 +29,120 @@ type run struct {
 	row   int // row of its first token in the batch
 	pos   int // position of its first token in the sequence
 	count int
+	// selects: the tokens are few enough for page selection. Each run of a batch decides for itself.
+	selects bool
+	branch  int // 1 + its index among the branches of a sequence; 0: the sequence itself
+
+	sharing
 }
 
-// reset makes b the batch of one sequence's next tokens.
-func (b *Batch) reset(s *Sequence, ids []int32) {
-	b.runs = append(b.runs[:0], run{seq: s, pos: s.Len(), count: len(ids)})
-	b.ids = ids
-	b.want = b.want[:0]
-}
-
-// addWanted lists the rows of a single run whose logits the caller wants: those that r wants,
-// from position first on, or the row at position last.
-func (b *Batch) addWanted(r *ExtendOptions, first, last int) {
-	if r.Each == nil {
-		return
+// caller returns the piece of which the run is a part.
+func (r *run) caller() *piece {
+	if r.seq.tree.trunk != nil {
+		return &r.seq.tree.trunk.piece
 	}
-	for i := range b.ids {
-		pos := b.runs[0].pos + i
-		if pos >= first && (r.Want == nil && pos == last || r.Want != nil && r.Want(pos)) {
-			b.want = append(b.want, i)
+	return &r.seq.piece
+}
+
+// add appends a run of the next tokens of a sequence, which select pages or not.
+func (b *Batch) add(s *Sequence, ids []int32, selects bool) {
+	row := len(b.ids)
+	b.runs = append(b.runs, run{seq: s, row: row, pos: s.Len(), count: len(ids), selects: selects, sharing: sharing{saved: row}})
+	b.ids = append(b.ids, ids...)
+}
+
+// clear removes all runs.
+func (b *Batch) clear() {
+	b.runs, b.ids, b.want, b.ranges = b.runs[:0], b.ids[:0], b.want[:0], b.ranges[:0]
+}
+
+// addWanted lists the rows of the last run whose logits the caller wants and has not received.
+func (b *Batch) addWanted() {
+	r := &b.runs[len(b.runs)-1]
+	for i := range r.count {
+		if r.seq.piece.wants(r.pos + i) {
+			b.want = append(b.want, r.row+i)
 		}
 	}
 }
 
-// grow reserves KV slots in every sequence for its new tokens.
-func (b *Batch) grow(ctx context.Context) error {
-	for _, r := range b.runs {
-		if err := r.seq.kv.Grow(ctx, r.pos+r.count); err != nil {
-			return fmt.Errorf("reserving KV for tokens %d to %d: %w", r.pos, r.pos+r.count-1, err)
-		}
-		if r.seq.summaries == nil {
-			continue
-		}
-		if err := r.seq.summaries.Grow(r.pos + r.count); err != nil {
-			return fmt.Errorf("reserving KV for tokens %d to %d: %w", r.pos, r.pos+r.count-1, err)
-		}
+// grow reserves KV slots in a sequence for its new tokens, unless an accelerator holds the KV of all
+// layers.
+func (r *run) grow(ctx context.Context) error {
+	if r.seq.model.offloadedLayers.all() {
+		return nil
+	}
+	err := r.seq.kv.Grow(ctx, r.pos+r.count)
+	if err == nil && r.seq.summaries != nil {
+		err = r.seq.summaries.Grow(r.pos + r.count)
+	}
+	if err != nil {
+		return fmt.Errorf("reserving KV for tokens %d to %d: %w", r.pos, r.pos+r.count-1, err)
 	}
 	return nil
 }
 
-// commit appends the new tokens to their sequences.
+// commit appends the new tokens to their sequences, except those that a caller does not keep: they
+// leave nothing behind. A sequence whose caller has got an error stays unchanged.
 func (b *Batch) commit() {
-	for _, r := range b.runs {
+	for i := range b.runs {
+		r := &b.runs[i]
 		s := r.seq
-		exact := s.exactTokens == len(s.ids) && !(b.selects && r.pos+r.count > alwaysAttended)
-		s.ids = append(s.ids, b.ids[r.row:r.row+r.count]...)
+		if s.tree.trunk != nil || s.piece.err != nil {
+			continue
+		}
+		chosen := b.chosenRun(i)
+		if chosen == nil {
+			s.piece.err = errNoBranch
+			continue
+		}
+		keep := s.piece.accepts(chosen)
+		exact := s.exactTokens == len(s.ids) && !(r.selects && r.pos+keep > alwaysAttended)
+		s.ids = append(s.ids, b.ids[chosen.row:chosen.row+keep]...)
 		if exact {
 			s.exactTokens = len(s.ids)
 		}
+		if chosen != r {
+			s.kv.Take(chosen.seq.kv, len(s.ids))
+		}
 		s.kv.Commit(len(s.ids))
-		s.conv, s.convNext = s.convNext, s.conv
+		if chosen != r || keep < r.count {
+			s.dropRejected(chosen.seq, keep)
+		}
+		commitState(s)
+		s.model.passes.prefixes.register(s)
 	}
 }
 
-// position returns the position of a row in its sequence.
-func (b *Batch) position(row int) int {
-	for _, r := range b.runs {
-		if row < r.row+r.count {
-			return r.pos + row - r.row
-		}
+// deliver passes the logits of a row to its caller. If the caller has left or returns an error, only
+// its own sequence stays as it was; it returns an error if no other sequence is in the batch.
+func (b *Batch) deliver(row int, logits []float32) error {
+	if b.draft != nil {
+		return b.draft(logits)
 	}
-	return -1
+	r := b.runOf(row)
+	p := r.caller()
+	if len(b.runs) > 1 && p.err == nil {
+		p.err = p.ctx.Err()
+	}
+	if pos := r.pos + row - r.row; p.err == nil && r.branch > 0 {
+		p.err = p.options.EachBranch(r.branch-1, pos, logits)
+	} else if p.err == nil {
+		p.err = p.deliver(pos, logits)
+	}
+	if len(b.runs) == 1 {
+		return p.err
+	}
+	return nil
+}
+
+// runOf returns the run of a row.
+func (b *Batch) runOf(row int) *run {
+	i := 0
+	for row >= b.runs[i].row+b.runs[i].count {
+		i++
+	}
+	return &b.runs[i]
 }
 
 // Sequences returns the number of sequences in the batch. It implements fetch.Batch.
@@ -95,5 +152,161 @@ func (b *Batch) Sequences() int { return len(b.runs) }
 // fetch.Batch.
 func (b *Batch) Sequence(i int) (*kv.Seq, int) { return b.runs[i].seq.kv, b.runs[i].pos }
 
+// Shared returns how many pages of a sequence are those of the sequence before it. It implements
+// fetch.Batch.
+func (b *Batch) Shared(i int) int { return b.runs[i].shared }
+
+// Selects reports whether layers without a window read only selected pages of a sequence. It
+// implements fetch.Batch.
+func (b *Batch) Selects(i int) bool { return b.runs[i].selects }
+
 // onFlash reports whether any sequence has KV pages on flash.
 func (b *Batch) onFlash() bool { return fetch.OnFlash(b) }
+
+// piece is the tokens that an Extend wants to compute next. A pass takes the first of them, or all.
+type piece struct {
+	seq     *Sequence
+	ctx     context.Context
+	options *ExtendOptions
+	ids     []int32
+	selects bool // they select pages
+	last    int  // position of the Extend's last token
+	// delivered: the caller has received the logits of the wanted positions before this one. A pass
+	// that is repeated does not pass them on again.
+	delivered int
+
+	taken int   // number of ids that the pass took
+	err   error // why they are not part of the sequence
+	// done receives a value when a pass has taken tokens of the piece, or failed.
+	done chan struct{}
+
+	// For sharedPasses, which guards them.
+	queued   bool // it waits for a pass
+	alone    bool // it shares no pass: one that it shared failed
+	prompt   bool // the caller came back soon after its last pass
+	lastPass uint64
+	finished time.Time // end of its last pass
+}
+
+// shortPiece is the most tokens that go through a pass together with all other short pieces, before
+// any tokens of long prompts.
+const shortPiece = 32
+
+// begin prepares the piece for an Extend of the tokens at positions first to last.
+func (p *piece) begin(o *ExtendOptions, first, last int) {
+	p.options, p.last, p.delivered = o, last, first
+}
+
+// short reports whether the whole piece goes through one pass, which holds so many tokens: few tokens,
+// or guesses.
+func (p *piece) short(chunk int) bool {
+	n := len(p.ids)
+	return n <= chunk && (n <= shortPiece || p.options.Accepted != nil) && !(p.selects && n > selectRows)
+}
+
+// wants reports whether the caller wants the logits of a position and has not received them.
+func (p *piece) wants(pos int) bool {
+	o := p.options
+	if o.Each == nil || pos < p.delivered {
+		return false
+	}
+	return o.Want == nil && pos == p.last || o.Want != nil && o.Want(pos)
+}
+
+// deliver passes logits to the caller.
+func (p *piece) deliver(pos int, logits []float32) error {
+	if err := p.options.Each(pos, logits); err != nil {
+		return err
+	}
+	p.delivered = pos + 1
+	return nil
+}
+
+// accepts returns how many tokens of a run of the piece stay in the sequence.
+func (p *piece) accepts(r *run) int {
+	if p.options.Accepted == nil {
+		return r.count
+	}
+	return min(r.count, max(0, p.options.Accepted()-r.pos))
+}
+
+// choose takes the pieces of the next pass out of the queue, with the number of tokens of each.
+func (q *sharedPasses) choose(m *Model) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.chosen = q.chosen[:0]
+	room := batchRoom{tokens: m.chunk(), selecting: selectRows}
+	if head := q.waiting[0]; head.alone || !sharesPasses(m) {
+		q.choosePiece(head, &room, room.tokens)
+	} else {
+		q.takeShort(&room)
+		q.takePrompts(&room)
+	}
+	q.waiting = slices.DeleteFunc(q.waiting, func(p *piece) bool { return !p.queued })
+	// The same sequences in the same order need the same pages from flash as in the pass before.
+	slices.SortFunc(q.chosen, func(a, b *piece) int { return cmp.Compare(a.seq.number, b.seq.number) })
+}
+
+// sharesPasses reports whether a pass may have several sequences. A device computes one sequence at a
+// time, because its arithmetic may depend on the number of tokens; an observer expects one text.
+func sharesPasses(m *Model) bool {
+	return m.offload == nil && m.offloadedLayers == nil && m.observe == nil
+}
+
+// batchRoom is how many more tokens a pass holds, and how many of them may select pages.
+type batchRoom struct{ tokens, selecting int }
+
+// of returns how many tokens of a piece fit.
+func (r *batchRoom) of(p *piece) int {
+	n := min(len(p.ids), r.tokens)
+	if p.selects {
+		n = min(n, r.selecting)
+	}
+	return n
+}
+
+// choosePiece adds up to most tokens of a piece to the pass.
+func (q *sharedPasses) choosePiece(p *piece, room *batchRoom, most int) int {
+	n := min(room.of(p), most)
+	if n == 0 {
+		return 0
+	}
+	room.tokens -= n
+	if p.selects {
+		room.selecting -= n
+	}
+	p.queued, p.taken = false, n
+	q.chosen = append(q.chosen, p)
+	return n
+}
+
+// takeShort adds the short pieces that fit. A prompt that has waited longest keeps room for a token.
+func (q *sharedPasses) takeShort(room *batchRoom) {
+	chunk, kept := room.tokens, 0
+	if !q.waiting[0].short(chunk) {
+		kept = 1
+	}
+	room.tokens -= kept
+	for _, p := range q.waiting {
+		if !p.alone && p.short(chunk) && room.of(p) == len(p.ids) {
+			q.choosePiece(p, room, len(p.ids))
+		}
+	}
+	room.tokens += kept
+}
+
+// takePrompts adds tokens of long pieces.
+func (q *sharedPasses) takePrompts(room *batchRoom) {
+	chunk, most := room.tokens, room.tokens
+	for _, p := range q.chosen {
+		chunk += p.taken
+	}
+	if len(q.chosen) > 0 {
+		most = max(1, chunk/promptDivisor)
+	}
+	for _, p := range q.waiting {
+		if p.queued && !p.alone && !p.short(chunk) {
+			most -= q.choosePiece(p, room, most)
+		}
+	}
+}

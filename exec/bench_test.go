@@ -2,22 +2,23 @@ package exec
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
+	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // benchModel loads the bundled model.
 func benchModel(b *testing.B) *Model {
 	b.Helper()
-	f, err := modelfile.Open(vfs.OS(), filepath.Join(testutil.Root(b), "cmd", "llmrun", "bundled", "model"))
+	f, err := modelfile.Open(vfs.OS(), hubmodel.Dir(testutil.Root(b)))
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := Load(context.Background(), f, Options{})
+	m, err := Load(context.Background(), f, Options{KV: kv.K8V8})
 	if err != nil {
 		b.Fatal(err)
 	}

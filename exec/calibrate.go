@@ -9,6 +9,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
@@ -72,6 +73,70 @@ func Calibrate(ctx context.Context, f *modelfile.Files, ids []int32, o Options, 
 	return importance, nil
 }
 
+// planeProbe is a matrix that passes compute with its high plane alone; all others are whole.
+type planeProbe struct {
+	w     *weights.Linear
+	plane tiled.Plane
+}
+
+// planeOps limits the multiply-adds of MeasurePlanes: the text is cut to what they suffice for, but not below leastPlaneTokens.
+const (
+	planeOps         = 10e12
+	leastPlaneTokens = 16
+	mostPlaneTokens  = 256
+)
+
+// MeasurePlanes measures how much each matrix needs its low bits: it passes the beginning of a text through the model with the
+// high plane of one matrix at a time, and compares the distributions of the next token with those of the whole model.
+func MeasurePlanes(ctx context.Context, f *modelfile.Files, ids []int32, o Options, progress func(done, total int64)) (*calib.Planes, error) {
+	m, err := Load(ctx, f, o)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if why := WhyNoDrafts(m.Spec, Selection{}); why != "" {
+		return nil, fmt.Errorf("%w: planes of a model with %s cannot draft, so nothing is measured", arch.ErrModel, why)
+	}
+	named := m.Matrices()
+	named[weights.HeadName(m.weights)] = &m.weights.Head
+	planes := calib.NewPlanes(named)
+	total := planes.Count()
+	if len(ids) == 0 || total == 0 {
+		return nil, fmt.Errorf("%w: %d tokens of calibration text, and %d planes of matrices", arch.ErrModel, len(ids), total)
+	}
+	traffic := m.Traffic()
+	affords := int(planeOps / (float64(total) * float64(traffic.LayerMulAdds+traffic.HeadMulAdds)))
+	planes.Tokens = min(len(ids), max(leastPlaneTokens, min(affords, mostPlaneTokens)), m.Spec.Context)
+	whole, err := logProbs(ctx, m, ids[:planes.Tokens])
+	if err != nil {
+		return nil, err
+	}
+	done := int64(0)
+	err = planes.Each(func(name string, plane tiled.Plane) (float64, error) {
+		m.probe = planeProbe{named[name], plane}
+		got, err := logProbs(ctx, m, ids[:planes.Tokens])
+		if done++; progress != nil {
+			progress(done, int64(total))
+		}
+		return calib.Divergence(whole, got), err
+	})
+	return planes, err
+}
+
+// logProbs returns the logarithms of the probabilities of the tokens behind each of a text.
+func logProbs(ctx context.Context, m *Model, ids []int32) (all [][]float32, err error) {
+	s, err := m.NewSequence(len(ids))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	err = m.Extend(ctx, s, ids, &ExtendOptions{Want: func(int) bool { return true }, Each: func(_ int, logits []float32) error {
+		all = append(all, calib.LogProbs(logits))
+		return nil
+	}})
+	return all, err
+}
+
 // MeasureOutliers passes token ids through the model with its current weights. It measures the
 // per-tensor scale of each input, and the elements that exceed it. The scales are known only at
 // the end, so the first pass collects candidates: elements that may exceed them. A second pass
@@ -81,7 +146,7 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: the calibration text has no tokens", arch.ErrModel)
 	}
-	identity, err := calib.CalibrationIdentity(f)
+	identity, err := calib.CalibrationIdentity(ctx, f)
 	if err != nil {
 		return nil, err
 	}

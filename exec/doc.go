@@ -25,7 +25,7 @@
 //	output          final norm and output head, only for rows whose logits are wanted
 //	commit          the tokens become part of their sequences
 //
-// A layer with a short convolution (conv.go) has runShortConv instead of attention. In the
+// A layer with a short convolution (mixers.go) has runShortConv instead of attention. In the
 // last layer, rows without wanted logits stop after their keys and values (prune.go). A pass
 // that fails or is cancelled leaves its sequences unchanged.
 //
@@ -80,7 +80,7 @@
 // [MeasureShape] (model_shape.go) computes from a model's files, before any weight is read,
 // the sizes from which package tiering makes a plan. Loading and running then reserve from
 // [Options].Budget: weights and rings (packages weights and fetch), the pass's frame (newPass),
-// hot outlier columns (outlier_path.go), KV pages (package kv), and the state of convolutions
+// hot outlier columns (outlier_path.go), KV pages (package kv), and recurrent state
 // (NewSequence). [Model.Replan] applies another plan to a loaded model.
 //
 // # The arithmetic contract

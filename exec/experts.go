@@ -62,27 +62,50 @@ func (e *experts) choose(row, _ int) {
 	s, r := e.m.Spec, &e.routing
 	probs := r.logits[row*s.Experts : (row+1)*s.Experts]
 	weights := r.weights[row*s.Experts : (row+1)*s.Experts]
-	_, total := quant.SoftmaxBlock(probs, len(probs))
-	quant.Scale(probs, 1/total)
-	used := takeLargest(r.chosen[row*s.Experts:(row+1)*s.Experts], weights, probs, s.ExpertsUsed)
-	if !s.NormTopK {
-		return
+	scoreExperts(s, probs)
+	chosen := r.chosen[row*s.Experts : (row+1)*s.Experts]
+	s.Groups.Exclude(chosen, probs, e.w.RouterBias)
+	used := takeLargest(chosen, weights, probs, e.w.RouterBias, s.ExpertsUsed)
+	if s.NormTopK {
+		for i := range weights {
+			weights[i] /= used
+		}
 	}
-	for i := range weights {
-		weights[i] /= used
+	if s.RoutedScale != 1 {
+		quant.Scale(weights, s.RoutedScale)
 	}
 }
 
-// takeLargest marks the n largest probabilities with 0 and all others with -1, copies them into
-// weights and returns their sum. The lower index wins a tie.
-func takeLargest(chosen []int32, weights, probs []float32, n int) (sum float32) {
+// scoreExperts turns the router's results of a row into scores: sigmoids, or the softmax over all.
+func scoreExperts(s *arch.Spec, probs []float32) {
+	if s.DenseBeside {
+		quant.Scale(probs, float32(1/math.Sqrt(float64(s.Dim))))
+	}
+	if s.RouterSigmoid {
+		for i, x := range probs {
+			probs[i] = quant.Sigmoid32(x)
+		}
+		return
+	}
+	_, total := quant.SoftmaxBlock(probs, len(probs))
+	quant.Scale(probs, 1/total)
+}
+
+// takeLargest marks the n largest probabilities, each plus its bias, with 0 and all others with -1,
+// copies them into weights, without the bias, and returns their sum. The lower index wins a tie.
+func takeLargest(chosen []int32, weights, probs, bias []float32, n int) (sum float32) {
 	for i := range chosen {
-		chosen[i] = -1
+		if chosen[i] != arch.Excluded {
+			chosen[i] = -1
+		}
 	}
 	for range n {
 		best, bestP := 0, float32(math.Inf(-1))
 		for i, v := range probs {
-			if chosen[i] < 0 && v > bestP {
+			if bias != nil {
+				v += bias[i]
+			}
+			if chosen[i] == -1 && v > bestP {
 				best, bestP = i, v
 			}
 		}
@@ -177,7 +200,7 @@ func (e *experts) runReady() {
 	}
 	for _, id := range r.ready {
 		lo, n := r.rowsOf(id)
-		e.mm.queue(&e.w.Experts[id].Down, e.gate[lo*r.inner:], n, r.out[lo*s.Dim:])
+		e.mm.queueRows(&e.w.Experts[id].Down, e.gate[lo*r.inner:], nil, r.source[lo:lo+n], n, r.out[lo*s.Dim:])
 	}
 	e.mm.run()
 }
@@ -190,7 +213,7 @@ func (e *experts) queueExpert(id int32) {
 	if !expert.IndexesRows() {
 		x, rowIndex = r.copies[lo*e.m.Spec.Dim:], nil
 	}
-	e.mm.queueInner(expert, x, rowIndex, n, lo)
+	e.mm.queueInner(expert, x, rowIndex, r.source[lo:lo+n], n, lo)
 	for row := range n {
 		r.rows = append(r.rows, int32(lo+row))
 	}
@@ -218,5 +241,35 @@ func (e *experts) combine(row, _ int) {
 		if c := int(r.chosen[row*s.Experts+x]); c >= 0 {
 			quant.AddScaled(out, r.out[c*s.Dim:(c+1)*s.Dim], r.weights[row*s.Experts+x])
 		}
+	}
+}
+
+// With a dense MLP beside the experts, both read the residual stream through norms of their own, and so
+// does the router; the sum of their normalized outputs is that of the layer's MLP.
+
+// routerInput returns the input of the router: in, unless there is a dense MLP, which it computes.
+func (p *pass) routerInput(in []float32 /* [n, Dim] */) []float32 {
+	if !p.m.Spec.DenseBeside {
+		return in
+	}
+	p.runMLP(&p.w.MLP, in, p.mix)
+	p.queueNormRows(p.mix, p.mix, &p.w.Beside.DenseOutput)
+	return p.queueNorm(&p.w.Beside.Router)
+}
+
+// expertInput returns the input of the experts: in, unless there is a dense MLP.
+func (p *pass) expertInput(in []float32 /* [n, Dim] */) []float32 {
+	if p.m.Spec.DenseBeside {
+		in = p.queueNorm(&p.w.Beside.Experts)
+		p.flushRowOps()
+	}
+	return in
+}
+
+// addDense adds the output of the dense MLP to that of the experts.
+func (p *pass) addDense() {
+	if p.m.Spec.DenseBeside {
+		p.queueNormRows(p.ffn, p.ffn, &p.w.Beside.ExpertsOutput)
+		p.queueRowOp(rowOp{do: (*passState).addRow, dst: p.ffn, src: p.mix, width: p.m.Spec.Dim})
 	}
 }

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 
@@ -21,7 +22,11 @@ func (e *experts) guessExperts() {
 	}
 	in := e.x
 	if s.PreNorm && s.Parallel != arch.ParallelSharedNorm {
-		in = e.queueNorm(&e.w.FFNNorm)
+		norm := &e.w.FFNNorm
+		if s.DenseBeside {
+			norm = &e.w.Beside.Router
+		}
+		in = e.queueNorm(norm)
 	}
 	e.mm.queue(router, in, e.n, e.routing.logits)
 	e.mm.run()
@@ -61,4 +66,29 @@ func (e *experts) countGuesses(row int) {
 		}
 		r.first[best]++
 	}
+}
+
+// ExpertStats returns the statistics of the expert cache.
+func (m *Model) ExpertStats() weights.ExpertStats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.experts == nil {
+		return weights.ExpertStats{}
+	}
+	return m.experts.Snapshot()
+}
+
+// openExperts creates the cache of a pack's experts and, if it has a slot for each, reads all of
+// them.
+func openExperts(ctx context.Context, m *Model, ld *weights.Loader, o *Options) error {
+	if len(ld.CachedExperts) == 0 {
+		return nil
+	}
+	c, err := weights.NewExpertCache(ld, o.Plan.ExpertSlots, o.Experts)
+	if err != nil {
+		return err
+	}
+	m.frames = append(m.frames, c.Frame)
+	m.experts, m.residency.Experts = c, c
+	return c.Open(ctx, m.scheduler, ld.AddRead)
 }

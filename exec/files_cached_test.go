@@ -1,10 +1,13 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 
@@ -13,7 +16,9 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -153,11 +158,13 @@ func TestUnusableCaches(t *testing.T) {
 		{"an import is under way", func() vfs.FS {
 			mem := vfs.NewMem()
 			source := &modelfile.Files{Path: "m.gguf", FS: fsys}
-			about, err := source.About("")
+			content, err := source.Content(t.Context())
 			require.NoError(t, err)
 			packs, err := pack.OpenCache(mem, "cache", 0)
 			require.NoError(t, err)
-			_, err = vfs.Lock(mem, packs.Path(about.Source, about.Fingerprint)+".lock")
+			path, err := packs.Path("m.gguf", content.Fingerprint)
+			require.NoError(t, err)
+			_, err = vfs.Lock(mem, path+".lock")
 			require.NoError(t, err)
 			return mem
 		}, 0, "locked by another process or session"},
@@ -201,17 +208,21 @@ func TestSourceFiles(t *testing.T) {
 	fsys := vfs.NewMem()
 	for _, name := range []string{
 		"a.gguf", "s-00001-of-00002.gguf", "s-00002-of-00002.gguf", "s-00001-of-00003.gguf", "hub/config.json", "hub/model.safetensors",
-		"hub/README.md", "hub/chat_template.jinja",
+		"hub/README.md", "hub/chat_template.jinja", "hub/other.safetensors", "hub/other.json",
+		"shards/config.json", "shards/model.safetensors.index.json", "shards/model-1.safetensors", "shards/model-2.safetensors",
 	} {
 		dir, _ := vfs.Split(name)
 		require.NoError(t, fsys.MkdirAll(dir))
 		require.NoError(t, vfs.WriteFile(fsys, name, nil))
 	}
 	for path, want := range map[string]string{
-		"a.gguf":                "a.gguf",
-		"s-00002-of-00002.gguf": "s-00001-of-00002.gguf s-00002-of-00002.gguf",
-		"hub":                   "hub/chat_template.jinja hub/config.json hub/model.safetensors",
-		"hub/model.safetensors": "hub/chat_template.jinja hub/config.json hub/model.safetensors",
+		"a.gguf":                              "a.gguf",
+		"s-00002-of-00002.gguf":               "s-00001-of-00002.gguf s-00002-of-00002.gguf",
+		"hub":                                 "hub/chat_template.jinja hub/config.json hub/model.safetensors",
+		"hub/model.safetensors":               "hub/chat_template.jinja hub/config.json hub/model.safetensors",
+		"hub/other.safetensors":               "hub/chat_template.jinja hub/config.json hub/other.safetensors",
+		"shards":                              "shards/config.json shards/model-1.safetensors shards/model-2.safetensors shards/model.safetensors.index.json",
+		"shards/model.safetensors.index.json": "shards/config.json shards/model-1.safetensors shards/model-2.safetensors shards/model.safetensors.index.json",
 	} {
 		got, err := (&modelfile.Files{Path: path, FS: fsys}).SourceFiles()
 		require.NoError(t, err)
@@ -221,11 +232,59 @@ func TestSourceFiles(t *testing.T) {
 
 // TestPackedTokenizer opens the tokenizer of a pack without its weights.
 func TestPackedTokenizer(t *testing.T) {
-	path := filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model")
+	path := hubmodel.Dir(testutil.Root(t))
 	packed := importModel(t, vfs.OS(), path)
 	tok, err := modelfile.OpenTokenizer(packed, "m.pack")
 	require.NoError(t, err)
 	want, err := modelfile.OpenTokenizer(vfs.OS(), path)
 	require.NoError(t, err)
 	require.Equal(t, want.VocabSize(), tok.VocabSize())
+}
+
+// countedFS counts the bytes that are read from its files.
+type countedFS struct {
+	vfs.FS
+	bytes *atomic.Int64
+}
+
+func (c countedFS) Open(name string) (vfs.File, error) {
+	f, err := c.FS.Open(name)
+	return countedFile{f, c.bytes}, err
+}
+
+type countedFile struct {
+	vfs.File
+	bytes *atomic.Int64
+}
+
+func (c countedFile) ReadAt(p []byte, off int64) (int, error) {
+	c.bytes.Add(int64(len(p)))
+	return c.File.ReadAt(p, off)
+}
+
+// TestMalformedModelIsRefusedBeforeItIsHashed opens a large sparse file whose table names bytes
+// beyond its end.
+func TestMalformedModelIsRefusedBeforeItIsHashed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	good := randomTensors(t, quant.Q4_0).write(t)
+	header, err := vfs.ReadFile(good, "m.gguf", 1<<20)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, header[:len(header)/2], 0o600)) // the table is whole, the tensors are not
+	var read atomic.Int64
+	open := func() error {
+		_, err := modelfile.OpenCached(t.Context(), countedFS{vfs.OS(), &read}, path, modelfile.CacheOptions{
+			FS: vfs.NewMem(), Dir: "cache", Import: weights.ImportWith(weights.ImportOptions{}),
+		})
+		return err
+	}
+	require.ErrorIs(t, open(), store.ErrTruncated)
+	require.NoError(t, os.Truncate(path, 64<<20))
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = file.WriteAt(bytes.Repeat([]byte{0xff}, 8), 8) // the number of tensors
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	read.Store(0)
+	require.ErrorIs(t, open(), store.ErrTruncated)
+	require.Less(t, read.Load(), int64(1<<20))
 }

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"context"
-	"errors"
 	"runtime/debug"
 
 	"github.com/llmrun/llmrun/exec/arch"
@@ -12,7 +11,8 @@ import (
 
 // One token, from its id to its logits, in the order of this file:
 //
-//	forward          takes the lock, reserves KV slots, begins the reads of pages on flash
+//	Extend           joins its tokens with those of other sequences, see sharedPasses
+//	forward          begins the reads of pages on flash
 //	  embed          copies the embedding row of each token into the residual stream x
 //	                 [wait: rows on flash]
 //	  runLayer       once for each layer:
@@ -20,36 +20,36 @@ import (
 //	                   on flash [wait: KV] and pages in memory, output matmul
 //	    runMLP         gate and up matmul, activation, down matmul, or
 //	    runExperts     router, the chosen experts [wait: experts], their weighted sum
+//	    own.run        the layer's own embedding of the token [wait: rows on flash]; own.alt has
+//	                   the other residual streams
 //	  output         final norm, lm head, logits to the caller
 //	  commit         the tokens become part of their sequences
 //
 // A method named queue… puts work on a list and returns at once; the next matmul run, or
 // flushRowOps, runs it. All other methods are complete when they return.
 
-// errChunk means that Replan has made chunks smaller than the batch. Extend then cuts a new one.
-var errChunk = errors.New("exec: the batch is larger than a chunk")
-
-// forward passes one batch of tokens through the model. It allocates nothing. If it fails or is
-// cancelled, the sequences stay unchanged. With mapped weights, a read error of the file arrives
-// as a memory fault, which forward returns as an error.
+// forward passes one batch of tokens through the model. The caller holds m.mu and has reserved KV
+// slots. It allocates nothing. If it fails or is cancelled, the sequences stay unchanged. With mapped
+// weights, a read error of the file arrives as a memory fault, which forward returns as an error.
 func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if m.offloadedLayers.all() {
 		return forwardOffloaded(ctx, m, b)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.residency != nil && m.residency.Mapped {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		defer func() {
-			if fault := weights.FaultOf(recover()); fault != nil {
+			if fault := m.residency.FaultOf(recover()); fault != nil {
 				err = fault
 			}
 		}()
 	}
-	if err := preparePass(ctx, m, b); err != nil {
+	if err := preparePass(m, b); err != nil {
 		return err
 	}
 	if err := m.pass.run(ctx, b); err != nil {
+		return err
+	}
+	if err := m.residency.CheckMapped(ctx); err != nil {
 		return err
 	}
 	finishPass(m, b)
@@ -58,30 +58,29 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 
 // finishPass ends a pass that succeeded: its tokens become part of their sequences.
 func finishPass(m *Model, b *Batch) {
+	if b.draft != nil {
+		m.kvReader.Finish()
+		return
+	}
 	if s := m.stream(); s != nil {
 		s.Finish()
 	}
 	m.kvReader.Finish()
+	m.countCold(b)
 	b.commit()
 }
 
 // preparePass makes the model ready for a batch: it retries allocations that a Replan could not
-// make, promotes mapped weights, reserves KV slots, and begins the reads of pages on flash.
-func preparePass(ctx context.Context, m *Model, b *Batch) error {
-	if m.closed {
-		return ErrClosed
-	}
+// make, promotes mapped weights, and begins the reads of pages on flash.
+func preparePass(m *Model, b *Batch) error {
 	if err := m.retryAllocations(); err != nil {
 		return err
 	}
 	m.promote()
-	if len(b.ids) > m.pass.chunk {
-		return errChunk
-	}
-	if err := b.grow(ctx); err != nil {
+	if err := m.residency.ScanMapped(); err != nil {
 		return err
 	}
-	return m.kvReader.Begin(b, selects(m, b))
+	return m.kvReader.Begin(b)
 }
 
 // run passes a batch through all layers and the output.
@@ -106,15 +105,17 @@ func (p *pass) run(ctx context.Context, b *Batch) error {
 // begin sets the pass up for a batch and computes the rotary angles of its positions.
 func (p *pass) begin(ctx context.Context, b *Batch) {
 	p.ctx, p.err = ctx, nil
-	p.batch, p.n = b, len(b.ids)
+	p.batch, p.n, p.high = b, len(b.ids), b.draft != nil
 	p.reset()
-	if s := p.m.stream(); s != nil {
+	p.mm.beside.begin(b)
+	if s := p.m.stream(); s != nil && !p.high {
 		s.Begin((len(b.want) + headRows - 1) / headRows)
 	}
 	if p.m.experts != nil {
 		p.m.experts.Begin(p.n)
 	}
 	p.mm.headReads = 0
+	p.own.begin()
 	for i := range p.m.Spec.Ropes {
 		p.rotaryAngles(i)
 	}
@@ -146,33 +147,41 @@ func (p *pass) embed() {
 	if p.err == nil && s.EmbedScale != 1 {
 		quant.Scale(p.x[:p.n*s.Dim], s.EmbedScale)
 	}
+	p.own.noteFirst()
 }
 
 // runLayer passes the residual stream through one layer.
 func (p *pass) runLayer(l int) {
 	s := p.m.Spec
-	p.index, p.layer, p.w = l, &s.Layers[l], &p.m.weights.Layers[l]
+	p.setLayer(l)
+	p.w = &p.m.weights.Layers[l]
 
+	if p.err = p.m.residency.CheckEvicted(l); p.err != nil {
+		return
+	}
 	if p.layer.Experts {
 		p.experts.guessExperts()
 	}
+	p.own.alt.begin()
 	in := p.x
-	if s.PreNorm {
+	if s.PreNorm && p.layer.Mixer != arch.NoMixer {
 		in = p.queueNorm(&p.w.AttnNorm)
 	}
-	if p.layer.Mixer == arch.ShortConv {
-		p.runShortConv(in)
-	} else {
-		p.runAttention(in)
+	p.runMixer(in)
+	if p.n > 0 && p.layer.NoMLP {
+		p.queueResidual(p.mix)
 	}
-	if p.n == 0 {
+	if p.n == 0 || p.layer.NoMLP {
 		return // the last layer, and no row wants logits: its keys and values are stored
 	}
 	if s.PostNorm {
 		p.queueNormRows(p.mix, p.mix, &p.w.PostAttnNorm)
 	}
 	if s.Parallel == arch.Serial {
-		p.queueResidual(p.mix)
+		if p.layer.Mixer != arch.NoMixer {
+			p.queueResidual(p.mix)
+		}
+		p.own.alt.addLaurel()
 		in = p.x
 	}
 	if s.PreNorm && s.Parallel != arch.ParallelSharedNorm {
@@ -183,6 +192,7 @@ func (p *pass) runLayer(l int) {
 		p.runExperts(in)
 	} else {
 		p.runMLP(&p.w.MLP, in, p.ffn)
+		queueScale(p.passState, p.ffn, s.MLPScale)
 	}
 	if s.PostNorm {
 		p.queueNormRows(p.ffn, p.ffn, &p.w.PostFFNNorm)
@@ -191,6 +201,7 @@ func (p *pass) runLayer(l int) {
 		p.queueResidual(p.mix)
 	}
 	p.queueResidual(p.ffn)
+	p.own.run()
 }
 
 // runAttention computes the attention of a layer into mix: queries, keys and values, their
@@ -208,6 +219,11 @@ func (p *pass) runAttention(in []float32 /* [n, Dim] */) {
 	p.attn.attendFlash()
 	p.attn.attendMemory()
 	p.pruneRows()
+	p.latent.expand()
+	if p.w.QGate.Present() {
+		p.queueRowOp(rowOp{do: gateRow, dst: p.att, src: p.qgate, width: p.layer.HeadDim * p.m.Spec.Heads})
+	}
+	p.own.alt.queueLaurel()
 	p.mm.queue(&p.w.O, p.att, p.n, p.mix)
 	p.prefetchMLP()
 	p.mm.run()
@@ -215,8 +231,15 @@ func (p *pass) runAttention(in []float32 /* [n, Dim] */) {
 
 // runQKV computes keys, values and, if a row continues past them, queries.
 func (p *pass) runQKV(in []float32 /* [n, Dim] */, queries bool) {
+	if p.latent.on() {
+		p.latent.project(in, queries)
+		return
+	}
 	if queries {
 		p.mm.queue(&p.w.Q, in, p.n, p.q)
+		if p.w.QGate.Present() {
+			p.mm.queue(&p.w.QGate, in, p.n, p.qgate)
+		}
 	}
 	p.mm.queue(&p.w.K, in, p.n, p.k)
 	p.mm.queue(&p.w.V, in, p.n, p.v)
@@ -224,21 +247,9 @@ func (p *pass) runQKV(in []float32 /* [n, Dim] */, queries bool) {
 	p.mm.run()
 }
 
-// runShortConv computes a gated short convolution into mix: the input projection gives
-// three vectors B, C and x of each token; the layer convolves B·x over the last few tokens,
-// channel by channel, gates the result with C and projects it.
-func (p *pass) runShortConv(in []float32 /* [n, Dim] */) {
-	p.mm.queue(&p.w.ConvIn, in, p.n, p.conv)
-	p.mm.run()
-	p.m.workers.Run((p.m.Spec.Dim+convChannels-1)/convChannels, p.convPart)
-	p.pruneRows()
-	p.mm.queue(&p.w.ConvOut, p.h, p.n, p.mix)
-	p.mm.run()
-}
-
 // runMLP computes one MLP for all rows of the batch.
 func (p *pass) runMLP(w *weights.MLP, in, out []float32 /* [n, Dim] */) {
-	p.mm.queueInner(w, in, nil, p.n, 0)
+	p.mm.queueInner(w, in, nil, nil, p.n, 0)
 	p.prefetch(&w.Down)
 	p.mm.run()
 	if p.n <= p.mm.maxUpTokens() {
@@ -253,15 +264,16 @@ func (p *pass) runMLP(w *weights.MLP, in, out []float32 /* [n, Dim] */) {
 // token. Rows are gathered by expert, so that each expert's weights are read once for all
 // its tokens.
 func (p *pass) runExperts(in []float32 /* [n, Dim] */) {
-	p.mm.queue(&p.w.Router, in, p.n, p.experts.routing.logits)
+	p.mm.queue(&p.w.Router, p.routerInput(in), p.n, p.experts.routing.logits)
 	p.mm.run()
 	p.forRows(p.n, p.experts.choosePart)
-	p.experts.gather(in)
+	p.experts.gather(p.expertInput(in))
 	p.experts.run()
 	if p.failed() {
 		return
 	}
 	p.forRows(p.n, p.experts.combinePart)
+	p.addDense()
 	if p.w.Shared.Up.Present() {
 		p.runSharedExpert(in)
 	}
@@ -279,7 +291,7 @@ func (p *pass) runSharedExpert(in []float32 /* [n, Dim] */) {
 	for row := range p.n {
 		weight := float32(1)
 		if gated {
-			weight = 1 / (1 + quant.Exp32(-r.gates[row]))
+			weight = quant.Sigmoid32(r.gates[row])
 		}
 		quant.AddScaled(p.ffn[row*s.Dim:(row+1)*s.Dim], p.mix[row*s.Dim:(row+1)*s.Dim], weight)
 	}
@@ -290,7 +302,10 @@ func (p *pass) runSharedExpert(in []float32 /* [n, Dim] */) {
 func (p *pass) output() error {
 	s := p.m.Spec
 	p.flushRowOps()
-	for done := 0; done < len(p.batch.want); {
+	if p.err = p.m.residency.CheckEvicted(len(p.m.weights.Layers)); p.err != nil {
+		return p.err
+	}
+	for done := 0; done < len(p.batch.want); done += headRows {
 		rows := p.batch.want[done:min(done+headRows, len(p.batch.want))]
 		for i, row := range rows {
 			if p.n < len(p.batch.ids) {
@@ -298,39 +313,27 @@ func (p *pass) output() error {
 			}
 			applyNorm(&s.Norm, p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &p.m.weights.Norm)
 		}
+		if s.Headless {
+			if err := p.deliver(rows, p.h); err != nil {
+				return err
+			}
+			continue
+		}
 		p.mm.queue(&p.m.weights.Head, p.h, len(rows), p.logits)
 		p.mm.run()
+		if p.err == nil {
+			p.err = p.m.residency.CheckMapped(p.ctx) // before the logits leave the pass
+		}
 		if p.err != nil {
 			return p.err
 		}
 		p.mm.headReads++
-		for i, row := range rows {
-			logits := p.logits[i*s.Vocab : (i+1)*s.Vocab]
-			finishLogits(s, logits)
-			if err := p.batch.each(p.batch.position(row), logits); err != nil {
-				return err
-			}
+		for i := range rows {
+			finishLogits(s, p.logits[i*s.Vocab:(i+1)*s.Vocab])
 		}
-		done += len(rows)
+		if err := p.deliver(rows, p.logits); err != nil {
+			return err
+		}
 	}
 	return nil
-}
-
-// applyNorm normalizes one vector.
-func applyNorm(n *arch.NormSpec, dst, src []float32, g *weights.Gain) {
-	if n.Layer {
-		quant.LayerNorm(dst, src, g.Weight, g.Bias, n.Eps)
-		return
-	}
-	quant.RMSNorm(dst, src, g.Weight, n.Eps, n.Offset)
-}
-
-// finishLogits applies the family's scale and soft cap.
-func finishLogits(s *arch.Spec, logits []float32) {
-	if s.LogitScale != 1 {
-		quant.Scale(logits, s.LogitScale)
-	}
-	if s.FinalSoftcap != 0 {
-		quant.SoftCap(logits, s.FinalSoftcap)
-	}
 }

@@ -239,7 +239,7 @@ func TestUnsupportedPackings(t *testing.T) {
 		err := openAndLoad(writeTinyHF(t, tinyConfig(t, fields{"quantization_config": q})), "m")
 		require.ErrorContains(t, err, "config.json: quantization_config")
 		require.ErrorContains(t, err, c.want)
-		require.ErrorContains(t, err, map[bool]string{true: "gptq and awq", false: c.field}[c.field == "quant_method"])
+		require.ErrorContains(t, err, map[bool]string{true: "gptq, awq and mxfp4", false: c.field}[c.field == "quant_method"])
 	}
 	q := packedAs{bits: 4, group: 128, awq: true}.config()
 	q["version"] = "gemv"

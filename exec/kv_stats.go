@@ -10,6 +10,7 @@ import (
 type KVStats struct {
 	kv.Stats
 	Read    int64         // bytes read from flash
+	Cold    int64         // bytes on flash, summed over the passes that could read them
 	Stalled time.Duration // time that attention waited for these reads
 	Stalls  int           // number of these waits
 }
@@ -21,10 +22,31 @@ func (m *Model) KVStats() KVStats {
 	if m.closed {
 		return KVStats{}
 	}
-	s, selected := m.kvReader.Stats(), m.selectedPages.Stats()
+	s, picked := m.kvReader.Stats(), m.pickedPages.Stats()
 	return KVStats{
-		Stats: m.cache.Stats(), Read: s.Bytes + selected.Bytes,
-		Stalled: s.Stalled + selected.Stalled, Stalls: s.Stalls + selected.Stalls,
+		Stats: m.cache.Stats(), Read: s.Bytes + picked.Bytes, Cold: m.coldBytes,
+		Stalled: s.Stalled + picked.Stalled, Stalls: s.Stalls + picked.Stalls,
+	}
+}
+
+// EmbeddingStalled returns how long passes waited for embedding rows on flash.
+func EmbeddingStalled(m *Model) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.embedding == nil {
+		return 0
+	}
+	stalled := m.embedding.Stalled
+	if table := m.embedding.Table; table != nil {
+		stalled += table.Stalled
+	}
+	return stalled
+}
+
+// countCold adds the bytes on flash of a batch's sequences to the statistics.
+func (m *Model) countCold(b *Batch) {
+	for i := range b.runs {
+		m.coldBytes += int64(b.runs[i].seq.kv.ColdPages()*m.cache.PageTokens()) * m.KVBytesPerToken()
 	}
 }
 
@@ -38,3 +60,7 @@ func (m *Model) SetHot(bytes int64) error {
 	}
 	return m.cache.SetHot(bytes)
 }
+
+// SpillNeed returns the bytes of KV that must be written to flash before the sequence has n tokens, and
+// those of its pages that are written.
+func (s *Sequence) SpillNeed(n int) (need, written int64) { return s.kv.SpillNeed(n) }

@@ -1,12 +1,14 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -90,6 +92,10 @@ func TestTruncatedMappingIsAnError(t *testing.T) {
 	defer s.Close()
 	err = m.Extend(context.Background(), s, ids, &ExtendOptions{})
 	require.ErrorIs(t, err, store.ErrTruncated)
+	var truncated *store.FormatError
+	require.ErrorAs(t, err, &truncated)
+	require.Equal(t, path, truncated.Path)
+	require.GreaterOrEqual(t, truncated.Off, int64(4096))
 	require.Equal(t, want, allLogits(t, safe, ids), "another model is not affected")
 }
 
@@ -140,4 +146,72 @@ func TestDamagedMappingIsRefused(t *testing.T) {
 	_, err = Load(context.Background(), f, Options{PinFile: true, Budget: budget, Plan: keepAll(t, f)})
 	require.ErrorIs(t, err, store.ErrFormat)
 	require.NoError(t, budget.Check())
+}
+
+// TestOverwrittenMappingIsAnError overwrites a block of a mapped file between two tokens, and
+// within a pass before its logits are passed on. No logits of changed weights reach the caller,
+// and the pass succeeds again when the bytes are restored.
+func TestOverwrittenMappingIsAnError(t *testing.T) {
+	path, f := packOnDisk(t, fixtureNamed(t, "qwen2"))
+	m := loadPart(t, f, Options{Threads: 2, Chunk: 64, PinFile: true, Plan: keepAll(t, f)})
+	if _, stamped, err := f.Packed().Stamp(); err != nil || !stamped {
+		t.Skip("the file system does not tell changes")
+	}
+	ids := longPrompt(m.Spec.Vocab, 30, 7)
+	want := allLogits(t, m, ids)
+	tensor, ok := f.Packed().Tensor("blk.0.ffn_up.weight")
+	require.True(t, ok)
+	original := make([]byte, 64)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer file.Close()
+	_, err = file.ReadAt(original, tensor.Offset)
+	require.NoError(t, err)
+	write := func(data []byte) {
+		time.Sleep(20 * time.Millisecond) // the resolution of stamps
+		_, err := file.WriteAt(data, tensor.Offset)
+		require.NoError(t, err)
+	}
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	for i, id := range ids {
+		if i%7 == 3 {
+			write(bytes.Repeat([]byte{0x5a}, 64))
+			err := m.Extend(t.Context(), s, []int32{id}, &ExtendOptions{Each: func(int, []float32) error {
+				t.Error("logits of changed weights")
+				return nil
+			}})
+			require.ErrorIs(t, err, store.ErrFormat)
+			require.ErrorContains(t, err, path)
+			require.Equal(t, i, s.Len(), "the failed pass leaves no tokens")
+			write(original)
+		}
+		require.NoError(t, m.Extend(t.Context(), s, []int32{id}, &ExtendOptions{Each: func(_ int, logits []float32) error {
+			require.Equal(t, want[i], logits)
+			return nil
+		}}))
+	}
+}
+
+// TestOverwrittenWhilePromoted overwrites a mapped file before its weights are promoted to
+// anonymous memory: no later pass uses the copy.
+func TestOverwrittenWhilePromoted(t *testing.T) {
+	path, f := packOnDisk(t, fixtureNamed(t, "qwen2"))
+	m := loadMapped(t, f)
+	ids := longPrompt(m.Spec.Vocab, 10, 7)
+	_ = allLogits(t, m, ids)
+	tensor, _ := f.Packed().Tensor("blk.0.ffn_up.weight")
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer file.Close()
+	time.Sleep(20 * time.Millisecond) // the resolution of stamps
+	_, err = file.WriteAt(bytes.Repeat([]byte{0x5a}, 64), tensor.Offset)
+	require.NoError(t, err)
+	for range 3 {
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		require.ErrorIs(t, m.Extend(t.Context(), s, ids, &ExtendOptions{}), store.ErrFormat)
+		s.Close()
+	}
 }

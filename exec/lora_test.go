@@ -2,6 +2,8 @@ package exec
 
 import (
 	"context"
+	"encoding/json"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -9,32 +11,49 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestMergedAdaptersMatchTheReference merges LoRA adapters into their base model and compares
-// the logits with weights merged by another implementation.
-func TestMergedAdaptersMatchTheReference(t *testing.T) {
-	for _, dir := range testutil.Glob(t, "fixtures", "*/lora_*") {
-		t.Run(filepath.Base(filepath.Dir(dir))+"/"+filepath.Base(dir), func(t *testing.T) {
-			f, err := modelfile.Open(vfs.OS(), filepath.Dir(dir))
-			require.NoError(t, err)
-			defer f.Close()
-			require.NoError(t, f.Merge(vfs.OS(), dir))
-			budget := tiering.New(0)
-			m, err := Load(context.Background(), f, Options{Threads: 2, Budget: budget})
-			require.NoError(t, err)
-			defer func() {
-				m.Close()
-				require.NoError(t, budget.Check())
-			}()
-			var ref reference
-			testutil.ReadJSON(t, filepath.Join(dir, "reference.json"), &ref)
-			ref.check(t, m)
-		})
+// TestAdaptersMatchTheReference merges LoRA adapters into their base model, or keeps them beside
+// it, and compares the logits with weights merged by another implementation.
+func TestAdaptersMatchTheReference(t *testing.T) {
+	for way, add := range map[string]func(*modelfile.Files, vfs.FS, string) error{"merged": (*modelfile.Files).Merge, "beside": (*modelfile.Files).KeepBeside} {
+		for _, dir := range testutil.Glob(t, "fixtures", "*/lora_*") {
+			name := way + "/" + filepath.Base(filepath.Dir(dir)) + "/" + filepath.Base(dir)
+			t.Run(name, func(t *testing.T) {
+				checkAdapter(t, filepath.Dir(dir), dir, add)
+			})
+			t.Run(name+" on a pack", func(t *testing.T) {
+				source, err := modelfile.Open(vfs.OS(), filepath.Dir(dir))
+				require.NoError(t, err)
+				defer source.Close()
+				path := filepath.Join(t.TempDir(), "m.pack")
+				require.NoError(t, weights.Import(context.Background(), source, vfs.OS(), path, weights.ImportOptions{}))
+				checkAdapter(t, path, dir, add)
+			})
+		}
 	}
+}
+
+// checkAdapter adds an adapter to a model and compares the logits with the adapter's reference.
+func checkAdapter(t *testing.T, path, adapter string, add func(*modelfile.Files, vfs.FS, string) error) {
+	f, err := modelfile.Open(vfs.OS(), path)
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, add(f, vfs.OS(), adapter))
+	budget := tiering.New(0)
+	m, err := Load(context.Background(), f, Options{Threads: 2, Budget: budget})
+	require.NoError(t, err)
+	defer func() {
+		m.Close()
+		require.NoError(t, budget.Check())
+	}()
+	var ref reference
+	testutil.ReadJSON(t, filepath.Join(adapter, "reference.json"), &ref)
+	ref.check(t, m)
 }
 
 func TestMismatchedAdapters(t *testing.T) {
@@ -43,7 +62,8 @@ func TestMismatchedAdapters(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	err = f.Merge(vfs.OS(), testutil.Shared(t, "fixtures", "llama32", "lora_qv"))
-	require.ErrorIs(t, err, arch.ErrModel)
+	require.ErrorIs(t, err, modelfile.ErrAdapter)
+	require.NotErrorIs(t, err, arch.ErrModel)
 	require.ErrorContains(t, err, "do not fit model.layers.0.self_attn.q_proj.weight")
 	require.Error(t, f.Merge(vfs.OS(), filepath.Join(base, "nowhere")))
 }
@@ -66,4 +86,48 @@ func TestScaleOfAnAdapter(t *testing.T) {
 	require.Equal(t, float32(4), c.Scale("model.layers.0.mlp.up_proj", 4))
 	c.RSLoRA = true
 	require.Equal(t, float32(8), c.Scale("x", 4))
+}
+
+// TestAdapterScales compares an adapter with a scale behind its path with one whose lora_alpha is that times as
+// large, merged and beside the weights, alone and after another adapter.
+func TestAdapterScales(t *testing.T) {
+	adapter, scaled := testutil.Shared(t, "fixtures", "llama32", "lora_qv"), t.TempDir()
+	var config map[string]any
+	testutil.ReadJSON(t, filepath.Join(adapter, "adapter_config.json"), &config)
+	config["lora_alpha"] = config["lora_alpha"].(float64) * -0.5
+	text, err := json.Marshal(config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(scaled, "adapter_config.json"), text, 0o600))
+	factors, err := os.ReadFile(filepath.Join(adapter, "adapter_model.safetensors"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(scaled, "adapter_model.safetensors"), factors, 0o600))
+
+	logits := func(add func(*modelfile.Files, vfs.FS, string) error, adapters ...string) [][]float32 {
+		f, err := modelfile.Open(vfs.OS(), testutil.Shared(t, "fixtures", "llama32"))
+		require.NoError(t, err)
+		defer f.Close()
+		for _, a := range adapters {
+			require.NoError(t, add(f, vfs.OS(), a))
+		}
+		m, err := Load(t.Context(), f, Options{Threads: 1})
+		require.NoError(t, err)
+		defer m.Close()
+		return allLogits(t, m, []int32{1, 2, 3, 4})
+	}
+	for _, add := range []func(*modelfile.Files, vfs.FS, string) error{(*modelfile.Files).Merge, (*modelfile.Files).KeepBeside} {
+		require.Equal(t, logits(add, scaled), logits(add, adapter+":-0.5"))
+		require.Equal(t, logits(add, adapter, scaled), logits(add, adapter, adapter+":-0.5"))
+		require.NotEqual(t, logits(add, adapter), logits(add, adapter+":-0.5"))
+	}
+	f, err := modelfile.Open(vfs.OS(), testutil.Shared(t, "fixtures", "llama32"))
+	require.NoError(t, err)
+	defer f.Close()
+	require.ErrorContains(t, f.Merge(vfs.OS(), adapter+":Inf"), "the scale behind the colon is not a finite number")
+	identities := map[[32]byte]bool{}
+	for _, name := range []string{adapter, adapter + ":1", adapter + ":2", adapter + ":-2"} {
+		id, err := modelfile.AdapterIdentity(t.Context(), nil, vfs.OS(), name)
+		require.NoError(t, err)
+		identities[id] = true
+	}
+	require.Len(t, identities, 3, "keys and values know the scale")
 }

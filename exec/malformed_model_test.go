@@ -81,7 +81,7 @@ func TestMalformedGGUFModels(t *testing.T) {
 		{"windows for other layers", "attention.sliding_window_pattern", []bool{true}, "1 entries for 2 layers", ""},
 		{"windows of no size", "attention.sliding_window_pattern", []bool{true, false}, "missing", "attention.sliding_window"},
 		{"attention to later tokens", "attention.causal", false, "not supported", ""},
-		{"routing by sigmoid", "expert_gating_func", uint32(2), "not supported", ""},
+		{"routing by another function", "expert_gating_func", uint32(3), "not supported", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := tinyGGUF()
@@ -208,6 +208,11 @@ func TestMalformedConfigs(t *testing.T) {
 		{"types as numbers", "layer_types", []int{1, 2}, "number"},
 		{"attending layer out of range", "full_attn_idxs", []int{2}, "layer 2 does not exist"},
 		{"activation unknown", "hidden_act", "relu6", `"relu6"`},
+		{"too many streams", "altup_num_inputs", 9, "9 is outside 0…8"},
+		{"computed stream of none", "altup_active_idx", 1, "1 of 0 streams"},
+		{"rank of Laurel above the width", "laurel_rank", 1 << 20, "is outside"},
+		{"sparsity of other layers", "activation_sparsity_pattern", []float64{0.5}, "1 entries for 2 layers"},
+		{"nothing remains of a sparse gate", "activation_sparsity_pattern", []float64{0, 1}, "entry 1 is 1"},
 		{"packed weights", "quantization_config", fields{"quant_method": "bitsandbytes"}, `"bitsandbytes"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -19,6 +19,7 @@ type matmulQueue struct {
 	headReads    int           // how often this pass has run the output matrix
 	submitsReads atomic.Bool   // if set, the first thread of the next run also submits page reads
 	outliers     *outlierPass  // nil without Options.W8A8
+	beside       *besidePass   // nil without adapters beside the weights
 	offload      offloadPass
 
 	quantizePart func(row, worker int)
@@ -28,24 +29,30 @@ type matmulQueue struct {
 func (q *matmulQueue) makeParts() { q.quantizePart = q.quantizeRow }
 
 // maxMatmuls returns an upper bound on the number of matmuls in a step.
-func (q *matmulQueue) maxMatmuls() int { return 2*q.m.Spec.Experts + 4 }
+func (q *matmulQueue) maxMatmuls() int { return 2*q.m.Spec.Experts + q.m.Spec.Heads + 4 }
 
-// matmul is one matrix product: y = x·wᵀ + bias for n rows of x.
+// matmul is one matrix product: y = scale·x·wᵀ + bias for n rows of x.
 type matmul struct {
 	w        *weights.Linear
 	x        []float32 // [n, Cols], or more rows, from which rowIndex selects n
 	rowIndex []int32   // [n] indices of the rows in x; nil: the first n. Tiled weights only
 	n        int
 	y        []float32 // [n, Rows]
+	source   []int32   // [n] rows of the batch to which those of x belong; nil: the first n
 	input    int       // index into matmulQueue.inputs, for tiled weights
 	// activatesGate: the weights are an MLP's up matrix, and y holds gate. The matmul combines
 	// slices of its result with gate instead of storing them.
 	activatesGate bool
+	high          bool // computes with the high plane alone, see Draft
 
-	// The rows of w that run next: lo to hi, whose weights are in data.
+	// The rows of w that run next: lo to hi, whose weights are in data. Of a matrix in two planes, data has
+	// the low one; the high one is in memory.
 	lo, hi     int
 	data       []byte
 	workBefore int // work of the matmuls before it in the queue, see measureWork
+
+	inner       []float32 // [n, besideWidth] A·x of adapters beside the weights; nil: none
+	partsBefore int       // parts of A·x of the matmuls before it
 }
 
 // matmulInput is the quantized input of tiled weights. All matmuls of a step that read the same
@@ -64,14 +71,14 @@ type matmulInput struct {
 
 // queue queues a matmul for the current step.
 func (q *matmulQueue) queue(w *weights.Linear, x []float32, n int, y []float32) {
-	q.queueRows(w, x, nil, n, y)
+	q.queueRows(w, x, nil, nil, n, y)
 }
 
 // queueRows is queue for rows of x that are selected by index. Quantization follows the index,
-// so the rows are not copied.
-func (q *matmulQueue) queueRows(w *weights.Linear, x []float32, rowIndex []int32 /* [n] */, n int, y []float32) {
-	if n > 0 {
-		q.matmuls = append(q.matmuls, matmul{w: w, x: x, rowIndex: rowIndex, n: n, y: y})
+// so the rows are not copied. source has the rows of the batch to which they belong, nil for the same.
+func (q *matmulQueue) queueRows(w *weights.Linear, x []float32, rowIndex, source []int32 /* [n] */, n int, y []float32) {
+	if n > 0 && w.Present() { // some layers have no keys and values of their own
+		q.matmuls = append(q.matmuls, matmul{w: w, x: x, rowIndex: rowIndex, source: source, n: n, y: y, high: q.high})
 	}
 }
 
@@ -98,10 +105,12 @@ func (q *matmulQueue) run() {
 	}
 	q.startOffload()
 	q.quantizeInputs()
+	q.beside.run()
 	q.runStage(false)
 	q.runStage(true)
 	q.finishOffload()
 	q.outliers.add()
+	q.beside.addOffloaded()
 	q.matmuls = q.matmuls[:0]
 }
 
@@ -120,7 +129,7 @@ func (q *matmulQueue) runStage(activating bool) {
 		q.matmuls[i].lo, q.matmuls[i].hi = 0, 0
 	}
 	for i := range q.matmuls {
-		if mul := &q.matmuls[i]; mul.activatesGate == activating && mul.w.Streamed.Count > 0 {
+		if mul := &q.matmuls[i]; mul.activatesGate == activating && mul.cpuRows() > mul.residentRows() {
 			q.runStreamed(mul)
 		}
 	}
@@ -131,7 +140,7 @@ func (q *matmulQueue) runStage(activating bool) {
 func (q *matmulQueue) beginStage(activating bool) (found bool) {
 	for i := range q.matmuls {
 		if mul := &q.matmuls[i]; mul.activatesGate == activating {
-			mul.lo, mul.hi, mul.data = 0, mul.residentRows(), mul.w.Data
+			mul.lo, mul.hi, mul.data = 0, mul.residentRows(), mul.w.LastPlane().Data
 			if q.defersResident(mul) {
 				mul.hi = 0
 			}
@@ -226,6 +235,9 @@ func (in *matmulInput) inOrder(x, memory []float32 /* [cols] */) []float32 {
 // vectors.
 func (q *matmulQueue) ordersPerStep() int {
 	most := 1
+	if q.m.Spec.PerLayer > 0 || q.m.Spec.LaurelRank > 0 {
+		most = 2 // a layer's own embedding begins with two inputs of the model's width, Laurel ends beside attention
+	}
 	for l := range q.m.weights.Layers {
 		w := &q.m.weights.Layers[l]
 		for _, step := range [][]*weights.Linear{{&w.Q, &w.K, &w.V}, {&w.MLP.Gate, &w.MLP.Up}, {&w.Shared.Gate, &w.Shared.Up}} {
@@ -245,10 +257,13 @@ func (q *matmulQueue) ordersPerStep() int {
 func (q *matmulQueue) quantizedFloats() int {
 	s := q.m.Spec
 	w := q.widths()
-	most := tiled.FloatsNeeded(max(s.Dim, s.Heads*s.HeadDim, w.inner)/tiled.GroupElems*tiled.GroupElems, q.chunk)
+	most := tiled.FloatsNeeded(max(s.Dim, s.Heads*s.HeadDim, w.inner, s.PerLayer, s.Latent.QRank)/tiled.GroupElems*tiled.GroupElems, q.chunk)
 	// Each expert has its own tiles for its gathered rows, padded to at most twice their number.
 	cols := max(s.Dim, w.expertInner) / tiled.GroupElems * tiled.GroupElems
 	most *= q.ordersPerStep()
+	if l := s.Latent; l.Rank > 0 { // each head has its own tiles
+		most = max(most, s.Heads*tiled.FloatsNeeded((max(l.Nope, l.Rank)+tiled.GroupElems-1)/tiled.GroupElems*tiled.GroupElems, q.chunk))
+	}
 	return max(most, 2*s.ExpertsUsed*q.chunk*tiled.FloatsNeeded(cols, 1))
 }
 
@@ -265,18 +280,33 @@ func (q *matmulQueue) multiplyRows(mul *matmul, lo, hi, worker int) {
 // first column belongs to the row first.
 func (q *matmulQueue) multiplyInto(y []float32 /* [n, width] */, width, first int, mul *matmul, lo, hi, worker int) {
 	ws := &q.workers[worker]
-	if mul.w.Tiled {
+	q.beside.prefetch(mul, lo, hi)
+	if mul.w.Low != nil {
+		q.multiplyPlanes(y, width, first, mul, lo, hi, worker)
+	} else if mul.w.Tiled {
 		m := tiled.Matrix{Type: mul.w.Type, Rows: width, Cols: mul.w.Cols, Data: mul.data, First: (mul.lo - first) / tiled.TileRows}
 		tiles := (hi - first + tiled.TileRows - 1) / tiled.TileRows
-		tiled.Multiply(y, &m, (lo-first)/tiled.TileRows, tiles, &q.inputs[mul.input].acts, ws.tiles)
+		if probe := &q.m.probe; probe.w == mul.w {
+			tiled.MultiplyHighOf(y, &m, probe.plane, (lo-first)/tiled.TileRows, tiles, &q.inputs[mul.input].acts, ws.tiles)
+		} else {
+			tiled.Multiply(y, &m, (lo-first)/tiled.TileRows, tiles, &q.inputs[mul.input].acts, ws.tiles)
+		}
 	} else {
 		data := mul.data[(lo-mul.lo)*mul.w.RowBytes():]
 		quant.MulRows(y[lo-first:], width, mul.w.Type, data, mul.w.Cols, 0, hi-lo, mul.x, mul.n, ws.scratch)
 	}
-	if mul.w.Bias == nil {
-		return
-	}
 	for row := range mul.n {
-		quant.Add(y[row*width+lo-first:row*width+hi-first], mul.w.Bias[lo:hi])
+		mul.scaleAndBias(y[row*width+lo-first:row*width+hi-first], lo)
+	}
+	q.beside.addTo(y, width, first, mul, lo, hi, worker)
+}
+
+// scaleAndBias applies the matrix's scale and bias to the results of rows from first on.
+func (mul *matmul) scaleAndBias(y []float32, first int) {
+	if mul.w.Scale != nil {
+		quant.Scale(y, mul.w.Scale[0])
+	}
+	if mul.w.Bias != nil {
+		quant.Add(y, mul.w.Bias[first:first+len(y)])
 	}
 }

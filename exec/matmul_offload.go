@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/hetero"
-	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -44,9 +43,9 @@ func (q *matmulQueue) startOffload() {
 	a.begun, a.trace.begun = a.Device.Clock().Now(), a.trace.recorder.Now()
 	var flushed []float32
 	for i := range q.matmuls {
-		if mul := &q.matmuls[i]; mul.w.Offload != nil && mul.residentRows() != mul.w.Rows && q.err == nil {
+		if mul := &q.matmuls[i]; mul.w.Offload != nil && mul.cpuRows() != mul.w.Rows && q.err == nil {
 			q.flushRowOps() // they may write the matmul's input
-			q.err = a.submitRows(i, mul, !sameSlice(flushed, mul.x))
+			q.err = a.named(a.submitRows(i, mul, !sameSlice(flushed, mul.x)))
 			flushed = mul.x
 		}
 	}
@@ -70,7 +69,7 @@ func (a *offloadPass) start(index int, mul *matmul, x hetero.View) error {
 	y := a.buffer.View(mul.y, mul.w.Rows)
 	for i := range mul.w.Offload.Ranges {
 		part := &mul.w.Offload.Ranges[i]
-		if part.Kernel == nil || part.First < mul.residentRows() {
+		if part.Kernel == nil || part.First < mul.cpuRows() {
 			continue
 		}
 		t, err := a.submit(part.Kernel, mul.n, x, y.At(0, part.First))
@@ -89,10 +88,10 @@ func (q *matmulQueue) finishOffload() {
 		return
 	}
 	hostDone, hostDoneTraced := a.Device.Clock().Now(), a.trace.recorder.Now()
-	q.err = errors.Join(q.err, a.await(q.matmuls))
+	q.err = errors.Join(q.err, a.named(a.await(q.matmuls)))
 	a.trace.record(a.Device.Clock(), q.matmuls, a.work, hostDoneTraced)
 	if len(a.work) > 0 && !a.caps.SharesMemory {
-		q.err = errors.Join(q.err, a.Device.Fetch(a.buffer))
+		q.err = errors.Join(q.err, a.named(a.Device.Fetch(a.buffer)))
 	}
 	for _, w := range a.work {
 		q.matmuls[w.matmul].addBias(w.part)
@@ -126,13 +125,10 @@ func (a *offloadPass) clear() {
 	a.work = a.work[:0]
 }
 
-// addBias adds the bias to offloaded rows, because device kernels have no bias.
+// addBias applies scale and bias to offloaded rows, because device kernels have neither.
 func (mul *matmul) addBias(part int) {
-	if mul.w.Bias == nil {
-		return
-	}
 	rows := &mul.w.Offload.Ranges[part]
 	for row := range mul.n {
-		quant.Add(mul.y[row*mul.w.Rows+rows.First:][:rows.Rows], mul.w.Bias[rows.First:][:rows.Rows])
+		mul.scaleAndBias(mul.y[row*mul.w.Rows+rows.First:][:rows.Rows], rows.First)
 	}
 }

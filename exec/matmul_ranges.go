@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant/tiled"
 )
@@ -70,3 +71,37 @@ func (mul *matmul) tiles() int { return (mul.hi - mul.lo + tiled.TileRows - 1) /
 
 // tileWork returns the multiply-adds of one row tile.
 func (mul *matmul) tileWork() int { return mul.w.Cols * mul.n * tiled.TileRows }
+
+// joinedBytes returns the memory in which a thread joins planes.
+func joinedBytes(m *Model) (most int) {
+	if !m.nested {
+		return 0
+	}
+	add := func(w *weights.Linear) {
+		if w.Low != nil {
+			most = max(most, tiled.JoinedBytes(w.Type, w.Cols))
+		}
+	}
+	add(&m.weights.Head)
+	for l := range m.weights.Layers {
+		for _, d := range m.weights.Layers[l].Dense() {
+			add(d.Matrix)
+		}
+	}
+	return most
+}
+
+// multiplyPlanes is multiplyInto for a matrix in two planes.
+func (q *matmulQueue) multiplyPlanes(y []float32 /* [n, width] */, width, first int, mul *matmul, lo, hi, worker int) {
+	ws := &q.workers[worker]
+	whole := tiled.Matrix{Type: mul.w.Type, Rows: width, Cols: mul.w.Cols, Data: mul.w.Data, First: -first / tiled.TileRows}
+	planes := tiled.Planes{High: whole, Low: whole, Plane: mul.w.Plane}
+	planes.Low.Data, planes.Low.First = mul.data, (mul.lo-first)/tiled.TileRows
+	from, to := (lo-first)/tiled.TileRows, (hi-first+tiled.TileRows-1)/tiled.TileRows
+	acts := &q.inputs[mul.input].acts
+	if mul.high {
+		tiled.MultiplyHigh(y, &planes, from, to, acts, ws.tiles, ws.joined)
+	} else {
+		tiled.MultiplyPlanes(y, &planes, from, to, acts, ws.tiles, ws.joined)
+	}
+}

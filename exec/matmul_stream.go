@@ -23,7 +23,7 @@ const (
 // call, because SetThreads replaces them.
 func (m *Model) streamThreads() prefetch.Threads {
 	return prefetch.Threads{
-		Readers: tiering.StreamReads, ReserveReaders: threadpool.ReserveForReaders,
+		Scheduler: m.scheduler, Readers: tiering.StreamReads, ReserveReaders: threadpool.ReserveForReaders,
 		RunParts: func(parts int, part func(part, worker int)) { m.workers.Run(parts, part) },
 	}
 }
@@ -39,6 +39,12 @@ func (m *Model) StreamStats() prefetch.StreamStats {
 	return prefetch.StreamStats{}
 }
 
+// ClassStats counts the transfers of a class between flash and a model; see [prefetch.Class].
+type ClassStats = prefetch.ClassStats
+
+// TransferStats returns the counts of all classes, the most urgent first.
+func TransferStats(m *Model) [prefetch.Classes]ClassStats { return m.scheduler.Stats() }
+
 // stream returns the stream of the weights that are not resident, nil if all are. The caller
 // holds m.mu.
 func (m *Model) stream() *prefetch.Stream {
@@ -51,22 +57,24 @@ func (m *Model) stream() *prefetch.Stream {
 // runStreamed multiplies the streamed rows of a matmul as they arrive. With each slice it
 // multiplies a proportional part of the resident rows that were deferred.
 func (q *matmulQueue) runStreamed(mul *matmul) {
-	rest := &mul.w.Streamed
+	matrix := mul.w.LastPlane()
+	rest, resident := &matrix.Streamed, matrix.ResidentRows()
 	run, begin := q.m.residency.Locate(rest.Run, rest.Offset)
 	if rest.Run == len(q.m.Spec.Layers) {
 		run += q.headReads
 	}
-	unitRows, unit := mul.w.Unit()
+	unitRows, unit := matrix.Unit()
 	least, most := q.sliceLimits()
 	deferred := q.deferResident(mul)
-	for row := mul.w.ResidentRows(); row < mul.w.Rows && !q.failed(); row = mul.hi {
-		off := begin + int64((row-mul.w.ResidentRows())/unitRows)*int64(unit)
-		bytes := (mul.w.Rows - row + unitRows - 1) / unitRows * unit
+	end := mul.cpuRows()
+	for row := resident; row < end && !q.failed(); row = mul.hi {
+		off := begin + int64((row-resident)/unitRows)*int64(unit)
+		bytes := (end - row + unitRows - 1) / unitRows * unit
 		mul.data, q.err = q.m.residency.Stream.Take(q.ctx, run, off, unit, min(least, bytes), min(most, bytes))
 		if q.err != nil {
 			break
 		}
-		mul.lo, mul.hi = row, min(row+len(mul.data)/unit*unitRows, mul.w.Rows)
+		mul.lo, mul.hi = row, min(row+len(mul.data)/unit*unitRows, end)
 		if deferred != nil {
 			deferred.followStreamed(mul)
 		}
@@ -81,21 +89,22 @@ func (q *matmulQueue) runStreamed(mul *matmul) {
 // followStreamed sets the next rows of mul, a matmul of deferred resident rows: the same fraction
 // of them as streamed has of its rows after its next slice.
 func (mul *matmul) followStreamed(streamed *matmul) {
-	unitRows, unit := streamed.w.Unit()
-	resident := streamed.w.ResidentRows()
+	matrix := streamed.w.LastPlane()
+	unitRows, unit := matrix.Unit()
+	resident := matrix.ResidentRows()
 	mul.lo, mul.hi = mul.hi, resident
 	if streamed.hi < streamed.w.Rows {
 		mul.hi = int(float64(resident)*float64(streamed.hi-resident)/float64(streamed.w.Rows-resident)) / unitRows * unitRows
 	}
-	mul.data = streamed.w.Data[mul.lo/unitRows*unit:]
+	mul.data = matrix.Data[mul.lo/unitRows*unit:]
 }
 
 // defersResident reports whether a matmul's resident rows run together with the streamed ones.
 // It is true for the output matrix: if all its resident rows ran first, reads would fill the ring
 // and flash would then be idle.
 func (q *matmulQueue) defersResident(mul *matmul) bool {
-	rest := &mul.w.Streamed
-	return rest.Count > 0 && rest.Run == len(q.m.Spec.Layers) && mul.w.Offload == nil && !q.outliers.needed()
+	rest := &mul.w.LastPlane().Streamed
+	return !mul.high && rest.Count > 0 && rest.Run == len(q.m.Spec.Layers) && mul.w.Offload == nil && !q.outliers.needed()
 }
 
 // deferResident queues the deferred resident rows as a matmul of their own, or returns nil.

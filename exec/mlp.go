@@ -1,6 +1,9 @@
 package exec
 
-import "github.com/llmrun/llmrun/exec/weights"
+import (
+	"github.com/llmrun/llmrun/exec/altup"
+	"github.com/llmrun/llmrun/exec/weights"
+)
 
 const (
 	// upTokens is the maximum number of tokens for which an MLP computes gate and up in one
@@ -34,16 +37,20 @@ func (q *matmulQueue) maxUpTokens() int {
 
 // queueInner queues the matmuls of an MLP's inner vectors for n rows; first is their first row
 // in gate. With more than maxUpTokens tokens the matmul of up also activates gate.
-func (q *matmulQueue) queueInner(w *weights.MLP, in []float32, rowIndex []int32 /* [n] */, n, first int) {
+func (q *matmulQueue) queueInner(w *weights.MLP, in []float32, rowIndex, source []int32 /* [n] */, n, first int) {
 	at := first * w.Up.Rows
 	if q.m.Spec.Gated {
-		q.queueRows(&w.Gate, in, rowIndex, n, q.gate[at:])
+		q.queueRows(&w.Gate, in, rowIndex, source, n, q.gate[at:])
+	}
+	if q.layer.Sparse && q.n > q.maxUpTokens() { // the whole gate determines what it keeps
+		q.run()
+		q.queueSparsity(w.Up.Rows)
 	}
 	if q.n <= q.maxUpTokens() {
-		q.queueRows(&w.Up, in, rowIndex, n, q.up[at:])
+		q.queueRows(&w.Up, in, rowIndex, source, n, q.up[at:])
 		return
 	}
-	q.matmuls = append(q.matmuls, matmul{w: &w.Up, x: in, rowIndex: rowIndex, n: n, y: q.gate[at:], activatesGate: true})
+	q.matmuls = append(q.matmuls, matmul{w: &w.Up, x: in, rowIndex: rowIndex, source: source, n: n, y: q.gate[at:], activatesGate: true, high: q.high})
 }
 
 // multiplyActivating computes the rows lo to hi of up in slices, and combines each with the same
@@ -64,7 +71,19 @@ func (q *matmulQueue) multiplyActivating(mul *matmul, lo, hi, worker int) {
 
 // queueActivation queues the combination of gate and up into gate.
 func (q *matmulQueue) queueActivation(width int) {
+	if q.layer.Sparse {
+		q.queueSparsity(width)
+	}
 	q.queueRowOp(rowOp{do: (*passState).activateRow, dst: q.gate, src: q.up, width: width})
+}
+
+// queueSparsity queues the choice of what the gates of a sparse MLP keep.
+func (q *matmulQueue) queueSparsity(width int) {
+	q.queueRowOp(rowOp{do: sparsifyRow, dst: q.gate, width: width, scale: q.layer.Deviations})
+}
+
+func sparsifyRow(_ *passState, op *rowOp, row int) {
+	altup.Sparsify(op.dst[row*op.width:(row+1)*op.width], op.scale)
 }
 
 // activateRow combines a row of gate (dst) with the same row of up (src).

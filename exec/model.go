@@ -11,6 +11,7 @@ import (
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/kv/fetch"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -28,7 +29,7 @@ type Options struct {
 	// KVPage is the number of tokens of a KV page; 0 is the smallest possible. KVSpill receives
 	// pages when they exceed KVHot bytes (0: no limit) or the budget has no room; nil: no page
 	// spills. The model closes it. Reads of spilled pages use a ring of KVRing bytes; 0 means 8
-	// MiB.
+	// MiB, and up to 32 MiB with page selection.
 	KVPage        int
 	KVHot, KVRing int64
 	KVSpill       kv.Spiller
@@ -37,7 +38,7 @@ type Options struct {
 	// Exact multiplies quantized weights in float32. Otherwise activations are quantized to 8
 	// bits first, which is several times faster.
 	Exact bool
-	// Plan decides which bytes of a pack are resident; nil: all. The model streams the other
+	// Plan decides which bytes of the weights are resident; nil: all. The model streams the other
 	// bytes when it uses them, so the files must stay open as long as the model.
 	Plan *tiering.Plan
 	// PinFile maps the resident bytes of a pack from the file instead of copying them. It needs
@@ -54,14 +55,23 @@ type Options struct {
 	W8A8 *W8A8
 	// Accelerator, if set, computes all layers or the last ones with its own kernels. The weights
 	// and KV of these layers are in its memory and in its precision. Of the other options only
-	// Chunk, Context, Budget and Progress apply to it; Threads, KV, KVPage and Exact apply to
-	// the layers before its own.
+	// Chunk, Context, Budget and Progress apply to it; Threads, KV, KVPage, Exact, Plan, PinFile
+	// and MapFirst apply to the layers before its own, whose KV does not spill. A Plan is for
+	// these layers; see ShapeOptions.Offloaded.
 	Accelerator Accelerator
 	// Context is the maximum length of a sequence in tokens; 0: unknown. An Accelerator plans its
 	// memory for a sequence of this length.
 	Context int
-	// Split, if set, offloads rows of matmuls to another device. It excludes Plan, PinFile,
-	// MapFirst and Experts, and allows W8A8 only with devices that accept a given scale.
+	// Repair, if set, is called after a pass failed. It returns true if the pass can be repeated,
+	// because damaged weights caused the error and are rebuilt; see RebuildFrom.
+	Repair func(ctx context.Context, failed error) bool
+	// Nested uses the planes of a pack: passes compute with both, and [Draft] with the high ones,
+	// which are resident. It needs a Plan of a shape with ShapeOptions.Nested, and excludes Exact, Split
+	// and Accelerator.
+	Nested bool
+	// Split, if set, offloads rows of matmuls to another device. It excludes PinFile and MapFirst,
+	// and allows W8A8 only with devices that accept a given scale. A Plan is for the other rows; see
+	// ShapeOptions.RowsOf.
 	Split *Split
 }
 
@@ -69,30 +79,35 @@ type Options struct {
 type Model struct {
 	Spec *arch.Spec
 
-	weights   *weights.Weights
-	frames    []*tiering.Frame
-	residency *weights.Residency       // nil: all weights are resident
-	experts   *weights.ExpertCache     // nil: all experts are resident
-	embedding *weights.EmbeddingLookup // decodes the embedding rows of tokens
-	cache     *kv.Cache
-	kvReader  *fetch.Reader // reads the cache's pages on flash
-	// selectedPages reads the pages on flash that the page selector chooses.
-	selectedPages fetch.PageReader
-	outliers      *outlierPath   // nil without Options.W8A8
-	offload       *offloadDevice // nil without Options.Split
+	weights     *weights.Weights
+	frames      []*tiering.Frame
+	residency   *weights.Residency       // nil: all weights are resident
+	experts     *weights.ExpertCache     // nil: all experts are resident
+	embedding   *weights.EmbeddingLookup // decodes the embedding rows of tokens
+	cache       *kv.Cache
+	kvReader    *fetch.Reader      // reads the cache's pages on flash
+	pickedPages *fetch.PickedPages // pages on flash that the page selector picks
+	outliers    *outlierPath       // nil without Options.W8A8
+	offload     *offloadDevice     // nil without Options.Split
 	// offloadedLayers is the accelerator that computes the last layers, or all; nil: none
 	offloadedLayers *offloadedLayers
 	workers         *threadpool.Pool
 	budget          *tiering.Budget
+	scheduler       *prefetch.Scheduler // admits all transfers between flash and the model
 
 	selection Selection
-	observe   Observer // nil: no observer is set
+	measurement
+	repair func(ctx context.Context, failed error) bool // see Options.Repair
+
+	passes sharedPasses
 
 	mu     sync.Mutex // held during a pass
 	pass   *pass
 	closed bool
+	nested bool // see Options.Nested
 	// selectionStats counts the work of the page selector.
 	selectionStats SelectionStats
+	coldBytes      int64 // see KVStats.Cold
 }
 
 // setDefaults replaces zero values by defaults.
@@ -118,11 +133,15 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (_ *Model, err err
 		return nil, errors.Join(err, o.Split.close())
 	}
 	o.setDefaults()
+	m := &Model{Spec: spec, budget: o.Budget, selection: o.Select, scheduler: prefetch.NewScheduler(), repair: o.Repair, nested: o.Nested}
+	m.passes.open()
 	if o.Accelerator != nil {
-		return loadOffloaded(ctx, f, spec, o)
+		err = openAccelerator(ctx, m, f, &o)
 	}
-	m := &Model{Spec: spec, budget: o.Budget, selection: o.Select}
-	if err := load(ctx, m, f, &o); err != nil {
+	if err == nil {
+		err = load(ctx, m, f, &o)
+	}
+	if err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -136,11 +155,11 @@ func load(ctx context.Context, m *Model, f *modelfile.Files, o *Options) (err er
 	if err != nil {
 		return err
 	}
-	m.frames, m.residency = ld.Frames, ld.Residency
+	m.frames, m.residency = append(m.frames, ld.Frames...), ld.Residency
 	if err := openCache(m, o); err != nil {
 		return err
 	}
-	m.workers = threadpool.New(o.Threads)
+	m.workers = threadpool.New(m.offloadedLayers.hostThreads(o.Threads))
 	if m.residency != nil {
 		m.residency.Threads = m.streamThreads()
 		if err := m.residency.Start(o.Plan); err != nil {
@@ -150,14 +169,31 @@ func load(ctx context.Context, m *Model, f *modelfile.Files, o *Options) (err er
 	if err := openExperts(ctx, m, ld, o); err != nil {
 		return err
 	}
-	if m.embedding, err = weights.NewEmbeddingLookup(&m.weights.Embed, o.Budget, m.weights.LookupMemory(o.Plan)); err != nil {
+	if err := openLookups(m, o); err != nil {
 		return err
 	}
 	if err := m.usePerTensor(o.W8A8); err != nil {
 		return err
 	}
-	m.pass, err = newPass(m, o.Chunk)
-	return err
+	if err := keepBeside(f, m.weights); err != nil {
+		return err
+	}
+	if m.offloadedLayers.all() {
+		m.passes.chunkTokens.Store(int64(m.offloadedLayers.chunk))
+		return nil
+	}
+	pass, err := newPass(m, o.Chunk)
+	if err != nil {
+		return err
+	}
+	setPass(m, pass)
+	return nil
+}
+
+// setPass replaces the pass. The caller holds m.mu, or no other goroutine knows the model.
+func setPass(m *Model, p *pass) {
+	m.pass = p
+	m.passes.chunkTokens.Store(int64(p.chunk))
 }
 
 // loadWeights loads the weights: all of them, or the rows that a Split leaves to the CPU.
@@ -168,37 +204,60 @@ func loadWeights(ctx context.Context, m *Model, f *modelfile.Files, o *Options) 
 			return nil, err
 		}
 	}
-	if err := checkKernels(o.KV, m.Spec.HeadDim); err != nil {
-		return nil, err
+	for l := range m.Spec.Layers {
+		if dim := m.Spec.Layers[l].HeadDim; dim > 0 && (l == 0 || dim != m.Spec.Layers[l-1].HeadDim) {
+			if err := checkKernels(o.KV, dim); err != nil {
+				return nil, err
+			}
+		}
 	}
 	ts, err := f.TensorsFor(o.Exact || o.Split != nil)
 	if err != nil {
 		return nil, err
 	}
+	var split *weights.Weights
 	if o.Split != nil {
-		m.weights, ld, err = m.offload.loadWeights(ctx, ts, m.Spec, *o)
-		return ld, err
+		if split, err = loadSplitRows(ctx, m, ts, o); err != nil {
+			return nil, err
+		}
 	}
 	m.weights, ld, err = weights.LoadWeights(ctx, ts, m.Spec, weights.LoadOptions{
-		Budget: o.Budget, Plan: o.Plan, PinFile: o.PinFile, MapFirst: o.MapFirst, Exact: o.Exact, Progress: o.Progress,
+		Budget: o.Budget, Plan: o.Plan, PinFile: o.PinFile && split == nil, MapFirst: o.MapFirst && split == nil, Exact: o.Exact, Nested: o.Nested, Progress: o.Progress,
+		Offloaded: m.offloadedLayers.count(), Split: split, Scheduler: m.scheduler,
 	})
 	return ld, err
 }
 
+// loadSplitRows loads the rows of another device. It returns the weights that have them.
+func loadSplitRows(ctx context.Context, m *Model, ts *modelfile.TensorSet, o *Options) (*weights.Weights, error) {
+	w, ld, err := m.offload.loadRows(ctx, ts, m.Spec, o, m.scheduler)
+	m.frames = append(m.frames, ld.Frames...)
+	o.Progress = continued(ld, o.Progress)
+	return w, err
+}
+
+// spillContext returns the number of tokens for whose spills saves leave room on flash.
+func (o *Options) spillContext() int {
+	if o.Plan == nil {
+		return o.Context
+	}
+	return o.Plan.Context
+}
+
 // openCache creates the KV cache and the reader of its pages on flash.
 func openCache(m *Model, o *Options) (err error) {
-	m.cache, err = kv.NewCache(m.Spec.KVShape(o.KV), o.Budget, kv.Options{PageTokens: o.KVPage, Hot: o.KVHot, Spill: o.KVSpill})
+	m.cache, err = kv.NewCache(hostKV(m, o.KV), o.Budget, kv.Options{PageTokens: o.KVPage, Hot: o.KVHot, Context: o.spillContext(), Spill: o.KVSpill, Scheduler: m.scheduler, ReserveWriter: threadpool.ReserveForReaders})
 	if err != nil {
 		return err
 	}
-	m.kvReader = newReader(m, o.KVRing)
+	openReaders(m, o.KVRing)
 	if o.KVSpill == nil {
 		return nil
 	}
 	if m.residency != nil {
 		m.residency.MaxPage = m.kvReader.LargestPage()
 	}
-	if o.KVHot == 0 {
+	if o.KVHot == 0 || o.Plan != nil && o.Plan.KVInStream {
 		return nil
 	}
 	return m.kvReader.Reserve() // pages will spill, so the reader needs its ring
@@ -213,7 +272,7 @@ func (m *Model) Threads() int { return m.workers.Count() }
 
 // KVBytesPerToken returns the KV bytes of one more token of context.
 func (m *Model) KVBytesPerToken() int64 {
-	return m.Spec.KVShape(m.cache.Shape().Format).TokenBytes()
+	return m.Spec.KVTokenBytes(m.cache.Shape().Format)
 }
 
 // Budget returns the ledger that the model's memory is charged to.
@@ -252,8 +311,8 @@ func (m *Model) Close() {
 		m.outliers.close()
 	}
 	if m.kvReader != nil {
+		m.pickedPages.Close()
 		m.kvReader.Close()
-		m.selectedPages.Close()
 	}
 	if m.cache != nil {
 		_ = m.cache.Close() // the content of the spill file is not needed
@@ -266,15 +325,22 @@ func (m *Model) Close() {
 
 // NeedsFiles reports whether the model reads its files while it is in use, so that they must
 // stay open.
-func (m *Model) NeedsFiles() bool { return m.residency != nil }
+func (m *Model) NeedsFiles() bool {
+	return m.residency != nil || m.embedding != nil && m.embedding.ReadsFlash()
+}
 
-// newReader returns the reader of pages on flash with a ring of the given bytes.
-func newReader(m *Model, ring int64) *fetch.Reader {
-	windows := make([]int, len(m.Spec.Layers))
-	for l := range windows {
-		windows[l] = m.Spec.Layers[l].Window
+// openReaders creates the readers of pages on flash: exact reads pass through a ring of the given
+// bytes, picked pages have memory of their own.
+func openReaders(m *Model, ring int64) {
+	if ring <= 0 && !m.selection.Exact() {
+		ring = m.selection.shape().Ring(m.KVBytesPerToken())
 	}
-	return fetch.NewReader(fetch.Options{
-		Cache: m.cache, Windows: windows, Budget: m.budget, Ring: ring, User: m.streamThreads(), Weights: m.residency,
+	windows, stored := make([]int, len(m.Spec.Layers)), make([]int, len(m.Spec.Layers))
+	for l := range windows {
+		windows[l], stored[l] = m.Spec.Layers[l].Window, m.Spec.Stored(l)
+	}
+	m.kvReader = fetch.NewReader(fetch.Options{
+		Cache: m.cache, Windows: windows, Stored: stored, Budget: m.budget, Ring: ring, User: m.streamThreads(), Weights: m.residency,
 	})
+	m.pickedPages = fetch.NewPickedPages(m.kvReader, m.Spec.Context, threadpool.ReserveForReaders)
 }

@@ -11,9 +11,10 @@ import (
 
 // Replan applies another plan to the model, between two passes. It first frees the weights that
 // the new plan does not pin. It then reads the weights that the plan adds, a few megabytes at a
-// time; passes may run in between. Logits do not change. A model that was not loaded from a pack,
-// or whose weights are on a device, keeps all of its weights, and Replan returns an error if the
-// plan streams some. After an error the model keeps working, with the residency that was reached.
+// time; passes may run in between. Logits do not change. A model that was loaded without a plan
+// keeps all of its weights, and Replan returns an error if the plan streams some. Layers and rows on
+// a device are in no plan, and with a device the chunk stays. After an error the model keeps working,
+// with the residency that was reached.
 func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	r := m.residency
 	if r == nil {
@@ -43,10 +44,11 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 // shrinkTo frees the weights that a plan does not pin, and resizes the pass's buffers and the
 // embedding lookup. The caller holds m.mu.
 func (m *Model) shrinkTo(plan *tiering.Plan) error {
-	if !plan.Resident() {
-		if err := m.residency.File.BypassCache(); err != nil {
-			return err
-		}
+	if plan.KVInStream {
+		m.kvReader.Release()
+	}
+	if err := m.residency.BypassCache(plan); err != nil {
+		return err
 	}
 	if err := m.residency.Shrink(plan); err != nil {
 		return err
@@ -64,21 +66,18 @@ func (m *Model) shrinkTo(plan *tiering.Plan) error {
 
 // replanResident is Replan for a model whose weights are all resident.
 func (m *Model) replanResident(plan *tiering.Plan) error {
-	onDevice := m.offloadedLayers != nil || m.offload != nil
-	switch {
-	case plan.Resident() && onDevice:
-		return nil // the device's kernels are compiled for the current chunk
-	case plan.Resident():
+	if plan.Resident() {
 		return m.setChunk(plan.Chunk)
-	case onDevice:
-		return fmt.Errorf("%w: a model with weights on a device keeps all of them; it cannot stream", tiering.ErrBudget)
 	}
-	return fmt.Errorf("%w: only weights of a pack that were loaded with a plan and without conversion can be streamed", tiering.ErrBudget)
+	return fmt.Errorf("%w: only weights that were loaded with a plan can be streamed", tiering.ErrBudget)
 }
 
 // setChunk changes the tokens of a prefill chunk; 0 leaves it. It frees the old buffers before
 // it allocates the new ones. The caller holds m.mu.
 func (m *Model) setChunk(n int) error {
+	if m.offload != nil || m.offloadedLayers != nil { // a device's kernels are compiled for the chunk
+		return nil
+	}
 	old := m.pass.chunk
 	if n <= 0 || n == old && m.pass.frame != nil {
 		return nil
@@ -91,7 +90,7 @@ func (m *Model) setChunk(n int) error {
 			return err // the pass has no buffers; retryAllocations tries again
 		}
 	}
-	m.pass = pass
+	setPass(m, pass)
 	return err
 }
 
@@ -108,8 +107,8 @@ func (m *Model) retryAllocations() error {
 	return nil
 }
 
-// betweenPasses changes the weight residency while no pass runs and the stream is stopped. plan
-// is nil if weights are not streamed.
+// betweenPasses changes the weight residency while no pass runs and the stream is stopped. A nil
+// plan is the current one.
 func (m *Model) betweenPasses(plan *tiering.Plan, change func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,6 +117,9 @@ func (m *Model) betweenPasses(plan *tiering.Plan, change func() error) error {
 	}
 	if m.residency == nil {
 		return change()
+	}
+	if plan == nil {
+		plan = m.residency.Plan
 	}
 	m.residency.Stop()
 	err := change()
@@ -138,5 +140,8 @@ func (m *Model) CacheEmbeddingRows(on bool) {
 	defer m.mu.Unlock()
 	if !m.closed {
 		m.embedding.Cache.Enable(on)
+		if table := m.embedding.Table; table != nil {
+			table.Cache.Enable(on)
+		}
 	}
 }

@@ -1,7 +1,11 @@
 package exec
 
 import (
+	"cmp"
+
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/recurrent"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/pack"
@@ -20,33 +24,49 @@ type ShapeOptions struct {
 	KVCold  bool // KV pages may spill to flash
 	Select  Selection
 	Exact   bool
+	Nested  bool  // see Options
 	W8A8    *W8A8 // see Options
+	// Offloaded is how many layers, the last ones, an Options.Accelerator computes. The shape is
+	// that of the others, without the accelerator's memory on the host.
+	Offloaded int
+	// RowsOf is that of an Options.Split; nil without one. The shape is that of the other rows,
+	// without the device's memory on the host.
+	RowsOf func(weights.Matmul) weights.RowSplit
+
+	budget *tiering.Budget // of the cache; nil grants any memory
 }
 
 // MeasureShape returns the sizes from which package tiering makes a plan. It reads no weights and
 // checks only that all tensors exist.
 func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
-	m, layouts, err := outlineModel(f, o)
+	m, layouts, convert, err := outlineModel(f, o)
 	if err != nil {
 		return tiering.Shape{}, err
 	}
 	defer func() { _ = m.cache.Close() }()
 	spec, w, cache := m.Spec, m.weights, m.cache
-	s := tiering.Shape{RowBytes: int64(w.Embed.RowBytes()), Width: spec.Dim, ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
+	s := tiering.Shape{RowBytes: int64(w.Embed.RowBytes()), Elements: passedElements(spec), ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
+	s.KVInStream = true
 	for i := range layouts {
-		layouts[i].AddTo(&s)
+		l := &layouts[i]
+		l.AddTo(&s)
+		s.KVInStream = s.KVInStream && (l.Kind != weights.LayerLayout || w.Layers[l.Layer].KVInStream(l))
 	}
 	s.OpsPerToken -= 2 * prunedMulAdds(w, spec)
 	if s.Embedding == 0 {
 		s.Lookup = int64((weights.TiedLookupReaders - 1) * w.Embed.BufferBytes())
 	}
-	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), cache.PageTokens()
+	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack+recurrent.Bytes(spec), cache.Shape().TokenBytes(), cache.PageTokens()
+	s.Attended = attendedKV(m)
 	if !o.Select.Exact() {
+		s.Selection = o.Select.shape()
 		s.KVSummaryPerToken = cache.Shape().SummaryBytes()
 	}
 	for l := range spec.Layers {
 		s.KVUnit = max(s.KVUnit, int64(cache.PageBytes(l)))
 	}
+	s.KVPageOnFlash = cache.PageOnFlash()
+	s.Convert = convert
 	if o.W8A8 != nil {
 		m.outliers = &outlierPath{m: m}
 		s.OtherPinned += o.W8A8.residentBytes()
@@ -55,36 +75,76 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 	return s, nil
 }
 
-// outlineModel returns a model whose weights have sizes but no data, and the layouts of the
-// weights. The caller closes its cache.
-func outlineModel(f *modelfile.Files, o ShapeOptions) (*Model, []weights.Layout, error) {
+// passedElements returns the elements of a token's hidden state that the layers norm, quantize and
+// add besides the matmuls. Norms behind attention and the MLP are as many again. The routes of a
+// token through an expert cost about a quarter of that, as measured with an OLMoE.
+func passedElements(spec *arch.Spec) (elements int64) {
+	dim := int64(spec.Dim)
+	for i := range spec.Layers {
+		elements += dim
+		if spec.PreNorm && spec.PostNorm {
+			elements += dim
+		}
+		if spec.Layers[i].Experts {
+			elements += int64(spec.ExpertsUsed) * dim / 4
+		}
+	}
+	return elements
+}
+
+// outlineModel returns a model whose weights have sizes but no data, the layouts of the weights,
+// and the memory that converting them takes. The caller closes the model's cache.
+func outlineModel(f *modelfile.Files, o ShapeOptions) (m *Model, layouts []weights.Layout, convert int64, err error) {
 	spec, err := f.Spec()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
-	ld := &weights.Loader{Tensors: f.TensorSet(), Spec: spec, Exact: o.Exact}
-	w := &weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))}
-	layouts, err := ld.PlanAll(w)
+	ts, err := f.TensorsFor(o.Exact || o.RowsOf != nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
+	ld := &weights.Loader{Tensors: ts, Spec: spec, Exact: o.Exact}
+	w, layouts, err := ld.PlanHost(o.Offloaded)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	if o.Nested {
+		layouts = ld.InPlanes(layouts)
+	}
+	m = &Model{Spec: spec, weights: w, selection: o.Select, nested: o.Nested}
+	if o.RowsOf != nil {
+		m.offload = &offloadDevice{}
+		outlineSplit(w, layouts, o.RowsOf)
+	}
+	convert = ld.ConvertBytes(layouts)
 	for i := range layouts {
 		layouts[i].Describe()
 	}
-	if !w.Head.Present() {
+	if o.Offloaded > 0 {
+		m.offloadedLayers = &offloadedLayers{placement: Placement{First: len(w.Layers), Layers: len(spec.Layers)}}
+	} else if !w.Head.Present() {
 		w.Head.Matrix = w.Embed.Matrix
 	}
-	cache, err := kv.NewCache(spec.KVShape(o.KV), tiering.New(0), kv.Options{PageTokens: o.KVPage, MayBeCold: o.KVCold})
-	if err != nil {
-		return nil, nil, err
+	if err := keepBeside(f, w); err != nil {
+		return nil, nil, 0, err
 	}
-	return &Model{Spec: spec, weights: w, cache: cache, selection: o.Select}, layouts, nil
+	m.cache, err = kv.NewCache(hostKV(m, o.KV), cmp.Or(o.budget, tiering.New(0)), kv.Options{PageTokens: o.KVPage, MayBeCold: o.KVCold})
+	return m, layouts, convert, err
+}
+
+// outlineSplit limits layouts to the rows that the CPU has.
+func outlineSplit(w *weights.Weights, layouts []weights.Layout, rowsOf func(weights.Matmul) weights.RowSplit) {
+	for i := range layouts {
+		layouts[i].Describe()
+	}
+	weights.OffloadRows(w, layouts, rowsOf)
+	weights.KeepHostRows(w, layouts)
 }
 
 // AttachedBytes returns the bytes of the pass's buffers that a device attaches when rows are
 // offloaded to it (see Options.Split) and a chunk has the given tokens.
 func AttachedBytes(f *modelfile.Files, o ShapeOptions, chunk int) (int64, error) {
-	m, _, err := outlineModel(f, o)
+	m, _, _, err := outlineModel(f, o)
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +162,15 @@ var shapeChunks = [2]int{16, 1024}
 
 // addScratch measures a pass's buffers by carving them from a probe.
 func addScratch(s *tiering.Shape, m *Model, threads int) {
-	slack := scratchSlack + lookupSlack + s.Unit
+	_, row := m.weights.Embed.Unit()
+	slack := scratchSlack + lookupSlack + max(s.Unit, int64(row))
+	if s.Table > 0 {
+		slack += lookupSlack + s.TableRow
+	}
+	if m.offloadedLayers.all() { // only rows of the embedding are looked up
+		s.Scratch, s.Logits = tiering.Line{Fixed: slack}, tiering.Line{}
+		return
+	}
 	s.Scratch = scratchLine(m, threads, slack, (*pass).carveLayer)
 	s.Logits = scratchLine(m, threads, slack, (*pass).carveOutput)
 }

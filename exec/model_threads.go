@@ -31,7 +31,7 @@ func replaceThreads(m *Model, n int) error {
 		m.workers = oldWorkers
 		return err
 	}
-	m.pass = pass
+	setPass(m, pass)
 	oldWorkers.Close()
 	oldPass.free()
 	return nil

@@ -3,6 +3,7 @@ package exec
 import (
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/kv"
 )
 
 // Traffic is the minimum cost of one token in any engine: bytes of weights read from memory, and
@@ -30,6 +31,9 @@ func (m *Model) Traffic() Traffic {
 	if !w.Tied {
 		t.WeightBytes += int64(w.Embed.RowBytes())
 	}
+	if w.Table.Present() {
+		t.WeightBytes += int64(w.Table.RowBytes())
+	}
 	for l := range w.Layers {
 		t.addLayer(&w.Layers[l], m.Spec)
 	}
@@ -48,7 +52,15 @@ func prunedMulAdds(w *weights.Weights, s *arch.Spec) int64 {
 }
 
 func (t *Traffic) addLayer(w *weights.LayerWeights, s *arch.Spec) {
-	t.addGains(&w.AttnNorm, &w.PostAttnNorm, &w.FFNNorm, &w.PostFFNNorm, &w.QNorm, &w.KNorm)
+	t.addGains(&w.AttnNorm, &w.PostAttnNorm, &w.FFNNorm, &w.PostFFNNorm, &w.QNorm, &w.KNorm, &w.PerLayer.PostNorm,
+		&w.AltUp.RouterNorm, &w.AltUp.LaurelNorm)
+	t.WeightBytes += 4 * int64(len(w.AltUp.Router)+len(w.AltUp.Predict)+len(w.AltUp.Correct)+len(w.AltUp.Scale))
+	for i := range w.AltUp.In {
+		t.add(&w.AltUp.In[i], 1)
+	}
+	t.add(&w.AltUp.Left, 1)
+	w.EachLatent(func(_ string, m *weights.Linear) { t.add(m, 1) })
+	t.addGains(&w.Latent.QNorm, &w.Latent.KVNorm)
 	for _, m := range []*weights.Linear{&w.Q, &w.K, &w.V, &w.ConvIn} {
 		t.add(m, 1)
 	}
@@ -64,6 +76,13 @@ func (t *Traffic) addAfterKV(w *weights.LayerWeights, s *arch.Spec) {
 	}
 	t.addMLP(&w.MLP, 1)
 	t.addMLP(&w.Shared, 1)
+	t.add(&w.AltUp.Right, 1)
+	for i := range w.AltUp.Out {
+		t.add(&w.AltUp.Out[i], 1)
+	}
+	for _, m := range []*weights.Linear{&w.PerLayer.Model, &w.PerLayer.Gate, &w.PerLayer.Out} {
+		t.add(m, 1)
+	}
 	if len(w.Experts) > 0 { // all have the same size
 		t.addMLP(&w.Experts[0], int64(s.ExpertsUsed))
 	}
@@ -92,21 +111,14 @@ func (t *Traffic) addGains(gains ...*weights.Gain) {
 
 // KVBytesRead returns the bytes of keys and values that attention reads for the token at pos.
 func (m *Model) KVBytesRead(pos int) int64 {
-	heads := 0
-	for _, l := range m.Spec.Layers {
-		heads += l.KVHeads
-	}
-	if heads == 0 {
-		return 0
-	}
-	perHead := m.KVBytesPerToken() / int64(heads)
+	shape := m.Spec.KVShape(m.cache.Shape().Format)
 	var n int64
-	for _, l := range m.Spec.Layers {
+	for i, l := range m.Spec.Layers {
 		seen := pos + 1
 		if l.Window > 0 {
 			seen = min(seen, l.Window)
 		}
-		n += int64(seen) * int64(l.KVHeads) * perHead
+		n += int64(seen) * int64(l.KVHeads*shape.HeadBytes(m.Spec.Stored(i))/kv.BlockTokens)
 	}
 	return n
 }

@@ -9,6 +9,12 @@ import (
 // input has, and a function that returns one of them.
 type Observer func(w *weights.Linear, rows int, row func(i int) []float32 /* [Cols] */)
 
+// measurement is what measurements change of passes.
+type measurement struct {
+	observe Observer   // nil: no observer is set
+	probe   planeProbe // see MeasurePlanes
+}
+
 // Observe makes the model call an observer before every matmul; nil ends that. It must not
 // be called while a pass runs.
 func (m *Model) Observe(o Observer) { m.observe = o }

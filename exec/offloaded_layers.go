@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -64,8 +65,17 @@ type Placement struct {
 	// Bytes of the accelerator's memory: in use now, in use with a full sequence, and in total.
 	Held, Need, Memory int64
 	// HostBytes counts the weights in the host's memory: those of the first layers and the
-	// embedding. The network leaves it 0.
+	// embedding, or what a plan pins of them. The network leaves it 0.
 	HostBytes int64
+	// HostBuffers is the host's memory that the accelerator's buffers take, without KV, and
+	// HostKVPerToken that of the KV of a token: all of them if both share the memory, otherwise
+	// only buffers for copies.
+	HostBuffers, HostKVPerToken int64
+	// SharesMemory: the accelerator's buffers are in the machine's memory.
+	SharesMemory bool
+	// HostUpload is the host's memory for the largest weights while they are copied to the
+	// accelerator, before the host's own weights are read. The network states what it takes besides.
+	HostUpload int64
 }
 
 // SequenceMemory is the KV of a sequence in a network.
@@ -107,6 +117,32 @@ type offloadedLayers struct {
 // all reports whether the accelerator computes whole passes.
 func (e *offloadedLayers) all() bool { return e != nil && e.placement.First == 0 }
 
+// count returns the number of layers that the accelerator computes.
+func (e *offloadedLayers) count() int {
+	if e == nil {
+		return 0
+	}
+	return e.placement.Layers - e.placement.First
+}
+
+// hostKV returns the shape of the KV cache of the layers that the CPU computes.
+func hostKV(m *Model, format kv.Format) kv.Shape {
+	shape := m.Spec.KVShape(format)
+	if m.offloadedLayers != nil {
+		clear(shape.KVHeads[m.offloadedLayers.placement.First:]) // the accelerator holds the KV of its layers
+	}
+	return shape
+}
+
+// hostThreads returns the number of compute threads. Without layers on the CPU, one thread copies
+// the host's data.
+func (e *offloadedLayers) hostThreads(threads int) int {
+	if e.all() {
+		return 1
+	}
+	return threads
+}
+
 // Placement returns the placement of the model's layers; nil without Options.Accelerator.
 func (m *Model) Placement() *Placement {
 	m.mu.Lock()
@@ -116,6 +152,9 @@ func (m *Model) Placement() *Placement {
 	}
 	p := m.offloadedLayers.network.Placement()
 	p.HostBytes = m.offloadedLayers.placement.HostBytes
+	if m.residency != nil {
+		p.HostBytes = m.residency.Plan.PinnedBytes()
+	}
 	return &p
 }
 
@@ -127,13 +166,8 @@ func (m *Model) Context() int {
 	return min(m.Spec.Context, m.offloadedLayers.placement.Context)
 }
 
-// forwardOffloaded is forward on an accelerator that computes all layers.
+// forwardOffloaded is forward on an accelerator that computes all layers. The caller holds m.mu.
 func forwardOffloaded(ctx context.Context, m *Model, b *Batch) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return ErrClosed
-	}
 	if err := runOffloadedLayers(ctx, m, b); err != nil {
 		return err
 	}
@@ -186,7 +220,7 @@ func (s *Sequence) prepareChunk(b *Batch, r *run) {
 	if s.chunk.Each == nil {
 		s.chunk.Each = func(row int, logits []float32) error {
 			finishLogits(s.model.Spec, logits)
-			return s.batch.each(s.chunk.Position+row, logits)
+			return s.piece.deliver(s.chunk.Position+row, logits)
 		}
 	}
 }

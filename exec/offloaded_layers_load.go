@@ -3,84 +3,52 @@ package exec
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
-	"github.com/llmrun/llmrun/internal/threadpool"
-	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// loadOffloaded loads a model for an accelerator. The CPU computes the layers that the
-// accelerator does not take. They come before the accelerator's, so that a pass copies the
-// residual stream to the accelerator only once.
-func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o Options) (_ *Model, err error) {
-	m := &Model{Spec: spec, budget: o.Budget, weights: &weights.Weights{}}
-	defer func() {
-		if err != nil {
-			m.Close()
-		}
-	}()
-	h, err := newUploader(f, spec, &o)
+// openAccelerator opens an accelerator and uploads its layers, before the CPU's part is loaded. The
+// CPU computes the layers that the accelerator does not take. They come before the accelerator's,
+// so that a pass copies the residual stream to the accelerator only once.
+func openAccelerator(ctx context.Context, m *Model, f *modelfile.Files, o *Options) error {
+	h, err := newUploader(f, m.Spec, o, m.scheduler)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	network, place, err := h.open(&o)
+	network, place, err := h.open(o)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m.offloadedLayers = &offloadedLayers{network: network, placement: place, chunk: o.Chunk}
-	room, err := o.Budget.Reserve(tiering.Pinned, place.HostBytes)
+	if h.Total, err = checkHostRoom(f, &place, o); err != nil {
+		return err
+	}
+	if err := h.read(ctx, network); err != nil {
+		h.Free()
+		return err
+	}
+	o.Progress = continued(h.Loader, o.Progress)
+	m.offloadedLayers.raw = make([]byte, h.weights.Embed.LookupBytes())
+	return nil
+}
+
+// checkHostRoom checks, before weights are read, that the budget has room for the host's part,
+// and returns its bytes.
+func checkHostRoom(f *modelfile.Files, place *Placement, o *Options) (bytes int64, err error) {
+	bytes = place.HostBytes
+	if o.Plan != nil {
+		bytes = o.Plan.PinnedBytes()
+	}
+	room, err := o.Budget.Reserve(tiering.Pinned, max(bytes, place.HostUpload))
 	if err != nil {
-		return nil, fmt.Errorf("%s: host memory for %d layers and the embedding: %w", f.Path, place.First, err)
+		return 0, fmt.Errorf("%s: host memory for %d layers and the embedding: %w", f.Path, place.First, err)
 	}
 	room.Release() // the loader reserves it part by part
-	if err := openHostCache(m, &o); err != nil {
-		return nil, err
-	}
-	if err := loadFirstLayers(ctx, m, f, h, &o); err != nil {
-		return nil, err
-	}
-	if err := uploadLayers(ctx, m, h); err != nil {
-		return nil, err
-	}
-	if m.embedding, err = weights.NewEmbeddingLookup(&m.weights.Embed, o.Budget, weights.LookupMemory{}); err != nil {
-		return nil, err
-	}
-	if place.First > 0 {
-		m.pass, err = newPass(m, o.Chunk)
-	}
-	return m, err
-}
-
-// openHostCache creates the KV cache and the threads of the layers that the CPU computes. Without
-// such layers, one thread copies the host's data.
-func openHostCache(m *Model, o *Options) (err error) {
-	shape, threads := m.Spec.KVShape(o.KV), 1
-	if first := m.offloadedLayers.placement.First; first > 0 {
-		clear(shape.KVHeads[first:]) // the accelerator holds the KV of its layers
-		threads = o.Threads
-	}
-	if m.cache, err = kv.NewCache(shape, o.Budget, kv.Options{PageTokens: o.KVPage}); err != nil {
-		return err
-	}
-	m.kvReader = newReader(m, 0)
-	m.workers = threadpool.New(threads)
-	return nil
-}
-
-// uploadLayers uploads the accelerator's layers and keeps the embedding in the host's memory.
-func uploadLayers(ctx context.Context, m *Model, h *uploader) error {
-	err := h.read(ctx, m.offloadedLayers.network)
-	m.frames = append(m.frames, h.Frames...)
-	if err != nil {
-		return err
-	}
-	m.weights.Embed, m.weights.Tied = h.weights.Embed, h.weights.Tied
-	m.offloadedLayers.raw = make([]byte, m.weights.Embed.RowBytes())
-	return nil
+	return bytes, nil
 }
 
 // PlaceLayers returns the part of the model that Options.Accelerator would take. It reads no
@@ -91,7 +59,7 @@ func PlaceLayers(f *modelfile.Files, o Options) (Placement, error) {
 		return Placement{}, err
 	}
 	o.setDefaults()
-	h, err := newUploader(f, spec, &o)
+	h, err := newUploader(f, spec, &o, nil)
 	if err != nil {
 		return Placement{}, err
 	}
@@ -102,48 +70,29 @@ func PlaceLayers(f *modelfile.Files, o Options) (Placement, error) {
 	return place, network.Close()
 }
 
-// loadFirstLayers loads the layers that the CPU computes, if there are any. It removes them from
-// the uploader's layouts and adds their bytes to its progress.
-func loadFirstLayers(ctx context.Context, m *Model, f *modelfile.Files, h *uploader, o *Options) error {
-	first := m.offloadedLayers.placement.First
-	h.layouts = slices.DeleteFunc(h.layouts, func(l weights.Layout) bool { return l.Before(first) })
-	if first == 0 {
-		return nil
-	}
-	if err := checkKernels(o.KV, m.Spec.HeadDim); err != nil {
-		return err
-	}
-	ts, err := f.TensorsFor(o.Exact)
-	if err != nil {
-		return err
-	}
-	m.weights.Layers = make([]weights.LayerWeights, first)
-	ld := &weights.Loader{Tensors: ts, Spec: m.Spec, Budget: o.Budget, Exact: o.Exact, Progress: o.Progress, Total: weights.ReadBytes(h.layouts)}
-	err = ld.LoadLayers(ctx, m.weights)
-	m.frames = ld.Frames
-	h.Done, h.Total = ld.Done, ld.Done
-	return err
-}
-
-// uploader reads weights layout by layout and passes each to a network. Only the embedding
-// stays in the host's memory.
+// uploader reads weights layout by layout and passes each to a network.
 type uploader struct {
 	*weights.Loader
 	weights weights.Weights
-	layouts []weights.Layout
+	layouts []weights.Layout // once the network is open, its part of them
 }
 
-// newUploader plans the layouts and checks every tensor.
-func newUploader(f *modelfile.Files, spec *arch.Spec, o *Options) (*uploader, error) {
+// newUploader plans the layouts and checks every tensor. The scheduler admits the reads.
+func newUploader(f *modelfile.Files, spec *arch.Spec, o *Options, scheduler *prefetch.Scheduler) (*uploader, error) {
+	if f.HasBeside() {
+		return nil, fmt.Errorf("%w: %s: an accelerator has no adapters beside the weights: merge them", arch.ErrUnsupported, f.Path)
+	}
 	ts, err := f.TensorsFor(true)
 	if err != nil {
 		return nil, err
 	}
 	h := &uploader{
-		Loader:  &weights.Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: true, Progress: o.Progress},
+		Loader:  &weights.Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: true, Progress: o.Progress, Scheduler: scheduler},
 		weights: weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))},
 	}
-	h.layouts, err = h.PlanAll(&h.weights)
+	if h.layouts, err = h.PlanAll(&h.weights); err == nil && weights.HasScales(h.layouts) {
+		err = fmt.Errorf("%w: %s: an accelerator has no scales of whole matrices (NVFP4)", arch.ErrUnsupported, f.Path)
+	}
 	return h, err
 }
 
@@ -155,12 +104,19 @@ func (h *uploader) open(o *Options) (Network, Placement, error) {
 		return nil, Placement{}, err
 	}
 	p := network.Placement()
+	uploaded, largest := h.layouts[:0:0], int64(0)
 	for i := range h.layouts {
 		l := &h.layouts[i]
-		if l.Before(p.First) || l.Kind == weights.EmbeddingLayout || l.Kind == weights.EndsLayout && !h.weights.Head.Present() {
+		upload := l.Kind == weights.EndsLayout || l.Kind == weights.LayerLayout && l.Layer >= p.First
+		if upload {
+			uploaded = append(uploaded, *l)
+			largest = max(largest, int64(l.Size))
+		}
+		if !upload || l.Kind == weights.EndsLayout && !h.weights.Head.Present() {
 			p.HostBytes += int64(l.Size)
 		}
 	}
+	h.layouts, p.HostUpload = uploaded, p.HostUpload+largest
 	return network, p, nil
 }
 
@@ -189,36 +145,26 @@ func (h *uploader) head() Linear {
 	return Linear{Matrix: h.weights.Embed.Matrix}
 }
 
-// read reads the layouts and passes each to a network.
+// read reads the network's layouts and passes each to it.
 func (h *uploader) read(ctx context.Context, network Network) error {
 	return h.LoadSequentially(ctx, h.layouts, func(l *weights.Layout) error {
-		keep, err := h.upload(l, network)
-		if err == nil && !keep {
-			last := len(h.Frames) - 1
-			h.Frames[last].Free()
-			h.Frames = h.Frames[:last]
+		defer h.Free()
+		if l.Kind == weights.EndsLayout {
+			return network.UploadOutput(h.weights.Norm.Weight, h.head())
 		}
+		from := &h.weights.Layers[l.Layer]
+		err := network.UploadLayer(l.Layer, layerView(from))
+		*from = weights.LayerWeights{}
 		return err
 	})
 }
 
-// upload passes a layout to a network and reports whether the host must keep it too.
-func (h *uploader) upload(l *weights.Layout, network Network) (keep bool, err error) {
-	w := &h.weights
-	switch l.Kind {
-	case weights.LayerLayout:
-		from := &w.Layers[l.Layer]
-		err = network.UploadLayer(l.Layer, layerView(from))
-		*from = weights.LayerWeights{}
-	case weights.EndsLayout:
-		w.Tied = !w.Head.Present()
-		keep = w.Tied
-		err = network.UploadOutput(w.Norm.Weight, h.head())
-		w.Head, w.Norm = weights.Linear{}, weights.Gain{}
-	case weights.EmbeddingLayout:
-		keep = true
+// continued returns a progress function for weights that are read after others.
+func continued(read *weights.Loader, progress func(done, total int64)) func(done, total int64) {
+	if progress == nil {
+		return nil
 	}
-	return keep, err
+	return func(done, total int64) { progress(read.Done+done, read.Done+total) }
 }
 
 // layerView returns a layer's weights in the form that networks receive.

@@ -71,13 +71,13 @@ func (p *secondAccelerator) Read(ctx context.Context, text SequenceMemory, c *Ch
 	s.kv.Truncate(c.Position)
 	s.ids, s.longRope = s.ids[:min(c.Position, len(s.ids))], c.Long
 	b := &Batch{}
-	b.reset(s, make([]int32, c.Tokens))
+	s.piece.begin(&ExtendOptions{Each: func(pos int, logits []float32) error { return c.Each(pos-c.Position, logits) }}, c.Position, c.Position+c.Tokens-1)
+	b.add(s, make([]int32, c.Tokens), false)
 	b.want = c.Want
-	b.each = func(pos int, logits []float32) error { return c.Each(pos-c.Position, logits) }
-	if err := b.grow(ctx); err != nil {
+	if err := b.runs[0].grow(ctx); err != nil {
 		return err
 	}
-	if err := m.kvReader.Begin(b, selects(m, b)); err != nil {
+	if err := m.kvReader.Begin(b); err != nil {
 		return err
 	}
 	m.pass.begin(ctx, b)
@@ -159,6 +159,7 @@ func requireCuts(t *testing.T, fsys vfs.FS, path string) {
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
 		requireLast(t, m, s, ids[:37], want)
+		require.Equal(t, first > 0, m.KVStats().HotPages > 0, "the accelerator has the KV of its layers")
 		f, err := s.Fork()
 		require.NoError(t, err)
 		for at := 37; at < 40; at++ {
@@ -187,20 +188,16 @@ func TestOffloadedLayersOfABatch(t *testing.T) {
 	m, p := loadCut(t, vfs.OS(), smallFixture(t, "llama32"), 1, Options{Threads: 1, Chunk: 32})
 	texts := [][]int32{{5, 6, 7, 8, 9}, {40, 3, 2, 11}}
 	var b Batch
+	var got [][]float32
+	options := &ExtendOptions{Each: func(_ int, logits []float32) error {
+		got = append(got, append([]float32(nil), logits...))
+		return nil
+	}}
 	for _, ids := range texts {
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
 		defer s.Close()
-		b.runs = append(b.runs, run{seq: s, row: len(b.ids), count: len(ids)})
-		b.ids = append(b.ids, ids...)
-		b.want = append(b.want, len(b.ids)-1)
-	}
-	var got [][]float32
-	for i := range b.runs { // each sequence has a chunk of its own, see Sequence.chunk
-		b.runs[i].seq.batch.each = func(_ int, logits []float32) error {
-			got = append(got, append([]float32(nil), logits...))
-			return nil
-		}
+		addRun(t, &b, s, ids, options)
 	}
 	require.NoError(t, m.forward(t.Context(), &b))
 	require.Equal(t, 2, p.reads)

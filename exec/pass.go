@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/kv/fetch"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
@@ -13,18 +14,21 @@ const headRows = 8
 
 // pass is the forward pass of a model: its buffers, allocated once, and its parts. Each part has
 // a file of its own: pass_state.go (the state that the parts share), matmul.go (the matmul queue),
-// attention.go (attention), experts.go (the experts). forward.go has the order in which a token
+// attention.go (attention), experts.go (the experts),
+// mixers.go (layers with recurrent state), per_layer.go (layers' own embeddings). forward.go has the order in which a token
 // goes through them.
 type pass struct {
 	*passState
 	mm      matmulQueue
 	attn    attention
 	experts experts
+	mixers  mixers
+	own     perLayer
+	latent  latentAttention
 	frame   *tiering.Frame // memory of all buffers
 
 	// Method values, created once because creating one allocates.
 	preparePart func(row, worker int)
-	convPart    func(part, worker int)
 }
 
 // newPass returns a pass for up to chunk tokens and allocates its buffers.
@@ -50,11 +54,18 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.prepareWorkers()
 	p.attn.checks = fetch.NewPageChecksum(m.cache)
 	p.ops = make([]rowOp, 0, maxRowOps)
-	p.preparePart, p.convPart = p.prepareRow, p.convolve
+	p.preparePart = p.prepareRow
+	p.mixers.makeParts()
 	p.passState.makeParts()
 	p.mm.makeParts()
 	p.attn.makeParts()
 	p.experts.makeParts()
+	p.own.gatePart = p.own.gateRow
+	p.own.alt.makeParts()
+	p.latent.makeParts()
+	if p.latent.on() {
+		p.preparePart = p.latent.prepareRow
+	}
 	return p, nil
 }
 
@@ -64,11 +75,16 @@ func outlinePass(m *Model, chunk, threads int) *pass {
 	p := &pass{passState: s}
 	p.activate = activation(m.Spec)
 	p.mm.passState = s
-	p.attn.passState, p.attn.selector.passState = s, s
+	p.attn.passState, p.attn.selector.passState, p.attn.shared.attention = s, s, &p.attn
 	p.experts.passState, p.experts.mm = s, &p.mm
+	p.mixers.passState, p.mixers.mm = s, &p.mm
+	p.own.passState, p.own.mm = s, &p.mm
+	p.own.alt.passState, p.own.alt.mm = s, &p.mm
+	p.latent.passState, p.latent.mm = s, &p.mm
 	p.mm.matmuls = make([]matmul, 0, p.mm.maxMatmuls())
 	p.mm.inputs = make([]matmulInput, 0, cap(p.mm.matmuls))
 	p.mm.addOutlierPath()
+	p.mm.addBeside()
 	return p
 }
 
@@ -89,5 +105,29 @@ func (p *pass) free() {
 	if p.frame != nil {
 		p.frame.Free()
 		p.frame = nil
+	}
+}
+
+// deliver passes the logits, or the hidden states, of rows to the caller.
+func (p *pass) deliver(rows []int, values []float32) error {
+	width := p.m.Spec.Vocab
+	if p.m.Spec.Headless {
+		width = p.m.Spec.Dim
+	}
+	for i, row := range rows {
+		if err := p.batch.deliver(row, values[i*width:(i+1)*width]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finishLogits applies the family's scale and soft cap.
+func finishLogits(s *arch.Spec, logits []float32) {
+	if s.LogitScale != 1 {
+		quant.Scale(logits, s.LogitScale)
+	}
+	if s.FinalSoftcap != 0 {
+		quant.SoftCap(logits, s.FinalSoftcap)
 	}
 }

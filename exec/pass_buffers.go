@@ -22,16 +22,20 @@ func (p *pass) carveRows(a *tiering.Arena) {
 	s := p.m.Spec
 	p.x = a.Floats(p.chunk * s.Dim)
 	p.carveBranches(a)
-	p.raw = a.Bytes(p.m.weights.Embed.RowBytes())
+	p.raw = a.Bytes(p.m.weights.Embed.LookupBytes())
 	p.mm.quantized = a.Floats(p.mm.quantizedFloats())
 	p.cos, p.sin = make([][]float32, len(s.Ropes)), make([][]float32, len(s.Ropes))
 	for i, t := range s.Ropes {
 		p.cos[i], p.sin[i] = a.Floats(p.chunk*t.Dim/2), a.Floats(p.chunk*t.Dim/2)
 	}
+	p.own.carveRows(a)
 	p.carveWorkers(a)
 	p.attn.selector.carve(a)
 	if p.mm.outliers != nil {
 		p.mm.outliers.carve(a)
+	}
+	if p.mm.beside != nil {
+		p.mm.beside.carve(a)
 	}
 }
 
@@ -44,10 +48,10 @@ func (p *pass) carveBranches(a *tiering.Arena) {
 	p.ffn = a.Floats(n)
 	p.mix, p.h = p.ffn, p.ffn
 	w := p.widths()
-	if p.m.Spec.Parallel != arch.Serial || w.shared {
+	if p.m.Spec.Parallel != arch.Serial || w.shared || w.both {
 		p.mix = a.Floats(n)
 	}
-	if p.m.Spec.Parallel != arch.Serial || w.shared || w.convs {
+	if p.m.Spec.Parallel != arch.Serial || w.shared || w.convs || w.both {
 		p.h = a.Floats(n)
 	}
 }
@@ -58,11 +62,8 @@ func (p *pass) carveLayer(a *tiering.Arena) {
 	a.Overlay(
 		func() { p.carveAttention(a, &w) },
 		func() { p.carveMLP(a, &w) },
-		func() {
-			if w.convs {
-				p.conv = a.Floats(p.chunk * 3 * p.m.Spec.Dim)
-			}
-		},
+		func() { p.mixers.carve(a, &w) },
+		func() { p.own.carveLayer(a) },
 	)
 }
 
@@ -72,8 +73,12 @@ func (p *pass) carveAttention(a *tiering.Arena, w *widths) {
 	p.q = a.Floats(p.chunk * s.Heads * s.HeadDim)
 	p.att = p.q // queries have moved to heads before att is written
 	p.heads = a.Floats(p.chunk * s.Heads * s.HeadDim)
+	if s.GatedAttention {
+		p.qgate = a.Floats(p.chunk * s.Heads * s.HeadDim)
+	}
 	p.k, p.v = a.Floats(p.chunk*w.kvHeads*s.HeadDim), a.Floats(p.chunk*w.kvHeads*s.HeadDim)
 	p.attn.carve(a)
+	p.latent.carve(a)
 }
 
 // carveMLP takes the working buffers of an MLP or of experts.
@@ -88,9 +93,9 @@ func (p *pass) carveMLP(a *tiering.Arena, w *widths) {
 	p.experts.routing.carve(a, s, p.chunk, p.experts.needsCopies())
 }
 
-// carveOutput takes the logits buffer, unless an accelerator computes the logits.
+// carveOutput takes the logits buffer, unless an accelerator computes the logits or the network has none.
 func (p *pass) carveOutput(a *tiering.Arena) {
-	if p.m.offloadedLayers == nil {
+	if p.m.offloadedLayers == nil && !p.m.Spec.Headless {
 		p.logits = a.Floats(headRows * p.m.Spec.Vocab)
 	}
 }
@@ -101,6 +106,8 @@ type widths struct {
 	inner       int // of a dense MLP or a shared expert
 	expertInner int
 	convs       bool // some layer is a convolution
+	recurs      bool // some layer has matrices
+	both        bool // some layer has attention and matrices
 	shared      bool // some layer has a shared expert
 }
 
@@ -113,8 +120,9 @@ func (s *passState) widths() (w widths) {
 		for i := range layer.Experts {
 			w.expertInner = max(w.expertInner, layer.Experts[i].Up.Rows)
 		}
-		w.convs = w.convs || spec.Mixer == arch.ShortConv
-		w.shared = w.shared || layer.Shared.Up.Present()
+		w.convs, w.recurs = w.convs || spec.Mixer == arch.ShortConv, w.recurs || spec.Mixer.Recurs()
+		w.both = w.both || spec.Mixer == arch.AttentionAndRecurrent
+		w.shared = w.shared || layer.Shared.Up.Present() || s.m.Spec.DenseBeside
 	}
 	return w
 }
@@ -122,7 +130,11 @@ func (s *passState) widths() (w widths) {
 // maxCols returns the maximum number of columns of a matrix.
 func (s *passState) maxCols() int {
 	spec, w := s.m.Spec, s.widths()
-	return max(spec.Dim, spec.Heads*spec.HeadDim, w.inner, w.expertInner)
+	n := max(spec.Dim, spec.Heads*spec.HeadDim, w.inner, w.expertInner, spec.PerLayer, spec.Latent.QRank)
+	if w.recurs {
+		n = max(n, spec.Recurrence.Inner())
+	}
+	return n
 }
 
 // hasWideTypes reports whether any layer's weights are of a type whose matmuls take more scratch

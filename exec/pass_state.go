@@ -23,10 +23,13 @@ type passState struct {
 	ctx   context.Context // of the running pass
 	err   error           // why the pass cannot continue
 	batch *Batch
-	n     int // rows that are being computed; pruneRows reduces it
+	n     int  // rows that are being computed; pruneRows reduces it
+	high  bool // the pass computes with high planes alone, see Draft
 	layer *arch.LayerSpec
 	index int // index of the layer
-	w     *weights.LayerWeights
+	// stored is the layer in whose pages the layer's keys and values are: itself or an earlier one.
+	stored int
+	w      *weights.LayerWeights
 	// activate combines the gate and up vectors of an MLP.
 	activate func(dst, gate, up []float32)
 }
@@ -36,12 +39,12 @@ type activations struct {
 	x, h     []float32   // [chunk, Dim] residual stream; its normalized copy
 	mix, ffn []float32   // [chunk, Dim] results of attention and of the MLP
 	q, att   []float32   // [chunk, Heads*HeadDim] queries as the matmul writes them; attention's output
+	qgate    []float32   // [chunk, Heads*HeadDim] gates of attention's output
 	k, v     []float32   // [chunk, maxKV*HeadDim]
 	heads    []float32   // [kvHeads, chunk, group, HeadDim] rotated queries in attention's order
 	gate     []float32   // [chunk, inner] of an MLP, or [chunk*ExpertsUsed, inner] of experts
 	up       []float32   // the same, for at most maxUpTokens tokens
 	cos, sin [][]float32 // [ropes][chunk, Dim/2] of the batch's positions
-	conv     []float32   // [chunk, 3*Dim]
 	logits   []float32   // [headRows, Vocab]
 	raw      []byte      // an embedding row as the file stores it
 }
@@ -51,12 +54,15 @@ type workspace struct {
 	scratch    *quant.Scratch
 	tiles      *tiled.Scratch
 	tileMemory []float32 // memory of tiles
+	joined     []byte    // [joinedBytes] tiles of whole codes that are joined from planes
 	orderedRow []float32 // [maxCols] the row that is being quantized, in the column order of the weights
 	up         []float32 // [chunk, upSliceColumns] slice of up, see multiplyActivating
+	outer      []float32 // [outerRanks, BlockRows] a decoded part of B, see besidePass
 	scores     []float32 // [tileQueries, kv.BlockTokens]
 	acc        []float32 // [tileQueries, HeadDim+2] softmax states of a tile
 	span       []float32 // [tileQueries, HeadDim+2] softmax states over the current span
 
+	latent []int8    // [kv.BlockTokens, ValueDim] values of a latent block
 	values []float32 // [kv.BlockTokens, HeadDim] values of an F16 cache as float32
 
 	// For quantized KV formats: a tile's quantized queries and their softmax weights of a block.
@@ -84,12 +90,20 @@ func (s *passState) failed() bool {
 
 // stateWidth returns the floats of one query's softmax state: the weighted values, then the
 // maximum and the sum of the weights.
-func (s *passState) stateWidth() int { return s.m.Spec.HeadDim + 2 }
+func (s *passState) stateWidth() int { return s.layer.ValueDim + 2 }
+
+// widestState returns the largest stateWidth of any layer.
+func (s *passState) widestState() int { return s.m.Spec.HeadDim + 2 }
+
+// setLayer makes l the layer that the pass computes.
+func (s *passState) setLayer(l int) {
+	s.index, s.stored, s.layer = l, s.m.Spec.Stored(l), &s.m.Spec.Layers[l]
+}
 
 // queries returns the rotated queries of some rows that share a key head: [rows, group,
 // HeadDim].
 func (s *passState) queries(kvHead, row, rows int) []float32 {
-	width := s.m.Spec.Heads / s.layer.KVHeads * s.m.Spec.HeadDim
+	width := s.m.Spec.Heads / s.layer.KVHeads * s.layer.HeadDim
 	at := (kvHead*s.n + row) * width
 	return s.heads[at : at+rows*width]
 }
@@ -97,9 +111,21 @@ func (s *passState) queries(kvHead, row, rows int) []float32 {
 // activation returns the function that combines gate and up. For an MLP without a gate it
 // ignores gate and maps up alone.
 func activation(s *arch.Spec) func(dst, gate, up []float32) {
+	if s.GateScale != 0 && s.GateScale != 1 {
+		unscaled := *s
+		unscaled.GateScale = 1
+		activate := activation(&unscaled)
+		return func(dst, gate, up []float32) {
+			quant.Scale(gate, s.GateScale)
+			activate(dst, gate, up)
+		}
+	}
+	if s.Act == arch.ClampedSiLU {
+		return func(dst, gate, up []float32) { quant.ClampedSiluMul(dst, gate, up, s.GateLimit) }
+	}
 	if s.Gated {
 		return [...]func(dst, gate, up []float32){arch.SiLU: quant.SiluMul, arch.GELUTanh: quant.GeluTanhMul, arch.GELUErf: quant.GeluErfMul}[s.Act]
 	}
-	single := [...]func(dst, x []float32){arch.SiLU: quant.Silu, arch.GELUTanh: quant.GeluTanh, arch.GELUErf: quant.GeluErf}[s.Act]
+	single := [...]func(dst, x []float32){arch.SiLU: quant.Silu, arch.GELUTanh: quant.GeluTanh, arch.GELUErf: quant.GeluErf, arch.ReLU2: quant.SquaredRelu}[s.Act]
 	return func(dst, _, up []float32) { single(dst, up) }
 }

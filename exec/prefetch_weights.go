@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -49,7 +48,7 @@ func (s *passState) prefetchLayer(l int) {
 	switch {
 	case l >= len(layers):
 		s.prefetch(&s.m.weights.Head)
-	case s.m.Spec.Layers[l].Mixer != arch.ShortConv:
+	case s.m.Spec.Layers[l].Mixer.Attends():
 		s.prefetch(&layers[l].Q, &layers[l].K, &layers[l].V)
 	}
 }

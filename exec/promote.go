@@ -33,13 +33,14 @@ func (m *Model) promote() {
 			return
 		}
 		old := l.Frame
-		if err := r.Promote(l, m.workers); err != nil {
-			// The budget has no room, or the file has become shorter; a pass that reads the
-			// missing part returns that error. The remaining sections stay mapped.
+		err := r.Promote(l, m.workers)
+		m.frames[slices.Index(m.frames, old)] = l.Frame
+		if err != nil {
+			// The budget has no room, or the file has changed; a pass that uses the changed
+			// part returns that error. The remaining sections stay mapped.
 			r.Promoting = false
 			return
 		}
-		m.frames[slices.Index(m.frames, old)] = l.Frame
 		moved += l.Size
 	}
 	r.Promoting, r.Mapped = false, false

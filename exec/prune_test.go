@@ -30,8 +30,12 @@ func requireSomeLogits(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want
 				wanted[i] = rng.IntN(one) == 0
 			}
 		}
+		first := at // of the last pass, before it is cut into chunks
+		for end := at; s.state != nil && end < at+n; {
+			first, end = end, markEnd(end, at+n, m.cache.PageTokens())
+		}
 		last := 0 // wanted rows of the last pass
-		for i := at + (n-1)/m.chunk()*m.chunk(); i < at+n; i++ {
+		for i := first + (at+n-first-1)/m.chunk()*m.chunk(); i < at+n; i++ {
 			if wanted[i] {
 				last++
 			}

@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/kv"
 )
 
 // TestPlainPassEqualsTheFastOne compares both for every family and the bundled model.
 func TestPlainPassEqualsTheFastOne(t *testing.T) {
-	dirs := append(fixtureDirs(t), filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model"))
+	dirs := append(fixtureDirs(t), hubmodel.Dir(testutil.Root(t)))
 	for _, dir := range dirs {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := openFixture(t, dir, "config.json", plainOptions)

@@ -103,7 +103,7 @@ func (p *plainPass) attention(l int, in []float32 /* [Dim] */) []float32 {
 	if layer.Window > 0 {
 		first = max(0, pos-layer.Window+1)
 	}
-	d, group := s.HeadDim, s.Heads/layer.KVHeads
+	d, group := layer.HeadDim, s.Heads/layer.KVHeads
 	out := make([]float32, s.Heads*d)
 	for head := range s.Heads {
 		at := head / group * d // of the key head that the query head shares

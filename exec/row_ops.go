@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
@@ -16,6 +17,8 @@ type rowOp struct {
 	dst, src []float32     // [n, width]
 	norm     *weights.Gain // for normRow
 	width    int
+	scale    float32 // for scaleBranch and sparsifyRow
+	first    bool    // for altUp.joinRow
 }
 
 // rowOps holds the queued row operations and the state of the running loop over rows.
@@ -61,6 +64,29 @@ func (s *passState) queueNorm(g *weights.Gain) []float32 {
 // queueNormRows queues the normalization of vectors of the model's width.
 func (s *passState) queueNormRows(dst, src []float32 /* [n, Dim] */, g *weights.Gain) {
 	s.queueRowOp(rowOp{do: (*passState).normRow, dst: dst, src: src, norm: g, width: s.m.Spec.Dim})
+}
+
+// queueScale queues the multiplication of a branch's output.
+func queueScale(s *passState, branch []float32 /* [n, Dim] */, scale float32) {
+	if scale != 0 && scale != 1 {
+		s.queueRowOp(rowOp{do: scaleBranch, dst: branch, width: s.m.Spec.Dim, scale: scale})
+	}
+}
+
+func scaleBranch(_ *passState, op *rowOp, row int) {
+	quant.Scale(op.dst[row*op.width:(row+1)*op.width], op.scale)
+}
+
+// sumRow adds a row of src to the same row of dst.
+func sumRow(_ *passState, op *rowOp, row int) {
+	lo, hi := row*op.width, (row+1)*op.width
+	quant.Add(op.dst[lo:hi], op.src[lo:hi])
+}
+
+// gateRow multiplies a row of dst by the sigmoids of the same row of src.
+func gateRow(_ *passState, op *rowOp, row int) {
+	lo, hi := row*op.width, (row+1)*op.width
+	quant.SigmoidMul(op.dst[lo:hi], op.src[lo:hi])
 }
 
 func (s *passState) normRow(op *rowOp, row int) {
@@ -113,4 +139,13 @@ func (s *passState) runRows(part, worker int) {
 	for row := lo; row < min(lo+s.rowsPerPart, s.rows); row++ {
 		s.rowFunc(row, worker)
 	}
+}
+
+// applyNorm normalizes one vector.
+func applyNorm(n *arch.NormSpec, dst, src []float32, g *weights.Gain) {
+	if n.Layer {
+		quant.LayerNorm(dst, src, g.Weight, g.Bias, n.Eps)
+		return
+	}
+	quant.RMSNorm(dst, src, g.Weight, n.Eps, n.Offset)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/kv/segment"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -98,7 +99,11 @@ func (w *keySummarizer) summarizeCold(layer, heads, first, block, pages int, par
 		return nil
 	}
 	data := w.frame.Bytes()[:pages*size]
-	if err := part.ReadPages(layer, at, size, data); err != nil {
+	scheduler := w.seq.model.scheduler
+	grant, _ := scheduler.Admit(prefetch.Awaited, len(data))
+	err := part.ReadPages(layer, at, size, data)
+	scheduler.Done(grant)
+	if err != nil {
 		return err
 	}
 	shape := w.cache.Shape()

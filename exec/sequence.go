@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/recurrent"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/kv/segment"
-	"github.com/llmrun/llmrun/tiering"
 )
 
 // ErrClosed is returned by methods of a closed model.
@@ -24,26 +23,33 @@ type Sequence struct {
 	summaries *kv.Summaries
 	ids       []int32
 	limit     int
-	batch     Batch // of the running pass, reused so that passes allocate nothing
-	// memory is the sequence's KV on an accelerator, nil before its first pass; chunk is the
-	// accelerator's view of the batch.
-	memory SequenceMemory
-	chunk  Chunk
+	number    int   // place among the model's sequences, see join; sharedPasses guards it
+	piece     piece // of the running Extend, reused so that passes allocate nothing
+	draft     draftPass
+	tree      tree
+	onAccelerator
+	lora sequenceLora // adapters beside the weights
 
-	// A short convolution's state is its last inputs. A pass writes the second copy, and commit
-	// swaps the copies, so that a failed or cancelled pass changes nothing.
-	conv, convNext [][]float32 // [layer] -> [ConvTaps-1, Dim]; nil for other layers
-	convFrame      *tiering.Frame
+	state *recurrent.State // of layers that keep more than keys and values; nil if there are none
 
 	chain         kv.Chain       // saved segments of the sequence's first tokens
 	chainStore    *segment.Store // store that holds the chain
 	saved         int            // leading tokens on flash; after a Truncate inside of a segment, chain covers fewer
 	saveEarly     func(n int)    // saves the first n tokens during a prefill; nil: no early saves
 	lastEarlySave int            // length at the last early save, which may have failed
+	saving        saving         // the save that is written behind
 	exactTokens   int            // leading tokens that were computed with exact attention
+	prefixes      []prefixID     // of its whole pages that others may share, by length
 
 	expectedLen int  // announced final length
 	longRope    bool // the longrope frequencies of long sequences are in use
+}
+
+// onAccelerator is what an accelerator knows of a sequence: its KV, nil before its first pass, and the
+// accelerator's view of the batch.
+type onAccelerator struct {
+	memory SequenceMemory
+	chunk  Chunk
 }
 
 // NewSequence returns an empty sequence of at most limit tokens. 0 means the model's context, or
@@ -52,40 +58,17 @@ func (m *Model) NewSequence(limit int) (*Sequence, error) {
 	if limit <= 0 || limit > m.Context() {
 		limit = m.Context()
 	}
-	s := &Sequence{model: m, kv: m.cache.NewSeq(), limit: limit}
+	s := &Sequence{model: m, kv: m.cache.NewSeq(), limit: limit, lora: newLora(m.weights)}
+	m.passes.join(s, nil)
 	if !m.selection.Exact() {
 		s.summaries = kv.NewSummaries(m.cache.Shape(), m.budget)
 	}
-	return s, s.allocConv()
-}
-
-// allocConv allocates the state of short convolutions, if the model has any.
-func (s *Sequence) allocConv() error {
-	var probe tiering.Arena
-	s.carveConv(&probe)
-	if probe.Need() == 0 {
-		return nil
+	var err error
+	if s.state, err = recurrent.New(m.Spec, m.budget); err != nil {
+		s.Close()
+		return nil, err
 	}
-	frame, err := tiering.Alloc(s.model.budget, tiering.KVHot, probe.Need())
-	if err != nil {
-		return err
-	}
-	s.convFrame = frame
-	arena := tiering.NewArena(frame)
-	s.carveConv(arena)
-	return arena.Err()
-}
-
-// carveConv takes both copies of the convolutions' state from an arena.
-func (s *Sequence) carveConv(a *tiering.Arena) {
-	spec := s.model.Spec
-	s.conv, s.convNext = make([][]float32, len(spec.Layers)), make([][]float32, len(spec.Layers))
-	for l, layer := range spec.Layers {
-		if layer.Mixer == arch.ShortConv {
-			s.conv[l] = a.Floats((spec.ConvTaps - 1) * spec.Dim)
-			s.convNext[l] = a.Floats((spec.ConvTaps - 1) * spec.Dim)
-		}
-	}
+	return s, nil
 }
 
 // Len returns the number of tokens read.
@@ -101,24 +84,25 @@ func (s *Sequence) IDs() []int32 { return s.ids }
 // those of long sequences from the start, which avoids a re-prefill at the switch.
 func (s *Sequence) Expect(n int) { s.expectedLen = max(s.expectedLen, n) }
 
-// Truncate removes the tokens from position n on and returns how many remain: n, or 0 if layers
-// have state that cannot be truncated (short convolutions).
+// Truncate removes the tokens from position n on and returns how many remain: n, or fewer if layers
+// have a recurrent state, which only goes back to its mark or to the beginning.
 func (s *Sequence) Truncate(n int) int {
 	if n >= len(s.ids) {
 		return len(s.ids)
 	}
-	if s.convFrame != nil {
-		n = 0
-		s.clearConv()
+	if s.state != nil {
+		n = s.state.Truncate(n)
 	}
 	if n == 0 {
 		s.expectedLen, s.longRope = 0, false
 	}
+	s.model.passes.prefixes.unregister(s, n/s.model.cache.PageTokens())
 	s.kv.Truncate(n)
 	if s.summaries != nil {
 		s.summaries.Truncate(n)
 	}
 	s.ids = s.ids[:n]
+	s.saving.tokens = min(s.saving.tokens, n)
 	s.saved, s.lastEarlySave, s.exactTokens = min(s.saved, n), min(s.lastEarlySave, n), min(s.exactTokens, n)
 	s.chain = s.chain.Cut(n / s.model.cache.PageTokens())
 	return n
@@ -135,21 +119,18 @@ func (s *Sequence) truncateTokens(n int) {
 // Fork returns a copy of the sequence without computing it again. Both share KV pages until one
 // of them changes a page.
 func (s *Sequence) Fork() (*Sequence, error) {
-	f := &Sequence{model: s.model, limit: s.limit, expectedLen: s.expectedLen, longRope: s.longRope}
+	f := &Sequence{model: s.model, limit: s.limit, lora: s.lora, expectedLen: s.expectedLen, longRope: s.longRope}
 	if s.summaries != nil {
 		var err error
 		if f.summaries, err = s.summaries.Clone(); err != nil {
 			return nil, err
 		}
 	}
-	if err := f.allocConv(); err != nil {
+	if err := forkState(f, s); err != nil {
 		if f.summaries != nil {
 			f.summaries.Close()
 		}
 		return nil, err
-	}
-	for l := range s.conv {
-		copy(f.conv[l], s.conv[l])
 	}
 	if s.memory != nil {
 		var err error
@@ -161,11 +142,27 @@ func (s *Sequence) Fork() (*Sequence, error) {
 	}
 	f.kv, f.chain, f.chainStore, f.saved, f.exactTokens = s.kv.Fork(), slices.Clip(s.chain), s.chainStore, s.saved, s.exactTokens
 	f.ids = append(f.ids, s.ids...)
+	s.model.passes.prefixes.copyTo(f, s)
+	s.model.passes.join(f, s)
 	return f, nil
 }
 
-// Close frees the sequence's memory.
+// forkState gives a fork the recurrent state of its sequence.
+func forkState(s, of *Sequence) (err error) {
+	if s.state, err = recurrent.New(s.model.Spec, s.model.budget); s.state != nil {
+		s.state.Copy(of.state)
+	}
+	return err
+}
+
+// Close frees the sequence's memory. It waits until a save behind has ended; FinishSave returns its
+// error.
 func (s *Sequence) Close() {
+	s.Rest()
+	s.model.passes.withdraw(s)
+	s.model.passes.prefixes.unregister(s, 0)
+	_ = s.FinishSave()
+	s.tree.close()
 	s.kv.Close()
 	if s.memory != nil {
 		closeMemory(s.model, s.memory)
@@ -174,10 +171,7 @@ func (s *Sequence) Close() {
 	if s.summaries != nil {
 		s.summaries.Close()
 	}
-	if s.convFrame != nil {
-		s.convFrame.Free()
-		s.convFrame = nil
-	}
+	s.state.Close()
 	s.ids = nil
 }
 
@@ -189,11 +183,26 @@ type ExtendOptions struct {
 	// Each receives the wanted logits in order of position. The slice is valid, and may be
 	// changed, until Each returns.
 	Each func(pos int, logits []float32) error
+	// Accepted, if set, is called after Each has received the wanted logits of a pass and returns the
+	// most tokens that the sequence may have then; those behind them are guesses that were wrong. Extend
+	// ends with the first pass that does not keep all its tokens. [Sequence.DraftRoom] says how many guesses
+	// one pass can hold.
+	Accepted func() int
+	// Branches are other guesses, each of which begins with the first of the tokens. The pass of the tokens verifies them
+	// too, each as if it stood in the sequence alone; it leaves out those for which there is no room, and empties them. See
+	// AllowBranches.
+	Branches [][]int32
+	// EachBranch receives the logits of a branch as Each does, after it. It does not receive those of tokens that the
+	// branch has in common with the beginning of the tokens.
+	EachBranch func(branch, pos int, logits []float32) error
+	// Chosen is called before Accepted and returns the branch whose tokens the sequence goes on with, -1 for none.
+	Chosen func() int
 	// Progress, which may be nil, is called after each chunk.
 	Progress func(done, total int)
-	// Prompt is the length of the whole input if the prefix cache provided its beginning; 0: all
-	// of it is in ids. It makes the choice between exact attention and page selection
-	// independent of prefix-cache hits.
+	// Prompt is the number of new tokens, of which the prefix cache may have provided the first
+	// ones; tokens of ids before them were computed before and are computed again. 0: all of ids
+	// is new. It makes the choice between exact attention and page selection independent of what
+	// the cache or a saved session holds.
 	Prompt int
 }
 
@@ -214,39 +223,37 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendO
 		s.truncateTokens(0)
 	}
 	last := len(s.ids) + len(ids) - 1
-	b := &s.batch
-	b.each = r.Each
-	b.selects = max(len(ids), r.Prompt) <= selectRows && s.summaries != nil && s.summaries.Complete(len(s.ids))
+	p := &s.piece
+	p.begin(r, first, last)
+	repaired := 0
+	rule := s.selectionRule(first, last+1, r.Prompt)
 	for len(ids) > 0 {
-		n := min(len(ids), m.chunk())
-		s.saveBefore(n)
-		b.reset(s, ids[:n])
-		b.addWanted(r, first, last)
-		if err := m.forward(ctx, b); errors.Is(err, errChunk) {
+		end, selects := rule.spanAt(len(s.ids))
+		if s.state != nil && r.Accepted == nil {
+			end = markEnd(len(s.ids), end, m.cache.PageTokens())
+		}
+		p.ids = ids[:end-len(s.ids)]
+		p.selects = selects && s.summaries.Complete(len(s.ids))
+		s.saveBefore(min(len(p.ids), m.chunk()))
+		before := len(s.ids)
+		if err := m.passes.compute(ctx, m, p); err != nil && repairs(ctx, m, err, &repaired) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		ids = ids[n:]
+		ids = ids[p.taken:]
 		if r.Progress != nil {
 			r.Progress(last+1-len(ids), last+1)
+		}
+		if len(s.ids) < before+p.taken {
+			return nil // the caller did not keep all of them
 		}
 	}
 	return nil
 }
 
-// chunk returns the maximum number of tokens of a prefill chunk.
-func (m *Model) chunk() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case m.closed:
-		return 1
-	case m.offloadedLayers != nil:
-		return m.offloadedLayers.chunk
-	}
-	return m.pass.chunk
-}
+// chunk returns the maximum number of tokens of a pass.
+func (m *Model) chunk() int { return int(m.passes.chunkTokens.Load()) }
 
 // mustRePrefill chooses the rotary frequencies for a sequence of n tokens, and reports whether
 // tokens that were computed with the other frequencies need a re-prefill.
@@ -260,11 +267,4 @@ func (m *Model) mustRePrefill(s *Sequence, n int) bool {
 		return len(s.ids) > 0
 	}
 	return false
-}
-
-// clearConv clears the convolutions' state.
-func (s *Sequence) clearConv() {
-	for _, c := range s.conv {
-		clear(c)
-	}
 }

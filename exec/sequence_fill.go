@@ -34,8 +34,8 @@ func (m *Model) Fill(ctx context.Context, s *Sequence, n int) error {
 		if err := s.kv.Grow(ctx, to); err != nil {
 			return err
 		}
-		for l, layer := range m.Spec.Layers {
-			for pos := from; pos < to && layer.KVHeads > 0; pos++ {
+		for l, heads := range m.cache.Shape().KVHeads {
+			for pos := from; pos < to && heads > 0; pos++ {
 				s.kv.Put(l, pos, made[pos%len(made)], made[(pos+l+1)%len(made)])
 			}
 		}
@@ -62,6 +62,10 @@ func madeUpVectors(m *Model) [][]float32 {
 	}
 	return made
 }
+
+// WriteKVLate turns writing behind off or on: with late set, a token that needs room writes the
+// pages that make room. Measurements use it to show what writing behind gains.
+func WriteKVLate(m *Model, late bool) { m.cache.WriteOnDemand(late) }
 
 // ReadKVLate turns the early submission of KV reads off or on, from the next pass on: with late
 // set, a layer submits the reads of its pages on flash only when it attends to them.

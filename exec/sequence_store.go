@@ -7,6 +7,7 @@ import (
 
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/kv/segment"
+	"github.com/llmrun/llmrun/prefetch"
 )
 
 // Stores are the segment stores of a model's saved KV: one for sequences whose tokens all used
@@ -20,6 +21,15 @@ type storePair struct{ short, long *segment.Store }
 // OpenStores returns the model's stores in a directory. identity names all that keys and values
 // depend on besides the tokens, the KV format and the selection.
 func (m *Model) OpenStores(dir *segment.Dir, identity string) (s Stores, err error) {
+	dir.AdmitReads(func(bytes int) func() {
+		grant, _ := m.scheduler.Admit(prefetch.Awaited, bytes)
+		return func() { m.scheduler.Done(grant) }
+	})
+	return AddStores(m, dir, identity)
+}
+
+// AddStores returns stores of a model for another identity in a directory of OpenStores.
+func AddStores(m *Model, dir *segment.Dir, identity string) (s Stores, err error) {
 	about := []string{identity, m.cache.Shape().Format.String()}
 	if s.exact, err = openStore(m, dir, about); err == nil && !m.selection.Exact() {
 		s.selected, err = openStore(m, dir, append(about, "selected"))
@@ -68,8 +78,8 @@ func (s Stores) find(key segment.ID) (store *segment.Store, selected, long bool)
 // Selected reports whether page selection limited the attention of any token of the sequence.
 func (s *Sequence) Selected() bool { return s.summaries != nil && s.exactTokens < len(s.ids) }
 
-// savable reports whether the sequence's state consists only of KV pages in the host's memory.
-func (s *Sequence) savable() bool { return s.convFrame == nil && s.model.offloadedLayers == nil }
+// savable reports whether all that the sequence's tokens leave behind is in the host's memory.
+func (s *Sequence) savable() bool { return s.model.offloadedLayers == nil }
 
 // RestorePrefix looks up the longest saved prefix of ids and, if it is longer than the part of
 // ids that the sequence holds, loads it into the sequence. It leaves at least one token to
@@ -82,14 +92,22 @@ func (s *Sequence) RestorePrefix(ctx context.Context, stores Stores, ids []int32
 	if s.model.mustRePrefill(s, max(len(ids), s.expectedLen)) { // its tokens have the other frequencies
 		s.truncateTokens(0)
 	}
+	s.model.cache.FinishSaves(s.kv) // they may hold the prefix
 	store := stores.storeFor(s)
-	parts, lookup := store.Lookup(ids[:len(ids)-1])
+	find := store.Lookup
+	if s.state != nil {
+		find = store.LookupWhole
+	}
+	parts, lookup := find(ids[:len(ids)-1])
 	restored, err = s.restore(ctx, store, parts, ids, !s.Selected())
 	return restored, errors.Join(lookup, err, segment.Close(parts))
 }
 
 // restore loads the KV of ids from parts. exact means that their tokens used exact attention.
 func (s *Sequence) restore(ctx context.Context, store *segment.Store, parts []segment.Span, ids []int32, exact bool) (int, error) {
+	if s.state != nil {
+		parts = withState(store, parts)
+	}
 	n := 0
 	for _, p := range parts {
 		n += p.Pages * store.PageTokens()
@@ -104,8 +122,13 @@ func (s *Sequence) restore(ctx context.Context, store *segment.Store, parts []se
 	if n <= held {
 		return 0, nil
 	}
+	early := s.FinishSave()
 	s.truncateTokens(held)
+	held = len(s.ids) // fewer, if the recurrent state had to go back further
 	chain, err := s.restorePages(ctx, parts, held, n)
+	if err == nil {
+		err = restoreState(s, store, parts, held, n)
+	}
 	if err != nil {
 		var corrupt *segment.CorruptError
 		for _, p := range parts {
@@ -120,13 +143,44 @@ func (s *Sequence) restore(ctx context.Context, store *segment.Store, parts []se
 		s.exactTokens = n
 	}
 	s.ids = append(s.ids[:held], ids[held:n]...)
-	return n - held, nil
+	s.model.passes.prefixes.register(s)
+	return n - held, early
+}
+
+// withState returns the parts up to the last one that is a whole segment with the recurrent state behind it.
+func withState(store *segment.Store, parts []segment.Span) []segment.Span {
+	for len(parts) > 0 {
+		if last := &parts[len(parts)-1]; last.Pages == last.File.Pages() && store.HasState(last.File.ID()) {
+			break
+		}
+		parts = parts[:len(parts)-1]
+	}
+	return parts
+}
+
+// restoreState reads the recurrent state behind the n tokens of parts. If it cannot, the sequence holds its first held
+// tokens only.
+func restoreState(s *Sequence, store *segment.Store, parts []segment.Span, held, n int) error {
+	if s.state == nil {
+		return nil
+	}
+	s.state.Unmark()
+	if err := store.ReadState(parts[len(parts)-1].File.ID(), s.state.Marked()); err != nil {
+		s.kv.Truncate(held)
+		if s.summaries != nil {
+			s.summaries.Truncate(held)
+		}
+		return err
+	}
+	s.state.Restored(n)
+	return nil
 }
 
 // DropDamaged verifies the saved segments whose pages the sequence has on flash. If one is
 // damaged, it truncates the sequence before that segment and discards it; the next Save writes
 // it again. The error describes the damage; it is nil if all segments are intact.
 func (s *Sequence) DropDamaged(stores Stores) error {
+	s.reportSave(s.FinishSave())
 	f, page, err := s.kv.Damaged()
 	if err == nil {
 		return nil
@@ -156,75 +210,6 @@ func (s *Sequence) restorePages(ctx context.Context, parts []segment.Span, held,
 	}
 	return chain, nil
 }
-
-// Save writes the KV of ids, which must be the beginning of the sequence, to flash in whole
-// pages, and returns the segments that hold it. With durable, they survive a power loss once a
-// session that names them is saved. Otherwise Save writes only if at least minTokens tokens are
-// not yet saved.
-func (s *Sequence) Save(stores Stores, ids []int32, minTokens int, durable bool) ([]segment.Ref, error) {
-	if !s.savable() {
-		return nil, nil
-	}
-	n := 0
-	for n < len(ids) && n < len(s.ids) && ids[n] == s.ids[n] {
-		n++
-	}
-	store := stores.storeFor(s)
-	if !durable && s.Selected() { // a prefix-cache hit must serve exact attention too
-		n, store = min(n, s.exactTokens), stores.exact.storeFor(s)
-		if len(s.chain) > 0 && s.chainStore != store {
-			return s.chain, nil // a session's chain, which covers all tokens
-		}
-	}
-	if s.chainStore != store {
-		s.chain, s.chainStore, s.saved = nil, store, 0
-	}
-	if !durable && n-s.saved < minTokens {
-		return s.chain, nil
-	}
-	chain, err := s.kv.Persist(store, s.ids[:n], s.chain, durable)
-	if len(chain) >= len(s.chain) {
-		s.chain = chain
-		s.saved = max(s.saved, chain.Pages()*s.model.cache.PageTokens())
-	}
-	return chain, err
-}
-
-// SaveEarly makes the sequence save its KV during a prefill, without durability. It saves before
-// pages spill, so that they are not written twice, and after every saveStep tokens, so that a
-// process that ends early does not lose a whole long prefill. It calls failed with errors.
-// minTokens is as for Save.
-func (s *Sequence) SaveEarly(stores Stores, minTokens int, failed func(error)) {
-	s.saveEarly = func(tokens int) {
-		s.lastEarlySave = len(s.ids)
-		if _, err := s.Save(stores, s.ids[:tokens], minTokens, false); err != nil {
-			failed(err)
-		}
-	}
-}
-
-// saveStep is the number of tokens between two early saves: four whole segments. A shorter
-// prefill is not worth a save.
-const saveStep = 4096
-
-// saveBefore runs an early save, if one is due, before n more tokens are computed.
-func (s *Sequence) saveBefore(n int) {
-	if s.saveEarly == nil {
-		return
-	}
-	if s.model.cache.Spills(s.kv, len(s.ids)+n) {
-		s.saveEarly(len(s.ids))
-		return
-	}
-	if len(s.ids)-max(s.saved, s.lastEarlySave) < saveStep {
-		return
-	}
-	whole := segment.MaxPages * s.model.cache.PageTokens() // only whole segments
-	s.saveEarly(s.saved + (len(s.ids)-s.saved)/whole*whole)
-}
-
-// Saved returns how many of the sequence's first tokens are on flash.
-func (s *Sequence) Saved() int { return s.saved }
 
 // RestoreSession loads the KV of a saved session into an empty sequence.
 func (s *Sequence) RestoreSession(ctx context.Context, stores Stores, m *segment.Manifest) (err error) {

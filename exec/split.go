@@ -15,7 +15,8 @@ import (
 // of a matrix, and the device multiplies the others at the same time. All other operations run
 // on the CPU.
 //
-// The offloaded rows are in the device's memory only. Logits differ from those of the CPU's
+// The offloaded rows are in the device's memory only. A Plan is for the others; see
+// ShapeOptions.RowsOf. Logits differ from those of the CPU's
 // kernels: each device quantizes in its own way, and the number of tokens in a chunk may change
 // which device computes a row.
 type Split struct {
@@ -43,12 +44,20 @@ func (mul *matmul) allOffloaded() bool {
 	return mul.w.Offload != nil && mul.w.Offload.FirstRow(mul.n) == 0
 }
 
-// residentRows returns how many rows of the matmul the CPU computes from memory.
-func (mul *matmul) residentRows() int {
+// cpuRows returns how many rows of the matmul the CPU computes: the first ones.
+func (mul *matmul) cpuRows() int {
 	if mul.w.Offload != nil {
 		return mul.w.Offload.FirstRow(mul.n)
 	}
-	return mul.w.ResidentRows()
+	return mul.w.Rows
+}
+
+// residentRows returns how many rows of the matmul the CPU computes from memory.
+func (mul *matmul) residentRows() int {
+	if mul.high {
+		return mul.w.Rows // Draft has checked it
+	}
+	return min(mul.cpuRows(), mul.w.LastPlane().ResidentRows())
 }
 
 // close closes the device of a split whose model failed to load before newOffloadDevice.
@@ -76,28 +85,37 @@ func (a *offloadDevice) predicted(w *weights.OffloadedRows, tokens int) time.Dur
 	return w.BatchTime * time.Duration(tokens) / time.Duration(a.chunk)
 }
 
+// named returns an error of the device with its name.
+func (d *Split) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", d.Name, err)
+}
+
 // attach attaches a pass's memory to the device.
 func (a *offloadDevice) attach(frame *tiering.Frame) (*hetero.Buffer, error) {
 	b := hetero.WrapFrame(frame)
-	if err := a.Device.Attach(b); err != nil {
-		return nil, fmt.Errorf("%s: %w", a.Name, err)
-	}
-	return b, nil
+	return b, a.named(a.Device.Attach(b))
 }
 
-// prepare compiles the device's kernels for its rows of a matrix. If a kernel reads the weights
+// prepare compiles the device's kernels for its rows of a matrix, which are the weights of op. If a kernel reads the weights
 // in place, copyWeights copies them to memory that lives as long as the model.
 func (a *offloadDevice) prepare(op hetero.Op, split weights.RowSplit, copyWeights func(raw []byte) ([]byte, error)) (ranges [2]weights.OffloadedRange, err error) {
-	rowBytes := len(op.Weights) / op.Rows
+	least := min(split.Single, split.Batch) // the weights begin with this row
+	if least == op.Rows {
+		return ranges, nil
+	}
+	rowBytes := len(op.Weights) / (op.Rows - least)
 	for i, rows := range split.RowRanges(op.Rows) {
 		ranges[i] = weights.OffloadedRange{First: rows[0], Rows: rows[1] - rows[0]}
 		if ranges[i].Rows == 0 {
 			continue
 		}
 		part := op
-		part.Rows, part.Weights = ranges[i].Rows, op.Weights[rows[0]*rowBytes:rows[1]*rowBytes]
+		part.Rows, part.Weights = ranges[i].Rows, op.Weights[(rows[0]-least)*rowBytes:(rows[1]-least)*rowBytes]
 		if ranges[i].Kernel, err = a.prepareRows(part, copyWeights); err != nil {
-			return ranges, fmt.Errorf("%s: %w", a.Name, err)
+			return ranges, a.named(err)
 		}
 		a.kernels = append(a.kernels, ranges[i].Kernel)
 	}

@@ -95,7 +95,7 @@ func TestAttachedMemoryHoldsTheOutlierPath(t *testing.T) {
 	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer f.Close()
-	require.NoError(t, calib.UsePerRowInt8(f, m.outliers.file))
+	require.NoError(t, calib.UsePerRowInt8(t.Context(), f, m.outliers.file))
 	bytes, err := AttachedBytes(f, ShapeOptions{Threads: 2, W8A8: &W8A8{}}, 64)
 	require.NoError(t, err)
 	require.LessOrEqual(t, bytes, int64(len(m.pass.frame.Bytes())))
@@ -112,7 +112,7 @@ func TestOutlierPathNeedsAScaledDevice(t *testing.T) {
 	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer f.Close()
-	require.NoError(t, calib.UsePerRowInt8(f, c))
+	require.NoError(t, calib.UsePerRowInt8(t.Context(), f, c))
 	p := partners(t)[1]
 	require.Equal(t, "simulated GPU", p.name)
 	o := p.splitWith(t, split{}, Options{Threads: 1, W8A8: &W8A8{Calibration: c}})

@@ -22,6 +22,16 @@ func (a *offloadDevice) statsOf(p weights.Matmul, split weights.RowSplit) *weigh
 	return r
 }
 
+// countStats assigns the matrices of all layouts their statistics.
+func (a *offloadDevice) countStats(w *weights.Weights, layouts []weights.Layout) {
+	for i := range layouts {
+		for _, m := range w.Splittable(&layouts[i]) {
+			o := m.Matrix.Offload
+			o.Matmul = a.statsOf(o.Matmul.Matmul, o.RowSplit)
+		}
+	}
+}
+
 // record adds a completed step to the statistics. hostDone is the time at which the CPU's rows
 // were complete.
 func (a *offloadPass) record(matmuls []matmul, hostDone time.Duration) {

@@ -33,23 +33,27 @@ func faultDirs(t *testing.T) map[string]string {
 	return map[string]string{"untied": testutil.Shared(t, "fixtures", "llama3"), "tied": testutil.Shared(t, "fixtures", "llama32")}
 }
 
-// TestEveryReadErrorSurfacesOnce makes read k of a generation fail, for every k. One step
-// returns the error, which names the file and offset. The repeated step and all others give the
-// right logits.
+// TestEveryReadErrorSurfacesOnce makes read k of a generation fail, for every k, or for many where
+// rows are converted. One step returns the error, which names the file and offset. The repeated
+// step and all others give the right logits.
 func TestEveryReadErrorSurfacesOnce(t *testing.T) {
-	broken := errors.New("broken")
+	sources := map[string]convertedSource{"converted": {fsys: vfs.OS(), path: testutil.Shared(t, "gguf", "tiny-llama-q8_0.gguf")}}
 	for name, dir := range faultDirs(t) {
+		sources[name] = convertedSource{fsys: importModel(t, vfs.OS(), dir), path: "m.pack"}
+	}
+	broken := errors.New("broken")
+	for name, source := range sources {
 		t.Run(name, func(t *testing.T) {
 			reads := failingRead{err: broken}
-			f := openPack(t, vfs.NewFaulty(importModel(t, vfs.OS(), dir), reads.decide))
-			m := streamed(t, f)
+			source.fsys = vfs.NewFaulty(source.fsys, reads.decide)
+			m := streamed(t, source.open(t, nil))
 			ids := longPrompt(m.Spec.Vocab, 40, 7)
 			want := allLogits(t, m, ids)
 			reads.arm(math.MaxInt)
 			untilDone(t, m, ids[:8], want, func(error) {})
 			count, _ := reads.disarm()
 			require.Greater(t, count, 10)
-			for k := range count {
+			for k := 0; k < count; k += 1 + count/60 { // conversions read a few rows at a time
 				reads.arm(k)
 				surfaced := 0
 				untilDone(t, m, ids, want, func(err error) {
@@ -57,7 +61,7 @@ func TestEveryReadErrorSurfacesOnce(t *testing.T) {
 					require.ErrorIs(t, err, broken)
 					var where *vfs.IOError
 					require.ErrorAs(t, err, &where)
-					require.Equal(t, "m.pack", where.Path)
+					require.Equal(t, source.path, where.Path)
 					require.Positive(t, where.Off)
 				})
 				_, injected := reads.disarm()

@@ -81,8 +81,11 @@ func (m *Model) usePerTensor(o *W8A8) error {
 			if !hasPath {
 				continue
 			}
+			if w.Scale != nil {
+				return fmt.Errorf("%w: %s has a scale of the whole matrix (NVFP4), which the outlier path lacks: leave W8A8 out", arch.ErrUnsupported, name)
+			}
 			if in.Matrices[j].ColumnsAt == 0 {
-				return fmt.Errorf("%w: %s has no columns of %s: calibrate again and store more columns, or give fewer inputs an outlier path", arch.ErrModel, o.Calibration.Path(), in.Matrices[j].Name)
+				return fmt.Errorf("%w: %s has no columns of %s: calibrate again and store more columns, or give fewer inputs an outlier path", arch.ErrUnsupported, o.Calibration.Path(), in.Matrices[j].Name)
 			}
 			w.PerTensor.Limit = weights.MagnitudeBits(weights.OutlierLimit(in.Scale))
 			c, err := s.addColumns(in, &in.Matrices[j])

@@ -61,7 +61,7 @@ func loadW8A8(t *testing.T, fsys vfs.FS, dir string, o Options, whole W8A8) *Mod
 	require.NoError(t, err)
 	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
-	require.NoError(t, calib.UsePerRowInt8(f, c))
+	require.NoError(t, calib.UsePerRowInt8(t.Context(), f, c))
 	whole.Calibration = c
 	o.W8A8, o.Budget = &whole, tiering.New(0)
 	m, err := Load(context.Background(), f, o)
@@ -207,7 +207,7 @@ func TestCalibrationOfAnotherModel(t *testing.T) {
 	for dir, says := range map[string]string{"qwen2": "belongs to another model", "llama2": "belongs to another model"} {
 		f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, dir))
 		require.NoError(t, err)
-		err = calib.UsePerRowInt8(f, c)
+		err = calib.UsePerRowInt8(t.Context(), f, c)
 		require.ErrorIs(t, err, arch.ErrModel)
 		require.ErrorContains(t, err, says)
 		require.NoError(t, f.Close())
@@ -215,10 +215,10 @@ func TestCalibrationOfAnotherModel(t *testing.T) {
 	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
 	require.NoError(t, err)
 	defer f.Close()
-	require.NoError(t, calib.UsePerRowInt8(f, c))
+	require.NoError(t, calib.UsePerRowInt8(t.Context(), f, c))
 	budget := tiering.New(0)
 	_, err = Load(context.Background(), f, Options{Threads: 1, Budget: budget, W8A8: &W8A8{Calibration: c, Outliers: OutlierFraction(0.5)}})
-	require.ErrorIs(t, err, arch.ErrModel)
+	require.ErrorIs(t, err, arch.ErrUnsupported)
 	require.ErrorContains(t, err, "has no columns of")
 	require.Zero(t, budget.Usage().Total)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -29,20 +30,37 @@ var ErrClosed = errors.New("kv: closed")
 
 // Shape describes the keys and values of one token.
 type Shape struct {
-	HeadDim int
-	KVHeads []int // [layer]; 0 for a layer without KV
-	Format  Format
+	HeadDim  int   // of the layers that HeadDims does not list
+	HeadDims []int // [layer] elements of a head; nil: HeadDim in all layers
+	KVHeads  []int // [layer]; 0 for a layer without KV
+	Format   Format
+	// Latent, if not 0, is the elements of a value, which are the first of its key: no values are stored.
+	Latent int
+}
+
+// Dim returns the elements of a head of a layer.
+func (s Shape) Dim(layer int) int {
+	if s.HeadDims != nil {
+		return s.HeadDims[layer]
+	}
+	return s.HeadDim
+}
+
+// HeadBytes returns the size of a KV head block of a layer.
+func (s Shape) HeadBytes(layer int) int {
+	if s.Latent > 0 {
+		return s.Format.LatentBytes(s.Dim(layer))
+	}
+	return s.Format.BlockBytes(s.Dim(layer))
 }
 
 // blockBytes returns the size of a block of a layer: the KV head blocks of all heads.
-func (s Shape) blockBytes(layer int) int {
-	return s.KVHeads[layer] * s.Format.BlockBytes(s.HeadDim)
-}
+func (s Shape) blockBytes(layer int) int { return s.KVHeads[layer] * s.HeadBytes(layer) }
 
-// HeadBlock returns one KV head block of a page. [Shape.Block] and [Shape.Block8]
+// HeadBlock returns one KV head block of a page. [Format.Block32] and [Format.Block8]
 // view it as numbers. The address of the page must be a multiple of 64.
 func (s Shape) HeadBlock(page []byte, layer, head, block int) []byte {
-	n := s.Format.BlockBytes(s.HeadDim)
+	n := s.HeadBytes(layer)
 	at := block*s.blockBytes(layer) + head*n
 	return page[at : at+n : at+n]
 }
@@ -64,9 +82,15 @@ type Options struct {
 	// Hot is the memory limit for pages if older ones can be spilled to flash; 0
 	// means that only the budget limits them.
 	Hot int64
+	// Context is the number of tokens of a sequence for whose spills a save leaves room on flash.
+	Context int
 	// Spill writes pages to flash when memory runs out; nil keeps all pages in
 	// memory. The cache closes it.
 	Spill Spiller
+	// Scheduler, if set, admits the reads and writes of pages.
+	Scheduler *prefetch.Scheduler
+	// ReserveWriter, if set, is called before the goroutine that writes to Spill starts.
+	ReserveWriter func(threads int)
 	// MayBeCold states that pages may be on flash although Spill is nil.
 	MayBeCold bool
 }
@@ -85,16 +109,23 @@ type Cache struct {
 	spill     Spiller
 	mayBeCold bool
 	hotLimit  int64 // maximum bytes of slabs in use; 0 = no limit
+	context   int   // see Options.Context
 	frames    map[*slabFrame]struct{}
 	lastFrame *slabFrame // the frame that grows
 	free      []*slab
 	liveSlabs int // slabs that sequences hold
-	seqs      map[*Seq]struct{}
-	clock     uint64 // counts calls of Grow
-	changes   uint64 // counts changes of the pages on flash
-	written   int64  // bytes spilled to flash
-	failed    error  // last spill error
-	closed    bool
+	lent      []*slab
+	// stayedLent is the number of slabs that were not taken back since the last Lend, and
+	// lendFailed says that there was no memory for more.
+	stayedLent int
+	lendFailed bool
+	seqs       map[*Seq]struct{}
+	clock      uint64 // counts calls of Grow
+	changes    uint64 // counts changes of the pages on flash
+	behind     behind
+	saver      saver
+	failed     error // last spill error
+	closed     bool
 }
 
 // slab holds the pages of one position in all layers.
@@ -121,19 +152,29 @@ func NewCache(shape Shape, budget *tiering.Budget, o Options) (*Cache, error) {
 	if o.PageTokens < 0 || o.PageTokens%BlockTokens != 0 || o.PageTokens > maxPageTokens {
 		return nil, fmt.Errorf("kv: invalid page size of %d tokens: use a multiple of %d up to %d", o.PageTokens, BlockTokens, maxPageTokens)
 	}
-	c := &Cache{shape: shape, budget: budget, pageTokens: o.PageTokens, spill: o.Spill, mayBeCold: o.MayBeCold || o.Spill != nil, hotLimit: o.Hot, frames: map[*slabFrame]struct{}{}, seqs: map[*Seq]struct{}{}}
+	c := &Cache{shape: shape, budget: budget, pageTokens: o.PageTokens, spill: o.Spill, mayBeCold: o.MayBeCold || o.Spill != nil, hotLimit: o.Hot, context: o.Context, frames: map[*slabFrame]struct{}{}, seqs: map[*Seq]struct{}{}}
+	c.behind.init(c, o)
 	for l, heads := range shape.KVHeads {
-		if heads < 0 || shape.HeadDim < 1 || heads > math.MaxInt32/(8*o.PageTokens)/shape.HeadDim {
-			return nil, fmt.Errorf("kv: layer %d: %d KV heads of %d elements are out of range", l, heads, shape.HeadDim)
+		if dim := shape.Dim(l); heads < 0 || heads > 0 && dim < 1 || heads > math.MaxInt32/(8*o.PageTokens)/max(1, dim) {
+			return nil, fmt.Errorf("kv: layer %d: %d KV heads of %d elements are out of range", l, heads, dim)
 		}
 		c.layerOffsets = append(c.layerOffsets, c.slabBytes)
 		c.slabBytes += c.PageBytes(l)
 	}
+	if c.slabBytes == 0 {
+		c.slabBytes = emptySlabBytes
+	}
 	return c, nil
 }
 
+// emptySlabBytes is the size of a slab of a model without attention. With none, a frame would have millions of slabs.
+const emptySlabBytes = 512
+
 // maxPageTokens limits the size of a page.
 const maxPageTokens = 1 << 14
+
+// scheduler returns what admits the cache's reads and writes; nil admits all.
+func (c *Cache) scheduler() *prefetch.Scheduler { return c.behind.writer.Scheduler }
 
 // Shape returns the shape that the cache was created with.
 func (c *Cache) Shape() Shape { return c.shape }
@@ -159,6 +200,24 @@ func (c *Cache) page(r *slab, layer int) []byte {
 // takeSlab returns an unused slab and allocates one if necessary. The caller holds
 // c.mu.
 func (c *Cache) takeSlab() (*slab, error) {
+	if c.overLimit(1) {
+		c.takeBack()
+	}
+	r, err := c.unusedSlab()
+	for errors.Is(err, tiering.ErrBudget) && c.takeBack() {
+		r, err = c.unusedSlab()
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.liveSlabs++
+	r.refs = 1
+	return r, nil
+}
+
+// unusedSlab takes a slab from the list of unused ones, which it extends if necessary. The caller
+// holds c.mu.
+func (c *Cache) unusedSlab() (*slab, error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
@@ -170,8 +229,6 @@ func (c *Cache) takeSlab() (*slab, error) {
 	last := len(c.free) - 1
 	r := c.free[last]
 	c.free = c.free[:last]
-	c.liveSlabs++
-	r.refs = 1
 	return r, nil
 }
 
@@ -188,7 +245,7 @@ func (c *Cache) growFrames() error {
 	}
 	least, most := (s.slabs+1)*c.slabBytes, s.capacity*c.slabBytes
 	if c.hotLimit > 0 { // do not exceed the limit for slabs in use
-		most = max(least, min(most, (s.slabs+int(c.hotLimit/int64(max(1, c.slabBytes)))-c.liveSlabs)*c.slabBytes))
+		most = max(least, min(most, (s.slabs+c.slabsLeft()-len(c.lent))*c.slabBytes))
 	}
 	size := min((least+frameStep-1)/frameStep*frameStep, most)
 	err := s.frame.Resize(size)
@@ -224,6 +281,7 @@ func (c *Cache) releaseSlab(r *slab) {
 	if r.refs--; r.refs == 0 {
 		c.free = append(c.free, r)
 		c.liveSlabs--
+		c.lendFailed = false
 	}
 }
 
@@ -272,10 +330,12 @@ func (c *Cache) Close() error {
 	if c.closed {
 		return nil
 	}
+	c.closeWriter()
+	c.closeSaver()
 	for s := range c.frames {
 		s.frame.Free()
 	}
-	c.frames, c.lastFrame, c.free, c.closed = nil, nil, nil, true
+	c.frames, c.lastFrame, c.free, c.lent, c.closed = nil, nil, nil, nil, true
 	if c.spill == nil {
 		return nil
 	}

@@ -18,16 +18,18 @@
 // # Flash
 //
 // A sequence consists of a prefix on flash, which is empty as long as memory
-// suffices, followed by pages in memory. When no slab is free, the cache takes
+// suffices, followed by pages in memory. When few slabs are left, the cache takes
 // the least recently used sequence and writes its oldest pages of all layers to flash
-// as one [Segment]. A [Spiller] such as [Scratch] does the writing. If [Seq.Persist]
-// has already written these pages, the cache uses the persisted segment and writes
-// nothing. A reader verifies the checksum of every page that it reads back; package
+// as one [Segment], on a goroutine beside the forward pass (behind.go). A [Spiller] such
+// as [Scratch] does the writing. When no slab is free, the cache drops one of the written pages,
+// or the rest of a segment for a prompt.
+// If [Seq.Persist] has already written these pages, the cache uses the persisted segment
+// and writes nothing. A reader verifies the checksum of every page that it reads back; package
 // kv/fetch reads pages for attention. When a sequence grows after a truncation within
 // a page on flash, that page returns to memory.
 //
-// [Seq.Persist] and [Seq.Restore] write and read the segments of saved sessions and
-// of the prefix cache; package kv/segment defines these files. [Summaries] describe
+// [Seq.Persist], [Seq.PersistBehind] and [Seq.Restore] write and read the segments of saved
+// sessions and of the prefix cache; package kv/segment defines these files. [Summaries] describe
 // blocks of keys for the page selector.
 //
 // # Guarantees

@@ -61,15 +61,6 @@ func (f Format) check(block []byte, headDim int, fits bool) {
 	}
 }
 
-// Block calls [Format.Block32] for the shape's format.
-func (s Shape) Block(block []byte) (k, v []float32) { return s.Format.Block32(block, s.HeadDim) }
-
-// Block16 calls [Format.Block16] for the shape's format.
-func (s Shape) Block16(block []byte) (k, v []byte) { return s.Format.Block16(block, s.HeadDim) }
-
-// Block8 calls [Format.Block8] for the shape's format.
-func (s Shape) Block8(block []byte) Block8 { return s.Format.Block8(block, s.HeadDim) }
-
 // view returns bytes of a page as numbers. Pages and their parts are aligned for
 // every element type.
 func view[T tiering.Element](b []byte, n int) []T {

@@ -1,11 +1,11 @@
 package kv
 
 import (
-	"errors"
 	"io"
 	"slices"
 
 	"github.com/llmrun/llmrun/kv/segment"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/crc"
 )
 
@@ -40,85 +40,64 @@ func (c Chain) Cut(pages int) Chain {
 	return c
 }
 
-// Persist writes the full pages of a sequence to the store, except those that the
-// store already holds, and returns the chain of all of them. tokens are the tokens of
-// the sequence; chain is the result of an earlier Persist or Restore. On an error,
-// Persist returns the chain of the segments that it could write.
-func (s *Seq) Persist(store *segment.Store, tokens []int32, chain Chain, durable bool) (_ Chain, err error) {
-	page := s.cache.pageTokens
-	pages := min(len(tokens), s.len) / page
-	chain = slices.Clip(chain.Cut(pages)) // appending must not overwrite the caller's chain
-	held := s.pinPages(pages)
-	defer held.release()
-	var written []segment.Span // open until the end, so that the eviction for later segments spares them
-	defer func() {
-		s.noteSaved(written)
-		err = errors.Join(err, segment.Close(written))
-	}()
-	parent, at := store.Key(), 0
-	for i := 0; at < pages; i++ {
-		n := min(segment.MaxPages, pages-at)
-		if i < len(chain) {
-			n = chain[i].Pages
-		}
-		f, err := store.Write(parent, at*page, tokens[at*page:(at+n)*page], held.pagesFrom(at), durable)
-		if err != nil {
-			return chain[:i], err
-		}
-		written = append(written, segment.Span{File: f, Pages: n})
-		if i == len(chain) {
-			chain = append(chain, segment.Ref{ID: f.ID(), Pages: n})
-		}
-		parent, at = f.ID(), at+n
-	}
-	return chain, nil
-}
-
-// savedSegment is a persisted segment whose pages are also in memory. The cache
-// spills these pages without writing them again.
+// savedSegment is a written segment whose last pages are also in memory, or all of them: one
+// that was persisted, or one that was written behind. The cache drops these pages without
+// writing them again.
 type savedSegment struct {
 	first   int // number of its first page in the sequence
 	segment *sharedSegment
 }
 
-// noteSaved records the persisted segments of a sequence whose pages are still in
-// memory. spans begin with the first token.
-func (s *Seq) noteSaved(spans []segment.Span) {
-	c := s.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.spill == nil {
-		return
-	}
-	s.cutSaved(0)
-	first := 0
-	for _, p := range spans {
-		if first >= s.coldPages {
-			s.saved = append(s.saved, savedSegment{first, &sharedSegment{Segment: p.File.Retain(), refs: 1}})
-		}
-		first += p.Pages
-	}
-	s.cutSaved(s.len / c.pageTokens) // the sequence may have been truncated meanwhile
+// end returns the number of the page after the segment's last one.
+func (k savedSegment) end() int { return k.first + k.segment.Pages() }
+
+// persisted reports whether the segment is one of a session or of the prefix cache.
+func (k savedSegment) persisted() bool {
+	_, is := k.segment.Segment.(*segment.File)
+	return is
 }
 
-// takeSaved returns the persisted segment that begins with the first page in memory,
-// nil if there is none. The caller owns it and holds c.mu.
-func (s *Seq) takeSaved() *sharedSegment {
+// nextSaved returns the written segment that holds the first page in memory, nil if there is
+// none. Its pages before that one are the last ones on flash. The caller holds c.mu.
+func (s *Seq) nextSaved() *savedSegment {
 	for len(s.saved) > 0 && s.saved[0].first <= s.coldPages {
-		k := s.saved[0]
-		s.saved = slices.Delete(s.saved, 0, 1)
-		if k.first == s.coldPages && k.segment.Pages() <= s.fullHotPages() {
-			return k.segment
+		k := &s.saved[0]
+		if s.coldPages < k.end() && k.end() <= s.coldPages+s.fullHotPages() && s.spanPages(k.segment) == s.coldPages-k.first {
+			return k
 		}
 		k.segment.drop()
+		s.saved = slices.Delete(s.saved, 0, 1)
 	}
 	return nil
 }
 
-// cutSaved drops the records of persisted segments with pages after the first n. The
+// spanPages returns the number of pages of a segment that are the sequence's last ones on flash.
+func (s *Seq) spanPages(of *sharedSegment) int {
+	if last := len(s.cold) - 1; last >= 0 && s.cold[last].segment == of {
+		return s.cold[last].Pages
+	}
+	return 0
+}
+
+// writtenPages returns the number of pages in memory, from the first, that are written, and the
+// segment of the last of them, nil if there is none. The caller holds c.mu.
+func (s *Seq) writtenPages() (n int, last Segment) {
+	if s.nextSaved() == nil {
+		return 0, nil
+	}
+	for _, k := range s.saved {
+		if k.first > s.coldPages+n || k.end() > s.coldPages+s.fullHotPages() {
+			break
+		}
+		n, last = k.end()-s.coldPages, k.segment.Segment
+	}
+	return n, last
+}
+
+// cutSaved drops the records of written segments with pages after the first n. The
 // caller holds c.mu.
 func (s *Seq) cutSaved(n int) {
-	for last := len(s.saved) - 1; last >= 0 && s.saved[last].first+s.saved[last].segment.Pages() > n; last-- {
+	for last := len(s.saved) - 1; last >= 0 && s.saved[last].end() > n; last-- {
 		s.saved[last].segment.drop()
 		s.saved = slices.Delete(s.saved, last, last+1)
 	}
@@ -144,9 +123,10 @@ func (s *Seq) Damaged() (f *segment.File, page int, err error) {
 // pagePin holds references to full pages of a sequence, so that they stay in place
 // while other sequences grow.
 type pagePin struct {
-	cache *Cache
-	cold  []Span
-	slabs []*slab
+	cache     *Cache
+	cold      []Span
+	coldPages int
+	slabs     []*slab // after the pages on flash
 }
 
 // pinPages pins the first pages of a sequence.
@@ -154,7 +134,13 @@ func (s *Seq) pinPages(pages int) *pagePin {
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := &pagePin{cache: c, cold: slices.Clone(s.cold), slabs: slices.Clone(s.hot[:max(0, pages-s.coldPages)])}
+	return s.pin(pages)
+}
+
+// pin is pinPages; the caller holds c.mu.
+func (s *Seq) pin(pages int) *pagePin {
+	c := s.cache
+	h := &pagePin{cache: c, cold: slices.Clone(s.cold), coldPages: s.coldPages, slabs: slices.Clone(s.hot[:max(0, pages-s.coldPages)])}
 	for _, p := range h.cold {
 		p.segment.refs++
 	}
@@ -165,14 +151,18 @@ func (s *Seq) pinPages(pages int) *pagePin {
 }
 
 func (h *pagePin) release() {
-	c := h.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	h.cache.mu.Lock()
+	defer h.cache.mu.Unlock()
+	h.drop()
+}
+
+// drop is release; the caller holds c.mu.
+func (h *pagePin) drop() {
 	for _, p := range h.cold {
 		p.segment.drop()
 	}
 	for _, r := range h.slabs {
-		c.releaseSlab(r)
+		h.cache.releaseSlab(r)
 	}
 }
 
@@ -195,6 +185,8 @@ func (h *pagePin) pagesFrom(first int) segment.Pages {
 			}
 			n := h.cache.PageBytes(layer)
 			buffer = slices.Grow(buffer[:0], n)[:n]
+			grant, _ := h.cache.scheduler().Admit(prefetch.Awaited, n)
+			defer h.cache.scheduler().Done(grant)
 			return buffer, readPage(p.segment, layer, page, buffer)
 		}
 		return h.cache.page(h.slabs[page], layer), nil

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/llmrun/llmrun/kv/segment"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -76,6 +77,8 @@ func (s *Seq) readSpans(ctx context.Context, spans []segment.Span, had, total in
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	grant, _ := s.cache.scheduler().Admit(prefetch.Awaited, (total-had)*s.cache.slabBytes)
+	defer s.cache.scheduler().Done(grant)
 	type layerRead struct {
 		span         segment.Span
 		first, layer int // number of the span's first page in the sequence

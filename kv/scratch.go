@@ -4,6 +4,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/crc"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -18,19 +19,26 @@ type Scratch struct {
 	fsys   vfs.FS
 	dir    string
 	budget *tiering.Budget
-	buffer *tiering.Frame
+	buffer *tiering.Frame          // belongs to Spill
+	allow  func(bytes int64) error // see LimitWrites
 
-	mu    sync.Mutex
-	file  vfs.File // nil before the first Spill
+	writing sync.Mutex // held by Spill; taken before mu
+
+	mu    sync.Mutex // guards the places of segments, never held during a write
+	file  vfs.File   // nil before the first Spill
 	end   int64
 	holes []extent // free extents before end, ascending, not adjacent
-	next  uint64   // number of the next segment, from 1
+	next  uint64   // number of the next segment, from 1; belongs to Spill
 }
 
 // NewScratch returns a spiller to a file in dir. The first Spill creates the file.
 func NewScratch(fsys vfs.FS, dir string, budget *tiering.Budget) *Scratch {
 	return &Scratch{fsys: fsys, dir: dir, budget: budget, next: 1}
 }
+
+// LimitWrites makes the spiller call allow before it writes a segment. An error of allow is
+// that of Spill, and nothing is written.
+func (s *Scratch) LimitWrites(allow func(bytes int64) error) { s.allow = allow }
 
 // scratchSegment is a segment in the scratch file.
 type scratchSegment struct {
@@ -44,6 +52,8 @@ type scratchSegment struct {
 
 // open creates the file and the write buffer.
 func (s *Scratch) open() (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.buffer == nil {
 		if s.buffer, err = tiering.Alloc(s.budget, tiering.KVFrames, scratchBuffer); err != nil {
 			return err
@@ -59,9 +69,9 @@ func (s *Scratch) open() (err error) {
 }
 
 // Spill implements [Spiller].
-func (s *Scratch) Spill(after Segment, layers, pages int, page func(layer, i int) []byte) (Segment, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Scratch) Spill(after Segment, layers, pages int, page func(layer, i int) []byte, write prefetch.WriteFunc) (Segment, error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	if err := s.open(); err != nil {
 		return nil, err
 	}
@@ -73,16 +83,29 @@ func (s *Scratch) Spill(after Segment, layers, pages int, page func(layer, i int
 			c.checksums = append(c.checksums, c.checksumAt(l, i, crc.Update(0, page(l, i))))
 		}
 	}
+	if s.allow != nil {
+		if err := s.allow(c.fileBytes()); err != nil {
+			return nil, refusedWrite{err}
+		}
+	}
 	if err := s.placeSegment(c, after); err != nil {
 		return nil, err
 	}
 	for l := range layers {
-		if err := s.write(c.layers[l].off, pages, func(i int) []byte { return page(l, i) }); err != nil {
-			s.release(c)
+		if err := s.write(c.layers[l].off, pages, func(i int) []byte { return page(l, i) }, write); err != nil {
+			_ = c.Close() // frees the space
 			return nil, err
 		}
 	}
 	return c, nil
+}
+
+// fileBytes returns the bytes that the segment takes in the file.
+func (c *scratchSegment) fileBytes() (n int64) {
+	for _, l := range c.layers {
+		n += vfs.DirectSize(l.size)
+	}
+	return n
 }
 
 // checksumAt combines the checksum of a page with its position. A page that is read
@@ -97,13 +120,13 @@ const hashMultiplier = 0x9E3779B97F4A7C15
 
 // write writes pages next to each other from off on, and zeros up to a multiple of
 // vfs.DirectAlign.
-func (s *Scratch) write(off int64, pages int, page func(i int) []byte) error {
+func (s *Scratch) write(off int64, pages int, page func(i int) []byte, write prefetch.WriteFunc) error {
 	buffer, n := s.buffer.Bytes(), 0
 	flush := func() error {
 		if n == 0 {
 			return nil
 		}
-		_, err := s.file.WriteAt(buffer[:n], off)
+		err := write(s.file, buffer[:n], off)
 		off, n = off+int64(n), 0
 		return err
 	}
@@ -126,6 +149,8 @@ func (s *Scratch) write(off int64, pages int, page func(i int) []byte) error {
 
 // Close deletes the file and releases the buffer.
 func (s *Scratch) Close() (err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file != nil {
@@ -155,6 +180,10 @@ func (c *scratchSegment) Verify(layer, page int, sum uint32) error {
 	at := c.layers[layer]
 	return &CorruptError{Path: c.scratch.file.Name(), Off: at.off + int64(page)*(at.size/int64(c.pages)), Layer: layer, Page: page}
 }
+
+// Authentic implements [Segment]. An encrypted scratch file is written again at the same place, so that
+// only the checksum in memory shows whether a write was lost.
+func (c *scratchSegment) Authentic() bool { return false }
 
 // Close releases the segment's extent of the file.
 func (c *scratchSegment) Close() error {

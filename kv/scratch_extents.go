@@ -17,9 +17,9 @@ import (
 // read.
 const regionRun = 1 << 20
 
-// scratchSpare bytes of the disk stay free, for sessions: pages that do not fit on the
+// ScratchSpare bytes of the disk stay free, for sessions: pages that do not fit on the
 // disk can remain in memory, but a session that cannot be saved is lost.
-const scratchSpare = 4 << 20
+const ScratchSpare = 4 << 20
 
 // extent is a range of the file.
 type extent struct{ off, size int64 }
@@ -41,6 +41,8 @@ type place struct {
 // placeSegment reserves disk space for a segment: directly after segment after, if that
 // is the last one of a region with room, or in a new region.
 func (s *Scratch) placeSegment(c *scratchSegment, after Segment) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if before, ok := after.(*scratchSegment); ok && before.region.last == before && c.appendTo(before) {
 		return nil
 	}
@@ -99,8 +101,8 @@ func (s *Scratch) allocExtent(e *extent) error {
 		if err := vfs.Allocate(s.file, s.end+e.size); err != nil {
 			return err
 		}
-		if free, known := vfs.FreeSpace(s.fsys, s.dir); known && free < scratchSpare {
-			return errors.Join(fmt.Errorf("spilling to %s would leave less than %d bytes of the disk free", s.dir, scratchSpare), s.file.Truncate(s.end))
+		if free, known := vfs.FreeSpace(s.fsys, s.dir); known && free < ScratchSpare {
+			return errors.Join(refusedWrite{fmt.Errorf("spilling to %s would leave less than %d bytes of the disk free", s.dir, ScratchSpare)}, s.file.Truncate(s.end))
 		}
 		e.off = s.end
 		s.end += e.size

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -25,7 +26,7 @@ func fillScratch(t *testing.T, dir string) {
 	var segments int
 	var err error
 	for ; err == nil && segments < 20; segments++ {
-		_, err = s.Spill(nil, 1, 1, func(int, int) []byte { return page })
+		_, err = s.Spill(nil, 1, 1, func(int, int) []byte { return page }, (*prefetch.Scheduler)(nil).WriteNow)
 	}
 	require.ErrorContains(t, err, "of the disk free")
 	require.Equal(t, 9, segments, "eight segments of 1 MiB and a refused one")

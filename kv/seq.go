@@ -11,7 +11,7 @@ type Seq struct {
 	hot   []*slab        // pages in memory, after the cold ones
 	len   int            // tokens stored in every layer
 	used  uint64         // the cache's clock at the last Grow
-	saved []savedSegment // persisted segments whose pages are in memory, in order
+	saved []savedSegment // written segments whose pages are in memory, in order
 
 	// Derived from the fields above.
 	coldPages int
@@ -33,20 +33,66 @@ func (s *Seq) Len() int { return s.len }
 // Fork returns a sequence with the same tokens. Both share all pages. A sequence that
 // writes into a shared page copies it first.
 func (s *Seq) Fork() *Seq {
+	f := s.cache.NewSeq()
+	f.Follow(s)
+	return f
+}
+
+// Follow makes an empty sequence share all pages of another one, as a Fork does.
+func (s *Seq) Follow(o *Seq) {
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := &Seq{cache: c, len: s.len, used: s.used, coldPages: s.coldPages, version: s.version}
-	f.cold = append(f.cold, s.cold...)
-	for _, p := range f.cold {
+	s.len, s.used, s.coldPages, s.version = o.len, o.used, o.coldPages, o.version
+	s.cold = append(s.cold, o.cold...)
+	for _, p := range s.cold {
 		p.segment.refs++
 	}
-	f.hot = append(f.hot, s.hot[:max(0, s.pages(s.len)-s.coldPages)]...)
-	for _, r := range f.hot {
+	s.hot = append(s.hot, o.hot[:max(0, o.pages(o.len)-o.coldPages)]...)
+	for _, r := range s.hot {
 		r.refs++
 	}
-	c.seqs[f] = struct{}{}
-	return f
+	for _, k := range o.saved { // the fork does not write these pages again
+		k.segment.refs++
+		s.saved = append(s.saved, k)
+	}
+	s.cutSaved(s.len / c.pageTokens)
+}
+
+// Take makes the rows from the sequence's length to n those of a sequence that follows it. Both have made room for
+// them with Grow; the other sequence gets the sequence's own rows.
+func (s *Seq) Take(f *Seq, n int) {
+	c := s.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for page := s.len / c.pageTokens; page < s.pages(n); page++ {
+		a, b := &s.hot[page-s.coldPages], &f.hot[page-f.coldPages]
+		*a, *b = *b, *a
+	}
+}
+
+// SharedPages returns how many of their first pages two sequences share, in memory and on flash. The
+// last of them may be partly filled.
+func (s *Seq) SharedPages(o *Seq) (n int) {
+	for i := range min(len(s.cold), len(o.cold)) {
+		a, b := &s.cold[i], &o.cold[i]
+		if a.segment != b.segment {
+			return n
+		}
+		if n += min(a.Pages, b.Pages); a.Pages != b.Pages {
+			return n
+		}
+	}
+	if s.coldPages != o.coldPages {
+		return n
+	}
+	for i := range min(len(s.hot), len(o.hot)) {
+		if s.hot[i] != o.hot[i] {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // pages returns the number of pages that a number of tokens needs.
@@ -66,16 +112,22 @@ func (s *Seq) Grow(ctx context.Context, n int) error {
 			return err
 		}
 	}
+	had := len(s.hot) + s.coldPages
+	need := s.pages(n) - had
 	for s.coldPages+len(s.hot) < s.pages(n) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		r, err := c.roomForSlab()
+		r, err := c.roomForSlab(ctx, need)
 		if err != nil {
 			return err
 		}
 		s.hot = append(s.hot, r)
 	}
+	if more := len(s.hot) + s.coldPages - had; more > 0 {
+		c.behind.noteGrowth(more)
+	}
+	c.writeAhead()
 	return nil
 }
 
@@ -93,7 +145,7 @@ func (s *Seq) ownLast(ctx context.Context) error {
 	if s.hot[i].refs == 1 {
 		return nil
 	}
-	r, err := c.roomForSlab()
+	r, err := c.roomForSlab(ctx, 1)
 	if err != nil {
 		return err
 	}
@@ -107,7 +159,11 @@ func (s *Seq) ownLast(ctx context.Context) error {
 // Put stores the keys and values of the token at position pos in one layer; k and v
 // are [kvHeads, headDim]. The caller has made room with Grow.
 func (s *Seq) Put(layer, pos int, k, v []float32) {
-	d, at := s.cache.shape.HeadDim, pos%BlockTokens
+	d, at := s.cache.shape.Dim(layer), pos%BlockTokens
+	if s.cache.shape.Latent > 0 {
+		s.cache.shape.Format.putLatent(s.HeadBlock(layer, 0, pos/BlockTokens), at, k[:d])
+		return
+	}
 	for h := range s.cache.shape.KVHeads[layer] {
 		s.cache.shape.Format.put(s.HeadBlock(layer, h, pos/BlockTokens), at, k[h*d:(h+1)*d], v[h*d:(h+1)*d])
 	}
@@ -124,12 +180,12 @@ func (s *Seq) HeadBlock(layer, head, i int) []byte {
 // Block returns the keys and values of one head in block i of an F32 cache, both
 // [BlockTokens, headDim]. Rows without a stored token have undefined contents.
 func (s *Seq) Block(layer, head, i int) (k, v []float32) {
-	return s.cache.shape.Block(s.HeadBlock(layer, head, i))
+	return s.cache.shape.Format.Block32(s.HeadBlock(layer, head, i), s.cache.shape.Dim(layer))
 }
 
 // Block8 is Block for a cache with a quantized format.
 func (s *Seq) Block8(layer, head, i int) Block8 {
-	return s.cache.shape.Block8(s.HeadBlock(layer, head, i))
+	return s.cache.shape.Format.Block8(s.HeadBlock(layer, head, i), s.cache.shape.Dim(layer))
 }
 
 // Commit sets the length to n, after Put has stored these tokens in every layer.
@@ -142,9 +198,14 @@ func (s *Seq) Commit(n int) {
 // Truncate removes all tokens from position n on and releases the pages that become
 // empty.
 func (s *Seq) Truncate(n int) {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	s.truncate(n)
+}
+
+// truncate is Truncate; the caller holds c.mu.
+func (s *Seq) truncate(n int) {
 	c := s.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	s.len = min(s.len, n)
 	keep := max(0, s.pages(n)-s.coldPages)
 	for i := keep; i < len(s.hot); i++ {
@@ -154,6 +215,7 @@ func (s *Seq) Truncate(n int) {
 	s.hot = s.hot[:min(keep, len(s.hot))]
 	s.cutCold(s.pages(n))
 	s.cutSaved(s.len / c.pageTokens)
+	c.stopNeedlessWrite()
 }
 
 // Close releases all pages.

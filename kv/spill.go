@@ -3,11 +3,12 @@ package kv
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/llmrun/llmrun/kv/segment"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -18,14 +19,15 @@ var ErrCorrupt = segment.ErrCorrupt
 // CorruptError names the page that does not match its checksum.
 type CorruptError = segment.CorruptError
 
-// Spiller writes pages to flash. One goroutine at a time may call it.
+// Spiller writes pages to flash. One goroutine at a time may call Spill.
 type Spiller interface {
 	// Spill writes pages of every layer as one segment. The function page returns the
 	// bytes of a page, none for a layer without KV. The pages continue those of
 	// segment after, or start a sequence if after is nil; if the layers of both
-	// segments are adjacent in the file, one read can fetch both. A failed Spill
-	// frees the space that it reserved.
-	Spill(after Segment, layers, pages int, page func(layer, i int) []byte) (Segment, error)
+	// segments are adjacent in the file, one read can fetch both. It writes the bytes
+	// with write. A failed Spill frees the space that it reserved. Segments may be
+	// read and closed meanwhile.
+	Spill(after Segment, layers, pages int, page func(layer, i int) []byte, write prefetch.WriteFunc) (Segment, error)
 	// Close releases the spiller. The caller closes all segments first.
 	Close() error
 }
@@ -41,6 +43,9 @@ type Segment interface {
 	// Verify compares the checksum of a page, computed by store/crc, with the
 	// checksum of the written page. Several goroutines may call it.
 	Verify(layer, page int, sum uint32) error
+	// Authentic reports whether reads of pages fail unless they return what was written, as
+	// those of encrypted files that are written once. Then Verify shows nothing more.
+	Authentic() bool
 	// Close releases the segment: it is not used any more.
 	Close() error
 }
@@ -94,10 +99,11 @@ func (s *Seq) bumpVersion() {
 // errNothingToSpill reports that no full page is in memory.
 var errNothingToSpill = errors.New("kv: no full page in memory to spill")
 
-// roomForSlab returns an unused slab. If memory runs out, it spills the least
-// recently used pages; if spilling fails, it allocates as far as the budget allows.
-// The caller holds c.mu.
-func (c *Cache) roomForSlab() (*slab, error) {
+// roomForSlab returns an unused slab, the first of a number that the caller needs. If memory runs
+// out, it drops the least recently used pages, which it writes to flash unless the writer already
+// did; if writing fails, it allocates as far as the budget allows. If ctx ends, it returns the
+// error of ctx. The caller holds c.mu.
+func (c *Cache) roomForSlab(ctx context.Context, slabs int) (*slab, error) {
 	var failed error // the reason why spilling is impossible
 	if c.spill == nil {
 		failed = errNothingToSpill
@@ -108,42 +114,35 @@ func (c *Cache) roomForSlab() (*slab, error) {
 			switch {
 			case !errors.Is(err, tiering.ErrBudget):
 				return r, err
+			case c.saver.save != nil: // it holds pages that may be free otherwise
+				if err := c.awaitSave(ctx); err != nil {
+					return nil, err
+				}
+				continue
 			case errors.Is(failed, errNothingToSpill):
 				return nil, err
 			case failed != nil:
 				return nil, errors.Join(err, failed)
 			}
 		}
-		failed = c.spillOldest()
+		failed = c.spillOldest(ctx, slabs)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 	}
 }
 
-// Spills reports whether the cache would have to spill pages for a sequence to grow
-// to length n.
+// Spills reports whether the cache would write pages for a sequence to grow to length n, now or
+// behind. It does not for pages that are written already.
 func (c *Cache) Spills(s *Seq, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	more := s.pages(n) - s.coldPages - len(s.hot)
-	return c.spill != nil && c.hotLimit > 0 && int64(c.liveSlabs+more)*int64(c.slabBytes) > c.hotLimit
-}
-
-// spillOldest spills the oldest pages of the least recently used sequence. The caller
-// holds c.mu.
-func (c *Cache) spillOldest() error {
-	var oldest *Seq
-	for s := range c.seqs {
-		if s.fullHotPages() > 0 && (oldest == nil || s.used < oldest.used) {
-			oldest = s
-		}
+	if c.spill == nil || c.hotLimit <= 0 || c.slabsLeft()-more > c.writeMargin() {
+		return false
 	}
-	if c.spill == nil || oldest == nil {
-		return errNothingToSpill
-	}
-	err := oldest.spill(min(oldest.fullHotPages(), c.SegmentPages()))
-	if err != nil {
-		c.failed = err
-	}
-	return err
+	_, room := c.nextToWrite()
+	return room-more <= c.writeMargin()
 }
 
 // fullHotPages returns the number of full pages in memory; these do not change any
@@ -152,37 +151,20 @@ func (s *Seq) fullHotPages() int {
 	return max(0, min(len(s.hot), s.len/s.cache.pageTokens-s.coldPages))
 }
 
-// spill moves the first n pages in memory to flash, for all sequences that share
-// them. If a persisted segment already holds them, spill uses that segment and its
-// number of pages.
-func (s *Seq) spill(n int) error {
-	c := s.cache
-	shared := s.takeSaved()
-	if shared != nil {
-		n = shared.Pages()
-	} else {
-		segment, err := c.spill.Spill(s.lastSegment(), len(c.layerOffsets), n, func(layer, i int) []byte { return c.page(s.hot[i], layer) })
-		if err != nil {
-			return fmt.Errorf("kv: cannot spill %d pages of %d tokens to flash: %w", n, c.pageTokens, err)
-		}
-		c.written += int64(n) * int64(c.slabBytes)
-		shared = &sharedSegment{Segment: segment, refs: 1}
-	}
-	defer shared.drop()
-	slabs, first := slices.Clone(s.hot[:n]), s.coldPages
-	for other := range c.seqs {
-		if other.coldPages != first {
-			continue
-		}
-		k := 0
-		for k < min(n, other.fullHotPages()) && other.hot[k] == slabs[k] {
-			k++
-		}
-		if k > 0 {
-			other.moveToFlash(shared, k)
+// dropWritten drops the first page in memory, whose segment is written, or all pages of the
+// segment, for all sequences that share them.
+func (s *Seq) dropWritten(all bool) {
+	k := *s.nextSaved()
+	k.segment.refs++
+	defer k.segment.drop()
+	for more := true; more; more = all && s.coldPages < k.end() {
+		slab, page := s.hot[0], s.coldPages
+		for other := range s.cache.seqs {
+			if other.coldPages == page && other.fullHotPages() > 0 && other.hot[0] == slab {
+				other.moveToFlash(k.segment, page-k.first)
+			}
 		}
 	}
-	return nil
 }
 
 // lastSegment returns the segment that ends with the last page on flash, nil if there
@@ -198,19 +180,22 @@ func (s *Seq) lastSegment() Segment {
 	return last.segment.Segment
 }
 
-// moveToFlash replaces the first k pages in memory by a span of the segment that
-// holds them.
-func (s *Seq) moveToFlash(segment *sharedSegment, k int) {
-	for _, r := range s.hot[:k] {
-		s.cache.releaseSlab(r)
+// moveToFlash drops the first page in memory, which is page i of a segment. If the pages before it
+// are not those of the segment, it stays in memory.
+func (s *Seq) moveToFlash(segment *sharedSegment, i int) {
+	if s.spanPages(segment) != i {
+		return
 	}
-	left := copy(s.hot, s.hot[k:])
-	clear(s.hot[left:])
-	s.hot = s.hot[:left]
-	segment.refs++
-	s.cold = append(s.cold, Span{Pages: k, segment: segment})
-	s.coldPages += k
+	s.cache.releaseSlab(s.hot[0])
+	s.hot = slices.Delete(s.hot, 0, 1)
+	if i == 0 {
+		segment.refs++
+		s.cold = append(s.cold, Span{segment: segment})
+	}
+	s.cold[len(s.cold)-1].Pages++
+	s.coldPages++
 	s.bumpVersion()
+	s.nextSaved() // forgets the segment if this was its last page
 }
 
 // attach appends the first pages of a segment to a sequence without pages in memory.
@@ -245,11 +230,13 @@ func (s *Seq) cutCold(n int) {
 // this sequence alone.
 func (s *Seq) unspillLast(ctx context.Context) error {
 	c := s.cache
-	r, err := c.roomForSlab()
+	r, err := c.roomForSlab(ctx, 1)
 	if err != nil {
 		return err
 	}
 	last := &s.cold[len(s.cold)-1]
+	grant, _ := c.scheduler().Admit(prefetch.Awaited, c.slabBytes)
+	defer c.scheduler().Done(grant)
 	for l := range c.layerOffsets {
 		data := c.page(r, l)
 		if len(data) == 0 {
@@ -276,12 +263,13 @@ func (c *Cache) SetHot(bytes int64) error {
 	defer c.mu.Unlock()
 	c.hotLimit = bytes
 	for c.hotLimit > 0 && int64(c.liveSlabs)*int64(c.slabBytes) > c.hotLimit {
-		if err := c.spillOldest(); errors.Is(err, errNothingToSpill) {
+		if err := c.spillOldest(context.Background(), 1); errors.Is(err, errNothingToSpill) {
 			break
 		} else if err != nil {
 			return err
 		}
 	}
+	c.takeAllBack()
 	c.trim()
 	return nil
 }
@@ -291,17 +279,28 @@ type Stats struct {
 	HotPages, ColdPages int
 	PageTokens          int
 	PageBytes           int   // size of a page of all layers
-	Written             int64 // bytes of spilled pages
+	AheadPages          int   // pages in memory that are already written for a spill
+	Written             int64 // bytes written for spills
 	Failed              error // the last spill error; its pages stayed in memory
+	// SpillStalled is the time that tokens waited for the writer, and SpillStalls the
+	// number of these waits.
+	SpillStalled time.Duration
+	SpillStalls  int
+	// SaveStalled and SaveStalls are the same for saves that held pages.
+	SaveStalled time.Duration
+	SaveStalls  int
 }
 
 // Stats returns the current counts.
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	st := Stats{HotPages: c.liveSlabs, PageTokens: c.pageTokens, PageBytes: c.slabBytes, Written: c.written, Failed: c.failed}
+	c.pollWriter()
+	c.pollSave()
+	st := Stats{HotPages: c.liveSlabs, PageTokens: c.pageTokens, PageBytes: c.slabBytes, Written: c.behind.writer.Bytes(), Failed: c.failed, SpillStalled: c.behind.stalled, SpillStalls: c.behind.stalls, SaveStalled: c.saver.stalled, SaveStalls: c.saver.stalls}
 	for s := range c.seqs {
 		st.ColdPages += s.coldPages
+		st.AheadPages += s.aheadPages()
 	}
 	return st
 }

@@ -57,7 +57,7 @@ func check(t *testing.T, s *Seq, salts []int) {
 	page := 0
 	see := func(l int, data []byte, page int) {
 		for h := range s.cache.shape.KVHeads[l] {
-			k, v := s.cache.shape.Block(s.cache.shape.HeadBlock(data, l, h, 0))
+			k, v := s.cache.shape.Format.Block32(s.cache.shape.HeadBlock(data, l, h, 0), s.cache.shape.Dim(l))
 			for row := range BlockTokens {
 				if pos := page*BlockTokens + row; pos < len(salts) {
 					if k[row*8+3] != value(l, pos, h*8+3, salts[pos]) || v[row*8+7] != value(l, pos, h*8+7, salts[pos]) {
@@ -108,6 +108,7 @@ func TestForkAndTruncatePreserveEverySequence(t *testing.T) {
 			store, err := dir.Store(segment.NewKey(c.SegmentLayout(), "a model"), c.SegmentLayout())
 			require.NoError(t, err)
 			seqs, salts := []*Seq{c.NewSeq()}, [][]int{nil}
+			var saving *Save
 			for step := range 60 {
 				i := rng.IntN(len(seqs))
 				s := seqs[i]
@@ -117,7 +118,12 @@ func TestForkAndTruncatePreserveEverySequence(t *testing.T) {
 					for pos, salt := range salts[i] {
 						tokens[pos] = int32(salt)
 					}
-					_, err := s.Persist(store, tokens, nil, false)
+					if rng.IntN(2) == 0 {
+						_, err := s.Persist(store, tokens, nil, false)
+						require.NoError(t, err)
+						break
+					}
+					saving, err = s.PersistBehind(store, tokens, nil, SaveOptions{})
 					require.NoError(t, err)
 				case 1:
 					if len(seqs) < 5 {
@@ -129,6 +135,7 @@ func TestForkAndTruncatePreserveEverySequence(t *testing.T) {
 					salts[i] = salts[i][:n:n]
 				case 3:
 					if len(seqs) > 1 {
+						c.FinishSaves(nil)
 						s.Close()
 						seqs = append(seqs[:i], seqs[i+1:]...)
 						salts = append(salts[:i], salts[i+1:]...)
@@ -143,6 +150,12 @@ func TestForkAndTruncatePreserveEverySequence(t *testing.T) {
 				for i, s := range seqs {
 					check(t, s, salts[i])
 				}
+			}
+			if saving != nil {
+				saving.Wait()
+				_, _, ended, err := saving.Result()
+				require.True(t, ended)
+				require.NoError(t, err)
 			}
 			for _, s := range seqs {
 				s.Close()

@@ -47,12 +47,12 @@ func summaryGroupBytes(headDim int) int { return BlockTokens * (SummaryCols(head
 
 // SummaryBytes returns the bytes of summaries for each token in all layers.
 func (s Shape) SummaryBytes() int64 {
-	heads := 0
-	for _, n := range s.KVHeads {
-		heads += n
+	var bytes int64
+	for l, heads := range s.KVHeads {
+		bytes += int64(heads) * int64(summaryGroupBytes(s.Dim(l)))
 	}
 	const perGroup = SummaryBlocks * BlockTokens
-	return (int64(heads)*int64(summaryGroupBytes(s.HeadDim)) + perGroup - 1) / perGroup
+	return (bytes + perGroup - 1) / perGroup
 }
 
 // Summaries holds the summaries of one sequence. One goroutine at a time may change
@@ -62,8 +62,8 @@ type Summaries struct {
 	shape  Shape
 	budget *tiering.Budget
 	groups []*tiering.Frame // [group] summaries of all layers and heads
-	first  []int            // [layer] index of the layer's first head in a group
-	heads  int              // heads of all layers
+	first  []int            // [layer] offset of the layer's first head in a group
+	bytes  int              // of a group
 	ready  []int            // [layer] number of blocks, from the first, with summaries
 }
 
@@ -72,8 +72,8 @@ type Summaries struct {
 func NewSummaries(shape Shape, budget *tiering.Budget) *Summaries {
 	s := &Summaries{shape: shape, budget: budget, first: make([]int, len(shape.KVHeads)), ready: make([]int, len(shape.KVHeads))}
 	for l, n := range shape.KVHeads {
-		s.first[l] = s.heads
-		s.heads += n
+		s.first[l] = s.bytes
+		s.bytes += n * summaryGroupBytes(shape.Dim(l))
 	}
 	return s
 }
@@ -81,7 +81,7 @@ func NewSummaries(shape Shape, budget *tiering.Budget) *Summaries {
 // Grow makes room for the summaries of all full blocks of a sequence of n tokens.
 func (s *Summaries) Grow(n int) error {
 	for len(s.groups)*SummaryBlocks < n/BlockTokens {
-		frame, err := tiering.Alloc(s.budget, tiering.KVSummaries, s.heads*summaryGroupBytes(s.shape.HeadDim))
+		frame, err := tiering.Alloc(s.budget, tiering.KVSummaries, s.bytes)
 		if err != nil {
 			return fmt.Errorf("kv: cannot allocate summaries for %d more tokens: %w", SummaryBlocks*BlockTokens, err)
 		}
@@ -107,10 +107,10 @@ func (s *Summaries) Clone() (*Summaries, error) {
 // Group returns the summaries of one head for the blocks from i·SummaryBlocks on. The
 // contents are undefined for blocks without summaries.
 func (s *Summaries) Group(layer, head, i int) SummaryGroup {
-	n := summaryGroupBytes(s.shape.HeadDim)
-	at := (s.first[layer] + head) * n
+	n := summaryGroupBytes(s.shape.Dim(layer))
+	at := s.first[layer] + head*n
 	b := s.groups[i].Bytes()[at : at+n : at+n]
-	codes := BlockTokens * SummaryCols(s.shape.HeadDim)
+	codes := BlockTokens * SummaryCols(s.shape.Dim(layer))
 	return SummaryGroup{Codes: b[:codes:codes], Scales: view[float32](b[codes:], BlockTokens)}
 }
 
@@ -139,12 +139,12 @@ func (s *Summaries) SetReady(layer, first, end int) {
 // use it.
 type Summarizer struct {
 	box   []float32 // [2, headDim] the high corner, then the low one
-	key   []float32 // [headDim]
+	key   []float32 // [headDim] of the largest layer; read uses its beginning
 	raw   []byte    // [key4.BlockBytes] a quantized group of a 4-bit key
 	group []float32 // [keyGroup] the same group, dequantized
 }
 
-// NewSummarizer returns a summarizer for heads of a size.
+// NewSummarizer returns a summarizer for heads of up to headDim elements.
 func NewSummarizer(headDim int) *Summarizer {
 	return &Summarizer{
 		box: make([]float32, 2*headDim), key: make([]float32, headDim),
@@ -154,21 +154,22 @@ func NewSummarizer(headDim int) *Summarizer {
 
 // Summarize computes the summaries of a full KV head block from its stored keys.
 func (s *Summaries) Summarize(w *Summarizer, layer, head, block int, headBlock []byte) {
-	d := s.shape.HeadDim
+	d := s.shape.Dim(layer)
 	g := s.Group(layer, head, block/SummaryBlocks)
-	high, low := w.box[:d], w.box[d:]
+	box, key := w.box[:2*d], w.key[:d]
+	high, low := box[:d], box[d:]
 	for i := range blockSummaries {
 		for t := range SummaryTokens {
-			w.read(s.shape.Format, headBlock, i*SummaryTokens+t)
+			w.read(key, s.shape.keyFormat(), headBlock, i*SummaryTokens+t)
 			if t == 0 {
-				copy(low, w.key)
-				copy(high, w.key)
+				copy(low, key)
+				copy(high, key)
 				continue
 			}
-			growBox(low, high, w.key)
+			growBox(low, high, key)
 		}
 		shrinkBox(low, high)
-		g.put(block%SummaryBlocks*blockSummaries+i, w.box)
+		g.put(block%SummaryBlocks*blockSummaries+i, box)
 	}
 }
 
@@ -212,34 +213,40 @@ func (s *Summaries) Truncate(n int) {
 // Close releases all memory.
 func (s *Summaries) Close() { s.Truncate(0) }
 
-// read dequantizes the stored key of a token of a KV head block into w.key.
-func (w *Summarizer) read(f Format, block []byte, row int) {
-	d := len(w.key)
+// keyFormat returns the format of the shape's keys.
+func (s Shape) keyFormat() Format {
+	if s.Latent > 0 {
+		return s.Format.latentKeys()
+	}
+	return s.Format
+}
+
+// read dequantizes the stored key of a token of a KV head block.
+func (w *Summarizer) read(key []float32, f Format, block []byte, row int) {
+	d := len(key)
 	switch f {
 	case F32:
-		keys, _ := f.Block32(block, d)
-		copy(w.key, keys[row*d:])
+		copy(key, view[float32](block[:4*BlockTokens*d], BlockTokens*d)[row*d:])
 	case F16:
-		keys, _ := f.Block16(block, d)
-		quant.DequantRow(quant.F16, w.key, keys[2*row*d:2*(row+1)*d])
+		quant.DequantRow(quant.F16, key, block[2*row*d:2*(row+1)*d])
 	case K4V8:
-		w.read4(f.Block8(block, d).Keys, row)
+		w.read4(key, block[:f.keyBytes(d)], row)
 	default:
-		b := f.Block8(block, d)
+		b := LatentCodes(block, d)
 		codes := b.Keys[row/keyTile*keyTile*KeyCols(d)+row%keyTile*4:]
-		for i := range w.key {
-			w.key[i] = float32(int8(codes[i/4*keyStep+i%4]^0x80)) * b.KeyScales[row]
+		for i := range key {
+			key[i] = float32(int8(codes[i/4*keyStep+i%4]^0x80)) * b.KeyScales[row]
 		}
 	}
 }
 
 // read4 is read for keys of 4 bits; it dequantizes group after group.
-func (w *Summarizer) read4(keys []byte, row int) {
+func (w *Summarizer) read4(key []float32, keys []byte, row int) {
 	tileGroup := keyTile * len(w.raw)
-	tile := keys[row/keyTile*(KeyCols(len(w.key))/keyGroup)*tileGroup:]
-	for at := 0; at < len(w.key); at += keyGroup {
+	tile := keys[row/keyTile*(KeyCols(len(key))/keyGroup)*tileGroup:]
+	for at := 0; at < len(key); at += keyGroup {
 		tiled.UnpackRow(w.raw, key4, tile[at/keyGroup*tileGroup:], keyGroup, row%keyTile)
 		quant.DequantRow(key4, w.group, w.raw)
-		copy(w.key[at:], w.group)
+		copy(key[at:], w.group)
 	}
 }

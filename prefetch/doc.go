@@ -1,4 +1,4 @@
-// Package prefetch reads from flash ahead of use.
+// Package prefetch reads from flash ahead of use and writes to it behind.
 //
 // A flash device reaches its bandwidth only with several requests in flight; a
 // goroutine that reads in order gets a fraction of it. The package offers two ways to
@@ -17,4 +17,10 @@
 // stream reads the following bytes, at the end of a pass those at the start of the
 // next. If the operating system has an asynchronous read queue (see
 // [vfs.ReadQueue]), the stream submits its reads there and needs no goroutines.
+//
+// A [Writer] writes in the background, between the reads, until somebody waits for the
+// result.
+//
+// A [Scheduler] admits the transfers of all of them, by classes of urgency and within one
+// budget of bytes in flight.
 package prefetch

@@ -37,6 +37,9 @@ type Request struct {
 
 // Queue executes reads on a number of goroutines. Any goroutine may call its methods.
 type Queue struct {
+	// Scheduler, if set before the first Submit, admits each piece as one that somebody waits for.
+	Scheduler *Scheduler
+
 	mu      sync.Mutex
 	work    sync.Cond // signals that pending has grown or that the queue closes
 	pending []*Ticket // in order of submission; may include ended tickets
@@ -213,6 +216,8 @@ func (q *Queue) claim() (t *Ticket, lo, hi int) {
 // readPiece reads Dst from lo to hi.
 func (t *Ticket) readPiece(lo, hi int) error {
 	off := t.req.Off + int64(lo)
+	grant, _ := t.queue.Scheduler.Admit(Awaited, hi-lo)
+	defer t.queue.Scheduler.Done(grant)
 	n, err := t.req.From.ReadAt(t.req.Dst[lo:hi], off)
 	t.queue.bytes.Add(int64(n))
 	switch {

@@ -90,6 +90,11 @@ type Stream struct {
 		piece int64 // number of the run's first piece
 	}
 
+	// refused: the scheduler refused the next piece to the reader goroutines.
+	refused bool
+	leave   func() // ends the membership in the scheduler
+	rate    passRate
+
 	user    Threads
 	readers int // number of reader goroutines, 0 before they are needed
 	exited  sync.WaitGroup
@@ -99,6 +104,8 @@ type Stream struct {
 
 // Threads describes the threads of a stream's user.
 type Threads struct {
+	// Scheduler, if set, admits the reads.
+	Scheduler *Scheduler
 	// Readers is the number of reader goroutines if the operating system has no read
 	// queue.
 	Readers int
@@ -124,6 +131,7 @@ type slot struct {
 	completed bool
 	checked   bool // its checksums are verified, or it has none
 	err       error
+	grant     Grant // of the read in flight
 
 	// Source of the piece.
 	run   *Run
@@ -138,6 +146,7 @@ func NewStream(user Threads, ring Ring, seq Sequence) *Stream {
 	s := &Stream{completed: make(chan struct{}, 1), user: user}
 	s.work.L = &s.mu
 	s.queued.checkPart = s.checkPart
+	s.leave = user.Scheduler.Join(s.work.Broadcast, s.collect)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.configure(ring, seq)
@@ -158,6 +167,8 @@ func (s *Stream) configure(ring Ring, seq Sequence) {
 	s.position.run, s.position.piece = 0, 0
 	s.awaited.from, s.awaited.to = 0, 0
 	s.open, s.paused = false, false
+	s.rate.configure(seq)
+	s.user.Scheduler.fit(ring)
 	s.queued.on, s.queued.lastStall = s.canQueue(), s.currentPass
 	s.start()
 }
@@ -200,7 +211,7 @@ func (s *Stream) stopReads() {
 	s.paused = true
 	if s.queued.on && !s.closed {
 		s.queued.queue.Drain()
-		s.inFlight = 0
+		s.endQueued()
 	}
 	for s.inFlight > 0 {
 		s.work.Wait()
@@ -219,6 +230,7 @@ func (s *Stream) Begin(tails int) {
 	s.currentPass++
 	s.position.run = 0
 	s.tails, s.open, s.allowed = tails, true, 0
+	s.rate.begin()
 	s.start()
 }
 
@@ -245,6 +257,7 @@ func (s *Stream) Finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = false
+	s.rate.finish(s.tails)
 	if s.pass <= s.currentPass { // the next read is one of the skipped runs
 		s.pass, s.run, s.off, s.next = s.currentPass+1, 0, 0, s.position.piece
 	}
@@ -286,9 +299,10 @@ func (s *Stream) Close() {
 	s.work.Broadcast()
 	s.queued.close()
 	if s.queued.on {
-		s.inFlight = 0
+		s.endQueued()
 	}
 	s.mu.Unlock()
+	s.leave()
 	select {
 	case s.completed <- struct{}{}:
 	default:

@@ -31,8 +31,12 @@ type Stored interface {
 // maxQueued is the maximum number of reads in flight in the system's read queue.
 const maxQueued = 64
 
-// checkBytes is the approximate number of bytes that a thread verifies at a time.
-const checkBytes = 256 << 10
+// checkBytes is the approximate number of bytes that a thread verifies at a time. Reads of KV
+// are small and are decrypted, which takes much longer, so that they are split further.
+const (
+	checkBytes   = 256 << 10
+	checkKVBytes = 64 << 10
+)
 
 // queueState is the state of a stream that uses the system's read queue.
 type queueState struct {
@@ -42,11 +46,12 @@ type queueState struct {
 	lastStall   int64 // the last pass in which the user waited
 	checkPart   func(part, worker int)
 
-	// The check in progress: whole pieces of a run, in parts of partBytes.
+	// The check in progress: whole pieces of a run, each in perPiece parts of partBytes.
 	run       *Run
 	off       int64 // offset of the first piece in the run
 	end       int64 // end of the last piece
 	partBytes int64
+	perPiece  int64
 	failed    error
 }
 
@@ -124,7 +129,11 @@ func (s *Stream) submit() {
 		most = slots / 2
 	}
 	for ; most > 0 && q.Room() > 0 && s.hasFree() && s.seekNext(); most-- {
-		at, dst := s.claim()
+		grant, ok := s.admit()
+		if !ok {
+			break
+		}
+		at, dst := s.claim(grant)
 		p := &s.slots[at]
 		file, place := p.run.stored(p.off, int64(len(dst)))
 		q.Add(file, dst[:vfs.DirectSize(len(dst))], place, at)
@@ -166,6 +175,7 @@ func (s *Stream) collectCompleted(wait time.Duration) {
 		wait = 0
 		p := &s.slots[at]
 		s.inFlight--
+		s.user.Scheduler.Done(p.grant)
 		_, stored := p.run.From.(Stored)
 		p.reading, p.completed, p.checked = false, true, !stored
 		if n < p.bytes {
@@ -219,6 +229,8 @@ func (s *Stream) retryShort(ctx context.Context, off int64) error {
 		piece++
 	}
 	p := s.slotOf(piece)
+	grant, _ := s.user.Scheduler.Admit(Awaited, p.bytes)
+	defer s.user.Scheduler.Done(grant)
 	n, err := readWhole(p.run.From, s.ring.Memory[s.ringOffset(piece*int64(s.ring.Piece)):][:p.bytes], p.off)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,13 +261,9 @@ func (s *Stream) check(i int, off, n int64) error {
 		return nil
 	}
 	c.off, c.end = first*piece, min((last+1)*piece, c.run.Size)
-	unit := int64(from.Unit())
-	c.partBytes = piece
-	if piece%checkBytes == 0 && checkBytes%unit == 0 {
-		c.partBytes = checkBytes
-	}
+	c.split(piece, int64(from.Unit()))
 	c.failed = nil
-	if parts := 1 + int((c.end-c.off+c.partBytes-1)/c.partBytes); s.user.RunParts != nil {
+	if parts := 1 + int((last-first+1)*c.perPiece); s.user.RunParts != nil {
 		s.user.RunParts(parts, c.checkPart)
 	} else {
 		for i := range parts {
@@ -271,6 +279,17 @@ func (s *Stream) check(i int, off, n int64) error {
 	return nil
 }
 
+// split divides pieces into equal parts of whole units.
+func (c *queueState) split(piece, unit int64) {
+	most := int64(checkBytes)
+	if c.run.Kind == KV {
+		most = checkKVBytes
+	}
+	parts := (piece + most - 1) / most
+	c.partBytes = ((piece+parts-1)/parts + unit - 1) / unit * unit
+	c.perPiece = (piece + c.partBytes - 1) / c.partBytes
+}
+
 // slotOf returns the slot of a piece of the current run.
 func (s *Stream) slotOf(piece int64) *slot {
 	return &s.slots[(s.position.piece+piece)%int64(len(s.slots))]
@@ -282,9 +301,14 @@ func (s *Stream) checkPart(part, _ int) {
 		s.Submit()
 		return
 	}
-	c := &s.queued
-	off := c.off + int64(part-1)*c.partBytes
-	p := s.ring.Memory[s.ringOffset(off):][:min(c.partBytes, c.end-off)]
+	c, piece := &s.queued, int64(s.ring.Piece)
+	at, within := int64(part-1)/c.perPiece*piece, int64(part-1)%c.perPiece*c.partBytes
+	off := c.off + at + within
+	n := min(c.partBytes, piece-within, c.end-off)
+	if n <= 0 {
+		return
+	}
+	p := s.ring.Memory[s.ringOffset(off):][:n]
 	if err := c.run.From.(Stored).Check(p, c.run.Off+off); err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()

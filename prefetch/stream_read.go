@@ -15,7 +15,12 @@ func (s *Stream) readLoop() {
 			s.work.Wait()
 			continue
 		}
-		s.readPiece()
+		grant, ok := s.admit()
+		if s.refused = !ok; s.refused {
+			s.work.Wait()
+			continue
+		}
+		s.readPiece(grant)
 	}
 }
 
@@ -51,13 +56,17 @@ func (s *Stream) seekNext() bool {
 	}
 }
 
+// nextBytes returns the size of the next piece.
+func (s *Stream) nextBytes() int {
+	return int(min(int64(s.ring.Piece), s.seq.run(s.run).Size-s.off))
+}
+
 // claim starts the next piece and returns its slot and its memory. The caller holds
 // the lock.
-func (s *Stream) claim() (at int, dst []byte) {
-	r := s.seq.run(s.run)
-	n := int(min(int64(s.ring.Piece), r.Size-s.off))
+func (s *Stream) claim(grant Grant) (at int, dst []byte) {
+	r, n := s.seq.run(s.run), s.nextBytes()
 	at = int(s.next % int64(s.ring.Slots))
-	s.slots[at] = slot{number: s.next, reading: true, run: r, off: r.Off + s.off, bytes: n}
+	s.slots[at] = slot{number: s.next, reading: true, grant: grant, run: r, off: r.Off + s.off, bytes: n}
 	s.off += int64(n)
 	s.next++
 	s.inFlight++
@@ -66,14 +75,15 @@ func (s *Stream) claim() (at int, dst []byte) {
 
 // readPiece reads the next piece. The caller holds the lock; readPiece releases it
 // during the read.
-func (s *Stream) readPiece() {
-	at, dst := s.claim()
+func (s *Stream) readPiece(grant Grant) {
+	at, dst := s.claim(grant)
 	p := &s.slots[at]
 	r, off := p.run, p.off
 	s.mu.Unlock()
 	got, err := readWhole(r.From, dst, off)
 	s.mu.Lock()
 	s.inFlight--
+	s.user.Scheduler.Done(grant)
 	s.stats[r.Kind].Bytes += int64(got)
 	p.reading, p.completed, p.err = false, true, err
 	if s.paused && s.inFlight == 0 || p.number < s.released {

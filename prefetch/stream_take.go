@@ -112,10 +112,14 @@ func (s *Stream) available(off int64, n int, began time.Time) (int64, error) {
 	if err == nil && have < int64(n) {
 		piece := int64(s.ring.Piece)
 		s.awaited.from, s.awaited.to = s.position.piece+off/piece, s.position.piece+(off+int64(n)-1)/piece+1
+		if s.refused { // what is awaited is admitted
+			s.work.Broadcast()
+		}
 	} else if !began.IsZero() {
-		st := &s.stats[s.seq.run(s.position.run).Kind]
-		st.Stalled += time.Since(began)
+		st, waited := &s.stats[s.seq.run(s.position.run).Kind], time.Since(began)
+		st.Stalled += waited
 		st.Stalls++
+		s.user.Scheduler.Waited(waited)
 	}
 	return have, err
 }

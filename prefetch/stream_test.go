@@ -18,8 +18,13 @@ import (
 // newStream returns a stream that is closed at the end of the test, and checks for
 // leaked goroutines.
 func newStream(t testing.TB, readers int, ring Ring, seq Sequence) *Stream {
+	return newScheduledStream(t, nil, readers, ring, seq)
+}
+
+// newScheduledStream is newStream with a scheduler.
+func newScheduledStream(t testing.TB, scheduler *Scheduler, readers int, ring Ring, seq Sequence) *Stream {
 	noneLeft := testutil.NoGoroutinesLeft(t)
-	s := NewStream(Threads{Readers: readers}, ring, seq)
+	s := NewStream(Threads{Scheduler: scheduler, Readers: readers}, ring, seq)
 	t.Cleanup(func() {
 		s.Close()
 		s.Close() // a second Close is allowed

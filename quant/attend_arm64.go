@@ -23,6 +23,18 @@ func weightedSumDot4(o *float32, stride int, w *BlockWeights, n int, values *int
 //go:noescape
 func weightedSumDot1(o *float32, w *BlockWeights, values *int8, d, rounds int)
 
+// pairWeights is splitWeights for the kernels below, which need FEAT_I8MM: it brings the codes
+// of two neighbouring queries together, or of the last query with itself.
+//
+//go:noescape
+func pairWeights(w *BlockWeights, n int)
+
+//go:noescape
+func weightedSumMatrix4(o *float32, stride int, w *BlockWeights, n int, values *int8, d, rounds int)
+
+//go:noescape
+func weightedSumMixed1(o *float32, w *BlockWeights, values *int8, d, rounds int)
+
 // expSumBlockNEON is expSum for a block's scores, none of which is above shift.
 //
 //go:noescape
@@ -60,8 +72,8 @@ func (k neon) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, val
 	}
 }
 
-// weightedSumBlock may weigh tokens of the last round that the block lacks: they have no
-// weight.
+// weightedSumBlock of neonDot and of neonMatrix may weigh tokens of the last round that the
+// block lacks: they have no weight.
 func (k neonDot) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
 	if d%16 != 0 {
 		k.neon.weightedSumBlock(o, stride, d, w, values, next, pairs)
@@ -75,6 +87,22 @@ func (k neonDot) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, 
 	}
 	if i < len(w) {
 		weightedSumDot1(&o[i*stride], &w[i], &values[0], d, rounds)
+	}
+}
+
+func (k neonMatrix) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
+	if d%16 != 0 {
+		k.neon.weightedSumBlock(o, stride, d, w, values, next, pairs)
+		return
+	}
+	rounds := (pairs + 7) / 8
+	pairWeights(&w[0], len(w))
+	i := 0
+	for ; i+1 < len(w); i += 4 {
+		weightedSumMatrix4(&o[i*stride], stride, &w[i], min(4, len(w)-i), &values[0], d, rounds)
+	}
+	if i < len(w) {
+		weightedSumMixed1(&o[i*stride], &w[i], &values[0], d, rounds)
 	}
 }
 

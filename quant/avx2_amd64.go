@@ -29,13 +29,7 @@ func (k avx2) dot(a, b []float32 /* [n] */) float32 {
 func (k avx2) mulBlock(y []float32, yStride int, w []float32, wStride, rows, cols int, x []float32, xStride, n int) {
 	b := 0
 	for ; rows >= 2 && b+2 <= n; b += 2 {
-		for r := 0; r < rows; r += 2 {
-			r = min(r, rows-2) // the last tile may compute a row again
-			var out [4]float32
-			tileAVX2(&out, &w[r*wStride], wStride, &x[b*xStride], xStride, cols)
-			*(*[2]float32)(y[b*yStride+r:]) = [2]float32(out[:2])
-			*(*[2]float32)(y[(b+1)*yStride+r:]) = [2]float32(out[2:])
-		}
+		tileAVX2(&y[b*yStride], yStride, &w[0], wStride, rows, &x[b*xStride], xStride, cols)
 	}
 	for ; b < n; b++ {
 		k.gemvF32(y[b*yStride:][:rows], w, wStride, x[b*xStride:][:cols])

@@ -28,7 +28,7 @@ func dequantQ5KAVX2(dst *float32, src *byte, blocks int)
 //go:noescape
 func dequantQ6KAVX2(dst *float32, src *byte, blocks int)
 
-// dequant decodes the common formats with kernels and the others portably.
+// dequant decodes rows.
 func (k avx2) dequant(t Type, dst []float32 /* [cols] */, src []byte) {
 	if len(dst) < lanes {
 		k.portable.dequant(t, dst, src)
@@ -55,6 +55,8 @@ func (k avx2) dequant(t Type, dst []float32 /* [cols] */, src []byte) {
 	case Q6_K:
 		dequantQ6KAVX2(out, in, blocks)
 	default:
-		k.portable.dequant(t, dst, src)
+		if !dequantBlocks(t, out, in, blocks) {
+			k.portable.dequant(t, dst, src)
+		}
 	}
 }

@@ -124,17 +124,24 @@
 	VMOVUPS X0, (DI)  \
 	VZEROUPPER
 
-// func tileAVX2(out *[4]float32, w *float32, wStride int, x *float32, xStride, cols int)
-// out[2*t+r] = Dot(w[r], x[t]) for two rows and two tokens; strides in elements.
-TEXT ·tileAVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), DI
-	MOVQ w+8(FP), R8
-	MOVQ wStride+16(FP), R10
-	MOVQ x+24(FP), R9
-	MOVQ xStride+32(FP), R12
-	MOVQ cols+40(FP), BX
+// func tileAVX2(y *float32, yStride int, w *float32, wStride, rows int, x *float32, xStride, cols int)
+// y[t*yStride+r] = Dot(w[r], x[t]) for two tokens and at least two rows; strides in elements.
+// If rows is no multiple of 2, the last tile computes some rows again.
+TEXT ·tileAVX2(SB), NOSPLIT, $0-64
+	MOVQ y+0(FP), DI
+	MOVQ yStride+8(FP), SI
+	MOVQ w+16(FP), R14
+	MOVQ wStride+24(FP), R10
+	MOVQ rows+32(FP), R15
+	MOVQ xStride+48(FP), R12
+	SHLQ $2, SI
 	SHLQ $2, R10
 	SHLQ $2, R12
+
+rows:
+	MOVQ R14, R8
+	MOVQ x+40(FP), R9
+	MOVQ cols+56(FP), BX
 	ZERO8
 	MOVQ BX, CX
 	SHRQ $4, CX
@@ -164,7 +171,26 @@ tail:
 
 reduce:
 	REDUCE4
-	VMOVUPS X0, (DI)
+	VMOVLPS X0, (DI)
+	VMOVHPS X0, (DI)(SI*1)
+
+	// AX is the distance to the next tile in rows.
+	SUBQ    $2, R15
+	JZ      done
+	MOVL    $2, AX
+	CMPQ    R15, AX
+	CMOVQLT R15, AX
+	LEAQ    (DI)(AX*4), DI
+	CMPQ    R15, $2
+	JGE     next
+	MOVL    $2, R15
+
+next:
+	IMULQ R10, AX
+	ADDQ  AX, R14
+	JMP   rows
+
+done:
 	VZEROUPPER
 	RET
 

@@ -79,6 +79,14 @@ reduce:
 	VZEROUPPER
 	RET
 
+// func expAVX2(x float32) float32
+TEXT ·expAVX2(SB), NOSPLIT, $0-12
+	VBROADCASTSS x+0(FP), Y1
+	EXP(Y1)
+	VMOVSS       X1, ret+8(FP)
+	VZEROUPPER
+	RET
+
 // func expSumAVX2(p *float32, n int, shift float32) float32
 TEXT ·expSumAVX2(SB), NOSPLIT, $0-28
 	MOVQ         p+0(FP), SI

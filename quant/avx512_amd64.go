@@ -33,16 +33,9 @@ func (k avx512) mulBlock(y []float32, yStride int, w []float32, wStride, rows, c
 	b := 0
 	for ; rows >= 4 && n-b >= 2 && n >= 4; b += 4 {
 		// The last tile reaches back over tokens that are already computed;
-		// they get the same results again. So does the last tile of rows.
+		// they get the same results again.
 		b = min(b, n-4)
-		for r := 0; r < rows; r += 4 {
-			r = min(r, rows-4)
-			var out [16]float32
-			tileAVX512(&out, &w[r*wStride], wStride, &x[b*xStride], xStride, cols)
-			for t := range 4 {
-				*(*[4]float32)(y[(b+t)*yStride+r:]) = [4]float32(out[4*t:])
-			}
-		}
+		tileAVX512(&y[b*yStride], yStride, &w[0], wStride, rows, &x[b*xStride], xStride, cols)
 	}
 	for ; b < n; b++ {
 		k.gemvF32(y[b*yStride:][:rows], w, wStride, x[b*xStride:][:cols])

@@ -6,7 +6,7 @@
 package quant
 
 //go:noescape
-func tileAVX512(out *[16]float32, w *float32, wStride int, x *float32, xStride, cols int)
+func tileAVX512(y *float32, yStride int, w *float32, wStride, rows int, x *float32, xStride, cols int)
 
 //go:noescape
 func gemvF32AVX512(out *[8]float32, w *float32, wStride int, x *float32, cols int)

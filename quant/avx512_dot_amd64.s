@@ -142,19 +142,26 @@
 	FMA((R9)(R10*2), Z6)  \
 	FMA((R9)(R11*1), Z7)
 
-// func tileAVX512(out *[16]float32, w *float32, wStride int, x *float32, xStride, cols int)
-// out[4*t+r] = Dot(w[r], x[t]) for four rows and four tokens; strides in elements.
-TEXT ·tileAVX512(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), DI
-	MOVQ w+8(FP), R8
-	MOVQ wStride+16(FP), R10
-	MOVQ x+24(FP), R9
-	MOVQ xStride+32(FP), R12
-	MOVQ cols+40(FP), BX
+// func tileAVX512(y *float32, yStride int, w *float32, wStride, rows int, x *float32, xStride, cols int)
+// y[t*yStride+r] = Dot(w[r], x[t]) for four tokens and at least four rows; strides in elements.
+// If rows is no multiple of 4, the last tile computes some rows again.
+TEXT ·tileAVX512(SB), NOSPLIT, $0-64
+	MOVQ y+0(FP), DI
+	MOVQ yStride+8(FP), SI
+	MOVQ w+16(FP), R14
+	MOVQ wStride+24(FP), R10
+	MOVQ rows+32(FP), R15
+	MOVQ xStride+48(FP), R12
+	SHLQ $2, SI
 	SHLQ $2, R10
 	SHLQ $2, R12
 	LEAQ (R10)(R10*2), R11
 	LEAQ (R12)(R12*2), R13
+
+rows:
+	MOVQ R14, R8
+	MOVQ x+40(FP), R9
+	MOVQ cols+56(FP), BX
 	ZERO16
 	MOVQ BX, DX
 	SHRQ $4, DX
@@ -204,7 +211,29 @@ reduce:
 	FOLD2(Z0, Z4)
 	FOLD2(Z8, Z12)
 	FOLD1(Z0, Z8)
-	VMOVUPS Z0, (DI)
+	LEAQ    (DI)(SI*2), AX
+	VMOVUPS X0, (DI)
+	VEXTRACTF32X4 $1, Z0, (DI)(SI*1)
+	VEXTRACTF32X4 $2, Z0, (AX)
+	VEXTRACTF32X4 $3, Z0, (AX)(SI*1)
+
+	// AX is the distance to the next tile in rows.
+	SUBQ    $4, R15
+	JZ      done
+	MOVL    $4, AX
+	CMPQ    R15, AX
+	CMOVQLT R15, AX
+	LEAQ    (DI)(AX*4), DI
+	CMPQ    R15, $4
+	JGE     next
+	MOVL    $4, R15
+
+next:
+	IMULQ R10, AX
+	ADDQ  AX, R14
+	JMP   rows
+
+done:
 	VZEROUPPER
 	RET
 

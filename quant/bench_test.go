@@ -12,7 +12,7 @@ func BenchmarkMulRows(b *testing.B) {
 		x := randomFloats(rng, 64*size.cols)
 		y := make([]float32, 64*size.rows)
 		s := NewScratch(size.cols)
-		for _, format := range []Type{F32, BF16, F16, Q8_0, Q4_0, Q4_K, Q6_K} {
+		for format := F32; format < numTypes; format++ {
 			w := randomRows(rng, format, size.rows, size.cols)
 			for _, n := range []int{1, 8, 64} {
 				b.Run(fmt.Sprintf("%s/%dx%d/n=%d", format, size.rows, size.cols, n), func(b *testing.B) {

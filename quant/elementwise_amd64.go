@@ -16,6 +16,8 @@ func scaleAVX2(dst *float32, n int, s float32)
 //go:noescape
 func normAVX2(dst, x, weight *float32, n int, scale, offset float32)
 
+func expAVX2(x float32) float32
+
 // elementwise overrides what is the same for the avx2 and avx512 paths.
 type elementwise struct{ quantizer }
 
@@ -34,3 +36,5 @@ func (elementwise) scale(dst []float32 /* [n] */, s float32) {
 func (elementwise) norm(dst, x, weight []float32 /* [n] */, scale, offset float32) {
 	normAVX2(unsafe.SliceData(dst), unsafe.SliceData(x), unsafe.SliceData(weight), len(dst), scale, offset)
 }
+
+func (elementwise) exp(x float32) float32 { return expAVX2(x) }

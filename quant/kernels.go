@@ -24,9 +24,13 @@ type kernels interface {
 	// reports false when the path has no such kernel for t.
 	gemv(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool
 	weightedSum(o []float32, oStride int, p []float32, pStride int, v []float32, vStride, tokens, d, n int)
+	// advance is AdvanceMatrix; kq is Dot of the key and the query.
+	advance(to, from []float32 /* [keys, stride] */, stride int, s MatrixStep, kq float32)
 
 	// maxOf returns the largest element that is not a NaN, -Inf without one.
 	maxOf(p []float32 /* [n] */) float32
+	// exp is Exp32.
+	exp(x float32) float32
 	// expSum replaces p[i] by Exp32(p[i]-shift) and returns the 16-lane sum.
 	expSum(p []float32 /* [n] */, shift float32) float32
 	// softmaxBlocks is SoftmaxBlocks, weightedSumBlock WeightedSumBlock for pairs of tokens.

@@ -19,12 +19,18 @@ func (neon) name() string { return "neon" }
 // weigh values with them.
 type neonDot struct{ neon }
 
+// neonMatrix is the path of processors with matrix products of bytes too (I8MM).
+type neonMatrix struct{ neonDot }
+
 // supportedPaths returns the paths of this processor, best first.
 func supportedPaths() []kernels {
 	base := neon{quantizer{portable{fused}}}
 	all := []kernels{base, portable{unfused}}
 	if cpu.ARM64.HasASIMDDP {
 		all = append([]kernels{neonDot{base}}, all...)
+		if HasI8MM() {
+			all = append([]kernels{neonMatrix{neonDot{base}}}, all...)
+		}
 	}
 	return all
 }
@@ -219,6 +225,13 @@ func (k neon) maxOf(p []float32 /* [n] */) float32 {
 	return largest
 }
 
+func (k neon) exp(x float32) float32 {
+	var p, lane [lanes]float32
+	p[0] = x
+	expSumNEON(&lane, &p[0], 1, 0)
+	return p[0]
+}
+
 func (k neon) expSum(p []float32 /* [n] */, shift float32) float32 {
 	var lane [lanes]float32
 	whole := len(p) / lanes * lanes
@@ -284,6 +297,8 @@ func (k neon) dequant(t Type, dst []float32 /* [cols] */, src []byte) {
 	case Q4_0:
 		dequantQ4NEON(out, in, blocks)
 	default:
-		k.portable.dequant(t, dst, src)
+		if !dequantBlocks(t, out, in, blocks) {
+			k.portable.dequant(t, dst, src)
+		}
 	}
 }

@@ -5,6 +5,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"
+#include "neon_weighted_arm64.h"
 
 // Weighted sums of values with dot products of bytes, four tokens an instruction.
 // A 16-bit weight w is 256·h + l + 128, where h and l are signed bytes:
@@ -51,10 +52,8 @@ codes:
 // DOT_ALL adds the products of 8 elements of four tokens, which are quad i of 16
 // tokens, with the weights of four queries, and with ones.
 #define DOT_ALL(i) \
-	VLD1 (R13), [V26.B16] \
-	ADD  R7, R13          \
-	VLD1 (R13), [V27.B16] \
-	ADD  R7, R13          \
+	VLD1.P (R13)(R7), [V26.B16] \
+	VLD1.P (R13)(R7), [V27.B16] \
 	ZIP_TOKENS(V26, V27)  \
 	SDOT(18, i, 28, 0)    \
 	SDOT(18, i, 29, 1)    \
@@ -82,28 +81,11 @@ codes:
 	VADD S.S4, H.S4, H.S4 \
 	SCVTF4(h, h)
 
-// LOAD_SCALES loads how a query's sums are scaled and what is left of its outputs.
-#define LOAD_SCALES(w, scale, decay) \
-	ADD   $BlockWeights_Scale, w, R23 \
-	VLD1R (R23), [scale.S4]           \
-	ADD   $BlockWeights_Decay, w, R23 \
-	VLD1R (R23), [decay.S4]
-
 // OUTPUT8 adds a query's sums to its outputs, and ends the column after the last.
 #define OUTPUT8(h0, h1, H0, H1, L0, L1) \
-	JOIN(h0, H0, L0, V16)           \
-	JOIN(h1, H1, L1, V17)           \
-	LOAD_SCALES(R21, V24, V25)      \
-	VLD1  (R20), [V26.S4, V27.S4]   \
-	FMUL4(25, 26, 26)               \
-	FMUL4(25, 27, 27)               \
-	VFMLA V24.S4, H0.S4, V26.S4     \
-	VFMLA V24.S4, H1.S4, V27.S4     \
-	VST1  [V26.S4, V27.S4], (R20)   \
-	SUBS  $1, R22                   \
-	BEQ   next                      \
-	ADD   $BlockWeights__size, R21  \
-	ADD   R6, R20
+	JOIN(h0, H0, L0, V16) \
+	JOIN(h1, H1, L1, V17) \
+	STORE8(H0, H1)
 
 // NEXT_WEIGHTS sets the register to to the weights of the next query, or of the same
 // query after the last one.
@@ -120,15 +102,7 @@ codes:
 //	an output, a pair to the next  R8-R11 split weights  R12 columns left
 //	V0-V7 sums of h  V8-V15 of l  V16, V17 of values  V18-V25 weights  V31 ones
 TEXT ·weightedSumDot4(SB), NOSPLIT, $0-56
-	MOVD  o+0(FP), R0
-	MOVD  stride+8(FP), R6
-	MOVD  w+16(FP), R2
-	MOVD  n+24(FP), R5
-	MOVD  values+32(FP), R1
-	MOVD  d+40(FP), R4
-	MOVD  rounds+48(FP), R3
-	LSL   $2, R6
-	LSL   $1, R4, R7
+	FOUR_ARGS
 	MOVD  $BlockWeights__size, R12
 	ADD   $BlockWeights_floats, R2, R8
 	NEXT_WEIGHTS(2, R8, R9)
@@ -165,19 +139,14 @@ round:
 
 	VSHL $7, V16.S4, V16.S4
 	VSHL $7, V17.S4, V17.S4
-	MOVD R0, R20
-	MOVD R2, R21
-	MOVD R5, R22
+	BEGIN_OUTPUTS
 	OUTPUT8(0, 1, V0, V1, V8, V9)
 	OUTPUT8(2, 3, V2, V3, V10, V11)
 	OUTPUT8(4, 5, V4, V5, V12, V13)
 	OUTPUT8(6, 7, V6, V7, V14, V15)
 
 next:
-	ADD  $32, R0
-	ADD  $16, R1
-	SUB  $1, R12
-	CBNZ R12, column
+	NEXT_COLUMN
 	RET
 
 // DOT_HALF adds the products of 8 elements of four tokens, with one query's
@@ -191,10 +160,8 @@ next:
 	SDOT(31, 0, 29, s1)
 
 #define DOT_ONE(i) \
-	VLD1 (R13), [V24.B16, V25.B16] \
-	ADD  R7, R13                   \
-	VLD1 (R13), [V26.B16, V27.B16] \
-	ADD  R7, R13                   \
+	VLD1.P (R13)(R7), [V24.B16, V25.B16] \
+	VLD1.P (R13)(R7), [V26.B16, V27.B16] \
 	ZIP_TOKENS(V24, V26)           \
 	DOT_HALF(i, 0, 1, 8, 9, 16, 17) \
 	ZIP_TOKENS(V25, V27)           \
@@ -203,16 +170,8 @@ next:
 // func weightedSumDot1(o *float32, w *BlockWeights, values *int8, d, rounds int)
 // All elements of one query, 16 at a time. d is a multiple of 16.
 TEXT ·weightedSumDot1(SB), NOSPLIT, $0-40
-	MOVD  o+0(FP), R0
-	MOVD  w+8(FP), R2
-	MOVD  values+16(FP), R1
-	MOVD  d+24(FP), R4
-	MOVD  rounds+32(FP), R3
-	LSL   $1, R4, R7
-	ADD   $BlockWeights_floats, R2, R8
-	LSR   $4, R4, R12
+	ONE_ARGS
 	VMOVI $1, V31.B16
-	LOAD_SCALES(R2, V23, V30)
 
 column:
 	ZERO4(V0, V1, V2, V3)
@@ -239,17 +198,5 @@ round:
 	JOIN(1, V1, V9, V17)
 	JOIN(2, V2, V10, V19)
 	JOIN(3, V3, V11, V20)
-	VLD1 (R0), [V24.S4, V25.S4, V26.S4, V27.S4]
-	FMUL4(30, 24, 24)
-	FMUL4(30, 25, 25)
-	FMUL4(30, 26, 26)
-	FMUL4(30, 27, 27)
-	VFMLA  V23.S4, V0.S4, V24.S4
-	VFMLA  V23.S4, V1.S4, V25.S4
-	VFMLA  V23.S4, V2.S4, V26.S4
-	VFMLA  V23.S4, V3.S4, V27.S4
-	VST1.P [V24.S4, V25.S4, V26.S4, V27.S4], 64(R0)
-	ADD    $32, R1
-	SUB    $1, R12
-	CBNZ   R12, column
+	STORE16
 	RET

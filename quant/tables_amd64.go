@@ -51,3 +51,24 @@ func widen(constants ...float32) (table [34][8]float32) {
 	}
 	return table
 }
+
+// What FIFTH and NIBBLES load: bitBytes are VPSHUFB indices that copy the byte with bit i to byte
+// i, bitTests the masks of these bits.
+var (
+	bitBytes, bitTests = bitSelectors()
+	fifteens, sixteens = repeatByte(15), repeatByte(16)
+)
+
+func bitSelectors() (bytes, tests [32]uint8) {
+	for i := range bytes {
+		bytes[i], tests[i] = uint8(i/8), 1<<(i%8)
+	}
+	return bytes, tests
+}
+
+func repeatByte(b uint8) (all [32]uint8) {
+	for i := range all {
+		all[i] = b
+	}
+	return all
+}

@@ -33,6 +33,18 @@ const (
 	MXFP4
 	I4Z
 	NF4
+	IQ1_S
+	IQ1_M
+	IQ2_XXS
+	IQ2_XS
+	IQ2_S
+	IQ3_XXS
+	IQ3_S
+	TQ1_0
+	TQ2_0
+	Q1_0
+	Q2_0
+	NVFP4
 	numTypes
 )
 
@@ -67,15 +79,26 @@ var types = [numTypes]typeInfo{
 	MXFP4:  {"MXFP4", 39, 32, 17},
 	I4Z:    {"I4Z", firstOwnID, 32, 19},
 	NF4:    {"NF4", firstOwnID + 1, 32, 18},
+
+	IQ1_S:   {"IQ1_S", 19, 256, 50},
+	IQ1_M:   {"IQ1_M", 29, 256, 56},
+	IQ2_XXS: {"IQ2_XXS", 16, 256, 66},
+	IQ2_XS:  {"IQ2_XS", 17, 256, 74},
+	IQ2_S:   {"IQ2_S", 22, 256, 82},
+	IQ3_XXS: {"IQ3_XXS", 18, 256, 98},
+	IQ3_S:   {"IQ3_S", 21, 256, 110},
+	TQ1_0:   {"TQ1_0", 34, 256, 54},
+	TQ2_0:   {"TQ2_0", 35, 256, 66},
+	Q1_0:    {"Q1_0", 41, 128, 18},
+	Q2_0:    {"Q2_0", 42, 64, 18},
+	NVFP4:   {"NVFP4", 40, 64, 36},
 }
 
 // refusedGGUF names the GGUF types that exist but are not read here, so that
 // the refusal can say which one a file holds.
 var refusedGGUF = map[uint32]string{
-	4: "Q4_2", 5: "Q4_3", 9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
-	21: "IQ3_S", 22: "IQ2_S", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M",
-	31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8", 34: "TQ1_0", 35: "TQ2_0",
-	36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8", 40: "NVFP4",
+	4: "Q4_2", 5: "Q4_3", 9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
+	31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8", 36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8",
 }
 
 // Valid reports whether t names a format of this package.

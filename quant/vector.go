@@ -15,6 +15,20 @@ func SiluMul(dst, gate, up []float32 /* [n] */) {
 	active.mulBy(dst, up[:len(dst)])
 }
 
+// clampedSlope is the steepness of ClampedSiluMul's sigmoid.
+const clampedSlope = 1.702
+
+// ClampedSiluMul computes dst[i] = g/(1+Exp32(-1.702·g))·(u+1), where g is gate[i] limited from above and
+// u is up[i] limited from both sides. It overwrites gate and up. dst may be gate, not up.
+func ClampedSiluMul(dst, gate, up []float32 /* [n] */, limit float32) {
+	gate, up = gate[:len(dst)], up[:len(dst)]
+	for i, g := range gate {
+		gate[i] = clampedSlope * min(g, limit)
+		up[i] = (1 / float32(clampedSlope)) * (min(max(up[i], -limit), limit) + 1)
+	}
+	SiluMul(dst, gate, up)
+}
+
 // GeluTanh computes the tanh approximation of GELU,
 // x/2 * (1 + tanh(√(2/π) * (x + 0.044715x³))), in the equivalent form
 // dst = x / (1 + Exp32(-2u)) with 2u = x * (c1 + c3*x²), which loses nothing to
@@ -46,6 +60,24 @@ func GeluErfMul(dst, gate, up []float32 /* [n] */) {
 // SoftCap computes x[i] = limit * Tanh32(x[i]/limit), which keeps scores within
 // the limit.
 func SoftCap(x []float32 /* [n] */, limit float32) { active.softCap(x, limit) }
+
+// SquaredRelu computes dst[i] = max(x[i], 0)².
+func SquaredRelu(dst, x []float32 /* [n] */) {
+	for i, v := range x[:len(dst)] {
+		v = max(v, 0)
+		dst[i] = v * v
+	}
+}
+
+// Sigmoid32 returns 1 / (1 + Exp32(-x)).
+func Sigmoid32(x float32) float32 { return 1 / (1 + Exp32(-x)) }
+
+// SigmoidMul computes dst[i] *= Sigmoid32(x[i]).
+func SigmoidMul(dst, x []float32 /* [n] */) {
+	for i, v := range x[:len(dst)] {
+		dst[i] *= Sigmoid32(v)
+	}
+}
 
 // Scale computes dst[i] *= s.
 func Scale(dst []float32 /* [n] */, s float32) { active.scale(dst, s) }

@@ -251,3 +251,22 @@ func TestNorms(t *testing.T) {
 		require.InDeltaSlice(t, []float64{-1, -1, 0, 0.75}, got, 1e-6)
 	})
 }
+
+// TestClampedSiluMul compares with the definition in float64, on both sides of the limits.
+func TestClampedSiluMul(t *testing.T) {
+	const limit = 7
+	var gate, up, want []float32
+	for g := float32(-30); g <= 30; g += 0.75 {
+		for _, u := range []float32{-20, -7, -1, -0.3, 0, 2.5, 7, 9} {
+			gate, up = append(gate, g), append(up, u)
+			x, y := math.Min(float64(g), limit), math.Max(math.Min(float64(u), limit), -limit)
+			want = append(want, float32(x/(1+math.Exp(-1.702*x))*(y+1)))
+		}
+	}
+	ClampedSiluMul(gate, gate, up, limit)
+	for i, w := range want {
+		if d := math.Abs(float64(gate[i] - w)); d > 1e-5*(1+math.Abs(float64(w))) {
+			t.Errorf("element %d: %v, want %v", i, gate[i], w)
+		}
+	}
+}

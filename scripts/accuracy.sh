@@ -42,7 +42,7 @@ for opening in "Chapter 1 - The Old House" "The king said to his daughter" "In t
   echo
 done > "$work/stories.txt"
 for mix in "${mixes[@]:1}"; do
-  "$llmrun" import cmd/llmrun/bundled/model --quant "$mix" --calibrate "$work/stories.txt" --force -o "$work/model.pack" > /dev/null
+  "$llmrun" import cmd/llmrun/bundled/model.pack --quant "$mix" --calibrate "$work/stories.txt" --force -o "$work/model.pack" > /dev/null
   row "$mix, calibrated" float32 f32 -m "$work/model.pack"
   row "$mix, calibrated" int8 k8v8 -m "$work/model.pack" --rounded
 done

@@ -15,13 +15,14 @@
 #   THREADS=2 DEPTH=0 PP=512 TG=64 ROUNDS=5  THREADS and DEPTH may be lists
 #   KV=q8_0        format of keys and values of peers: q8_0, like llmrun, or f16
 #   BUSY=0         also measure beside this number of busy processes
+#   TIER=          avx2: llmrun without AVX-512 and VNNI, llama.cpp with its library for Haswell
 #   JSON=          write all samples to this file
 #   RESULTS=       append the output to this file
 set -euo pipefail
 cd "$(dirname "$0")/.."
 llmrun=${1:?usage: scripts/bench-peers.sh PATH_TO_LLMRUN}
 SHAPE=${SHAPE:-qwen2.5-0.5b llama-3.2-1b} QUANT=${QUANT:-q4_0} MODEL=${MODEL:-}
-PEER=${PEER:-} PEER_NAME=${PEER_NAME:-peer} KV=${KV:-q8_0} BUSY=${BUSY:-0}
+PEER=${PEER:-} PEER_NAME=${PEER_NAME:-peer} KV=${KV:-q8_0} BUSY=${BUSY:-0} TIER=${TIER:-}
 THREADS=${THREADS:-2} DEPTH=${DEPTH:-0} PP=${PP:-512} TG=${TG:-64} ROUNDS=${ROUNDS:-5}
 JSON=${JSON:-} RESULTS=${RESULTS:-/dev/null}
 
@@ -39,6 +40,16 @@ if [[ ! -e $home/node_modules/${package%@*}/package.json ]]; then
   npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$home" "$package" >&2
 fi
 
+if [[ $TIER == avx2 ]]; then
+  # llama.cpp loads the fastest library that the processor can run: keep those up to Haswell's.
+  rm -rf "$home-avx2" && cp -al "$home" "$home-avx2" && home=$home-avx2
+  find "$home" -regextype posix-extended -name 'libggml-cpu-*.so' ! -regex '.*-(x64|sse42|sandybridge|ivybridge|haswell)\.so' -delete
+  export LLMRUN_CPU=avx2
+elif [[ -n $TIER ]]; then
+  echo "TIER=$TIER is not known; it can be avx2" >&2
+  exit 1
+fi
+
 models=()
 if [[ -n $MODEL ]]; then
   for model in $MODEL; do models+=("$(realpath "$model")"); done
@@ -54,7 +65,7 @@ fi
 
 # The command that repeats the measurement, without paths of this machine.
 command="make bench-peers"
-for name in SHAPE QUANT MODEL PEER PEER_NAME THREADS DEPTH PP TG ROUNDS KV BUSY; do
+for name in SHAPE QUANT MODEL PEER PEER_NAME THREADS DEPTH PP TG ROUNDS KV BUSY TIER; do
   case $name in
     SHAPE | QUANT) [[ -n $MODEL ]] && continue ;;
     PEER_NAME) [[ -z $PEER ]] && continue ;;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the bundled 15M-parameter model: it writes a story, answers in a chat, and
-# answers a question about a note. The model is small enough to fit into the
-# binary; -m selects a larger one.
+# answers a question about a note, also with less memory than the whole program
+# and its weights take. The model is small enough to fit into the binary; -m
+# selects a larger one.
 #
 # usage: scripts/demo.sh PATH_TO_LLMRUN
 set -euo pipefail
@@ -32,6 +33,10 @@ echo
 question="When will Jonas check the yearly samples?"
 command_line "llmrun run -f $note -p \"$question\" --temp 0"
 "$llmrun" run -f "$note" -p "$question" --temp 0
+
+heading "4. The same question within 45 MiB of memory: weights that do not fit are read from flash"
+command_line "llmrun run -f $note -p \"$question\" --temp 0 --ram 45MiB"
+"$llmrun" run -f "$note" -p "$question" --temp 0 --ram 45MiB
 
 heading "With a model of your own"
 cat <<EOF

@@ -13,3 +13,6 @@ func Sum64(seed uint64, parts ...[]byte) uint64 {
 	}
 	return d.Sum64()
 }
+
+// Hash64 returns what computes [Sum64] of bytes that are written to it.
+func Hash64(seed uint64) *xxhash.Digest { return xxhash.NewWithSeed(seed) }

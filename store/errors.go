@@ -18,6 +18,9 @@ var (
 	ErrUnsupported = errors.New("not supported")
 )
 
+// ErrChanged reports that a file was changed while it was in use.
+var ErrChanged = errors.New("the file was changed while it was read; try again when it is complete")
+
 // NoOffset is the offset of a FormatError that concerns no particular byte.
 const NoOffset = -1
 

@@ -15,6 +15,7 @@ import (
 // an Index from the tensors that it has parsed.
 type Index struct {
 	files   []vfs.File
+	stamps  []vfs.Stamp // of the files when they were opened; zero for those that have none
 	tensors []Tensor
 	byName  map[string]int32 // index into tensors
 }
@@ -23,6 +24,19 @@ type Index struct {
 // files. It returns an error, and the caller keeps the files, if a tensor name is invalid
 // or duplicated, or if two tensors share bytes.
 func NewIndex(files []vfs.File, tensors []Tensor) (*Index, error) {
+	x, err := NewPlacedIndex(files, tensors)
+	if err == nil {
+		err = x.checkOverlap()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// NewPlacedIndex is NewIndex for a format whose reader has checked that no two tensors share bytes. Those
+// of a tensor may lie in several places; its offset is that of the first.
+func NewPlacedIndex(files []vfs.File, tensors []Tensor) (*Index, error) {
 	x := &Index{files: files, tensors: tensors, byName: make(map[string]int32, len(tensors))}
 	for i, t := range tensors {
 		if reason := nameProblem(t.Name); reason != "" {
@@ -33,8 +47,12 @@ func NewIndex(files []vfs.File, tensors []Tensor) (*Index, error) {
 		}
 		x.byName[t.Name] = int32(i)
 	}
-	if err := x.checkOverlap(); err != nil {
-		return nil, err
+	for _, f := range files {
+		stamp, _, err := vfs.StampOf(f)
+		if err != nil {
+			return nil, err
+		}
+		x.stamps = append(x.stamps, stamp)
 	}
 	return x, nil
 }
@@ -119,7 +137,24 @@ func (x *Index) ReadAt(t Tensor, p []byte, off int64) (int, error) {
 			Reason: "the file was truncated while in use", Hint: "open the model again", Kind: ErrTruncated,
 		}
 	}
+	if err == nil {
+		err = x.checkUnchanged(t.File)
+	}
 	return n, err
+}
+
+// checkUnchanged returns an error if a file was changed since it was opened: bytes of two versions
+// do not make a model.
+func (x *Index) checkUnchanged(file int) error {
+	was := x.stamps[file]
+	if was == (vfs.Stamp{}) {
+		return nil
+	}
+	now, _, err := vfs.StampOf(x.files[file])
+	if err == nil && (now.Size != was.Size || now.Modified != was.Modified) {
+		err = fmt.Errorf("%s: %w", x.files[file].Name(), ErrChanged)
+	}
+	return err
 }
 
 // Close closes the files. Reads in progress return an error.

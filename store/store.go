@@ -7,9 +7,9 @@
 // file, has the number of bytes that its shape and type require, and shares no byte with
 // another tensor. Malformed files produce a [FormatError].
 //
-// The other subpackages support the readers. vfs provides all file access. crc computes the
-// block checksums. w8a8 stores calibrations. synth writes models of random weights for
-// measurements.
+// The other subpackages support the readers. vfs provides all file access. digest hashes
+// whole files and remembers the hashes. crc computes the block checksums, and gcm decrypts blocks.
+// w8a8 stores calibrations. synth writes models of random weights for measurements.
 //
 // Begin with [Tensor] and [Source].
 package store

@@ -22,8 +22,8 @@ type BudgetError struct {
 
 // Error names the request, the limit and the usage by purpose.
 func (e *BudgetError) Error() string {
-	return fmt.Sprintf("%v: %s needs %d bytes, %d of %d are free (in use: %s); raise the budget or use a shorter context",
-		ErrBudget, e.Purpose, e.Requested, max(0, e.Limit-e.Used.Total), e.Limit, e.Used)
+	return fmt.Sprintf("%v: %s needs %s, %s of %s are free (in use: %s); raise the budget or use a shorter context",
+		ErrBudget, e.Purpose, AtLeastText(e.Requested), SizeText(max(0, e.Limit-e.Used.Total)), SizeText(e.Limit), e.Used)
 }
 
 // Unwrap makes errors.Is(err, ErrBudget) true.
@@ -37,13 +37,13 @@ type Usage struct {
 	TotalPeak int64           // maximum of Total so far
 }
 
-// String lists the purposes with memory in use, for example "pinned weights 1048576,
-// scratch 4096".
+// String lists the purposes with memory in use, for example "pinned weights 1 MiB, scratch
+// 4 KiB".
 func (u Usage) String() string {
 	var parts []string
 	for p := range purposes {
 		if u.By[p] != 0 {
-			parts = append(parts, fmt.Sprintf("%s %d", p, u.By[p]))
+			parts = append(parts, fmt.Sprintf("%s %s", p, SizeText(u.By[p])))
 		}
 	}
 	if len(parts) == 0 {
@@ -117,7 +117,7 @@ func (b *Budget) Reserve(p Purpose, n int64) (*Lease, error) {
 	defer b.mu.Unlock()
 	u := &b.usage
 	// Subtracting from the limit cannot overflow; adding to the total could.
-	if n > b.limit-u.Total {
+	if n > b.limit-u.Total || faulty(Request{Budget: b, Purpose: p, Bytes: n}) {
 		return nil, &BudgetError{Purpose: p, Requested: n, Used: *u, Limit: b.limit}
 	}
 	u.Total += n
@@ -133,6 +133,13 @@ func (b *Budget) Usage() Usage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.usage
+}
+
+// ResetPeak makes the memory in use the maximum so far.
+func (b *Budget) ResetPeak() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.usage.Peak, b.usage.TotalPeak = b.usage.By, b.usage.Total
 }
 
 // Check returns an error that lists the memory in use, or nil if every lease has been
@@ -157,15 +164,15 @@ type Lease struct {
 // Bytes returns the size of the lease, even after its release.
 func (l *Lease) Bytes() int64 { return l.bytes }
 
-// resize changes the size of the lease. Growing may be refused, like Reserve, and
+// Resize changes the size of the lease. Growing may be refused, like Reserve, and
 // then changes nothing.
-func (l *Lease) resize(n int64) error {
+func (l *Lease) Resize(n int64) error {
 	b := l.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	more := n - l.bytes
 	u := &b.usage
-	if more > 0 && more > b.limit-u.Total {
+	if more > 0 && (more > b.limit-u.Total || faulty(Request{Budget: b, Purpose: l.purpose, Bytes: more})) {
 		return &BudgetError{Purpose: l.purpose, Requested: more, Used: *u, Limit: b.limit}
 	}
 	l.bytes = n

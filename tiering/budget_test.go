@@ -1,6 +1,7 @@
 package tiering
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -32,7 +33,7 @@ func TestReserveUpdatesUsage(t *testing.T) {
 	require.EqualValues(t, 100, u.TotalPeak)
 	require.EqualValues(t, 10, u.By[Scratch])
 	require.EqualValues(t, 40, u.Peak[Scratch])
-	require.Equal(t, "pinned weights 60, scratch 10", u.String())
+	require.Equal(t, "pinned weights 60 B, scratch 10 B", u.String())
 	again.Release()
 	weights.Release()
 	require.Equal(t, "nothing", b.Usage().String())
@@ -50,12 +51,12 @@ func TestReserveRefuses(t *testing.T) {
 		var refused *BudgetError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, BudgetError{Purpose: Scratch, Requested: n, Used: b.Usage(), Limit: 1000}, *refused)
-		require.ErrorContains(t, err, "100 of 1000 are free (in use: kv hot 900)")
+		require.ErrorContains(t, err, "100 B of 1000 B are free (in use: kv hot 900 B)")
 	}
 	_, err = b.Reserve(Scratch, -1)
 	require.ErrorContains(t, err, "-1 bytes")
 	_, err = b.Reserve(purposes, 1)
-	require.ErrorContains(t, err, "purpose(11)")
+	require.ErrorContains(t, err, fmt.Sprintf("purpose(%d)", purposes))
 	require.EqualValues(t, 900, b.Usage().Total, "a refusal changes nothing")
 }
 
@@ -86,7 +87,7 @@ func TestCheckNamesUnreleasedLeases(t *testing.T) {
 	require.ErrorContains(t, b.Check(), "1 leases")
 	lease, err := b.Reserve(Mapped, 4)
 	require.NoError(t, err)
-	require.ErrorContains(t, b.Check(), "mapped files 4")
+	require.ErrorContains(t, b.Check(), "mapped files 4 B")
 	empty.Release()
 	lease.Release()
 	require.NoError(t, b.Check())

@@ -49,7 +49,7 @@ func AllocRoom(b *Budget, p Purpose, n, room int) (*Frame, error) {
 	}
 	size, err := pageRound(max(n, room))
 	if err == nil && size > 0 {
-		f.pages, err = mapPages(size)
+		f.pages, err = f.lease.mapPages(size)
 	}
 	if err == nil {
 		err = f.Resize(n)
@@ -78,11 +78,11 @@ func (f *Frame) Resize(n int) error {
 	}
 	before := int(f.lease.Bytes())
 	if size > before {
-		if err := f.lease.resize(int64(size)); err != nil {
+		if err := f.lease.Resize(int64(size)); err != nil {
 			return err
 		}
-		if err := recommit(f.pages[before:size]); err != nil {
-			_ = f.lease.resize(int64(before)) // shrinking never fails
+		if err := f.lease.recommit(f.pages[before:size]); err != nil {
+			_ = f.lease.Resize(int64(before)) // shrinking never fails
 			return fmt.Errorf("tiering: %d more bytes for %s: %w", size-before, f.lease.purpose, err)
 		}
 		if size >= hugePage && f.release == nil {
@@ -93,7 +93,7 @@ func (f *Frame) Resize(n int) error {
 			poison(f.pages[size:before])
 		}
 		discard(f.pages[size:before])
-		if err := f.lease.resize(int64(size)); err != nil {
+		if err := f.lease.Resize(int64(size)); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,10 @@ func allocPages(b *Budget, p Purpose, n int, get func(size int) ([]byte, error))
 	if size == 0 {
 		return f, nil // nothing to map; Free must still be called
 	}
-	if f.pages, err = get(size); err != nil {
+	if err = lease.mapFault(size); err == nil {
+		f.pages, err = get(size)
+	}
+	if err != nil {
 		lease.Release()
 		return nil, fmt.Errorf("tiering: mapping %d bytes for %s: %w", size, p, err)
 	}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// residentPages returns how many pages of b are in memory.
-func residentPages(t *testing.T, b []byte) (count int) {
+// pagesInMemory returns how many pages of b are in memory.
+func pagesInMemory(t *testing.T, b []byte) (count int) {
 	t.Helper()
 	pages := make([]byte, len(b)/os.Getpagesize())
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&pages[0])))
@@ -32,7 +32,7 @@ func TestShrunkFrameLeavesMemory(t *testing.T) {
 	for i := 0; i < size; i += os.Getpagesize() {
 		pages[i] = 1
 	}
-	require.Positive(t, residentPages(t, pages[kept:]))
+	require.Positive(t, pagesInMemory(t, pages[kept:]))
 	require.NoError(t, f.Resize(kept))
-	require.Zero(t, residentPages(t, pages[kept:]))
+	require.Zero(t, pagesInMemory(t, pages[kept:]))
 }

@@ -17,9 +17,18 @@ type Shape struct {
 	// Embedding is the size of an embedding that is not also the output matrix, 0 in
 	// a tied model. It stays on flash, and its rows of RowBytes are read on demand.
 	Embedding, RowBytes int64
+	// Table is the size of the layers' own embeddings of all tokens, 0 in models without them. It
+	// stays on flash like Embedding; its rows have TableRow bytes.
+	Table, TableRow int64
 	// OtherPinned is the memory of weights outside all sections: an embedding that is
 	// loaded completely, or columns of matrices in another format.
 	OtherPinned int64
+	// Upload is the memory of the largest weights that are copied to a device before the others
+	// are read. A plan has room for them beside OtherPinned and the program.
+	Upload int64
+	// Convert is the memory for converting weights while they are read; 0 if a pack
+	// stores them as they are used.
+	Convert int64
 	// Lookup is the buffer for parallel embedding lookups in the output matrix of a
 	// tied model that is not pinned completely; 0 in other models.
 	Lookup int64
@@ -36,15 +45,32 @@ type Shape struct {
 	// KVSummaryPerToken is the size of the summaries of a token for page selection.
 	// They stay in memory wherever the KV is.
 	KVSummaryPerToken int64
+	// Attended divides KVBytesPerToken by the window in which later tokens attend to it.
+	Attended []AttendedKV
+	// Selection is the page selection; zero without one.
+	Selection Selection
 	// KVUnit is the size of the largest page of a layer.
 	KVUnit int64
+	// KVPageOnFlash is the most that the pages of one position in all layers take on flash.
+	KVPageOnFlash int64
+	// KVInStream states that the stream of weights can read pages between the weights. KV on
+	// flash then needs no ring of its own while weights are streamed.
+	KVInStream bool
+	// Drafts is the memory of a drafter for sequences of a length, which counts up to DraftTokens. A
+	// plan has room for it if it is small beside what is left above the minimum.
+	Drafts      Line
+	DraftTokens int
+	// DraftsRequired refuses plans without room for the drafter.
+	DraftsRequired bool
+	// Reward is the memory of a reward model for a context.
+	Reward Line
 	// Scratch is the memory of activations of a prefill chunk in the layers, Logits
 	// the memory of activations after the last layer. Both use the same memory.
 	Scratch, Logits Line
 	// OpsPerToken is the number of operations of the layers for a prompt token; a
-	// multiply-add counts as two. Width is the size of a token's hidden state.
-	OpsPerToken int64
-	Width       int
+	// multiply-add counts as two. Elements is the number of elements of hidden states, over all
+	// layers, that are normed, quantized and added for it.
+	OpsPerToken, Elements int64
 }
 
 // Line is the memory of n tokens: Fixed + n·PerToken.
@@ -53,10 +79,45 @@ type Line struct{ Fixed, PerToken int64 }
 // At returns the memory of a number of tokens.
 func (l Line) At(tokens int) int64 { return l.Fixed + int64(tokens)*l.PerToken }
 
+// AttendedKV is the KV of the layers with the same window.
+type AttendedKV struct {
+	Window   int   // tokens; 0 = all
+	PerToken int64 // bytes
+}
+
+// within returns the number of the last n tokens that a token attends to.
+func (k AttendedKV) within(n int) int {
+	if k.Window > 0 {
+		return min(n, k.Window)
+	}
+	return n
+}
+
+// At returns the bytes that a token attends to after n tokens.
+func (k AttendedKV) At(n int) int64 { return int64(k.within(n)) * k.PerToken }
+
+// Selection describes how much of a long context a decoded token attends to: Fraction of it, but
+// at least Least tokens, besides Always tokens at its ends.
+type Selection struct {
+	Fraction      float64
+	Always, Least int
+}
+
+// of returns the tokens that the selection picks out of n.
+func (s Selection) of(n int) int {
+	if s.Fraction == 0 || n <= s.Always {
+		return n
+	}
+	rest := n - s.Always
+	return s.Always + min(rest, max(s.Least, int(s.Fraction*float64(rest))))
+}
+
 // Section is a range of weights that are used together and are adjacent on flash.
 type Section struct {
 	Name  string
 	Bytes int64
+	// Fixed is the size of the first part, which every plan keeps in memory.
+	Fixed int64
 	// The streamed part of a section is a multiple of Granule, or the whole section.
 	// The pinned part ends at a multiple of Block, so the streamed part may differ by
 	// up to a Block.
@@ -69,6 +130,16 @@ type Rates struct {
 	ReadGBs     float64 // flash, with reads of the planned size
 	MemGBs      float64 // weights in memory, during decode
 	PrefillGops float64 // integer operations during prefill
+	// KV in memory that attention reads for a token: of decode, and of a prefill chunk, whose
+	// tokens share reads.
+	AttendGBs, AttendChunkGBs float64
+	ConvertGBs                float64 // streamed weights, by all cores; 0 if they need no conversion
+	// RoundSeconds is what a round of scattered reads takes besides their transfer at ReadGBs: a
+	// layer waits for one when it has picked pages. 0 = unknown.
+	RoundSeconds float64
+	// ExpertReuse tells how often a router chooses experts that are in memory: if a fraction f of
+	// the experts is not there, a token misses f^ExpertReuse of those that it uses.
+	ExpertReuse float64
 }
 
 // Need is the request for a plan, including the memory of the program itself.
@@ -81,17 +152,32 @@ type Need struct {
 	// Chunk is the maximum number of tokens of a prefill chunk; 0 means DefaultChunk.
 	// The plan uses fewer if memory is scarce.
 	Chunk int
+	// Talk is the conversation whose time is predicted; zero means a default.
+	Talk Talk
 	// Code and Heap are the memory of the program itself.
 	Code, Heap int64
+	// Opening is the heap that opening the model takes before anything else is in memory.
+	Opening int64
+	// Driver is the memory that a device's driver takes for itself while the model runs, and
+	// DriverPeak what it takes before, when it loads its libraries and compiles kernels, and nothing
+	// else but Opening is in memory.
+	Driver, DriverPeak int64
 	// Piece is the size of a read; 0 selects a size that fits the ring.
 	Piece int64
 	// KVBytesLow is the size of a token's KV in the most compact format, so that a
 	// refusal can report whether that format would fit; 0 if it is the selected one.
 	KVBytesLow int64
+	// FixedChunk refuses plans with a smaller prefill chunk: a device's kernels are compiled for
+	// it, and its results depend on it.
+	FixedChunk bool
 	// KVCold permits KV on flash. KVHot then limits its memory; 0 leaves the limit to
 	// the plan.
 	KVCold bool
 	KVHot  int64
+	// KVWrites limits the bytes of KV that are written to flash; 0 means no limit. If a plan with
+	// a requested context exceeds it, the plan needs to hold only the first KVPrompt tokens.
+	KVWrites int64
+	KVPrompt int
 }
 
 // Plan states which parts of the weights and the KV of a model are in memory and which
@@ -120,7 +206,12 @@ type Plan struct {
 	// how many bytes of a full context are on flash; each token and each prefill chunk
 	// reads all of them.
 	KVHot, KVRing, KVCold int64
-	ExpertSlots           int // experts that fit in memory, over all layers
+	// KVDepth is the number of tokens beyond which Need.KVWrites is exceeded; 0 if the context
+	// does not exceed it.
+	KVDepth int
+	// KVInStream states that the stream of weights reads KV, so that KVRing is not in By.
+	KVInStream  bool
+	ExpertSlots int // experts that fit in memory, over all layers
 
 	// StreamedPerToken and StreamedPerChunk are the bytes that one decoded token and one
 	// prefill chunk read from flash. They assume that the router uses all experts equally
@@ -131,6 +222,8 @@ type Plan struct {
 	// Predicted tokens per second of a prompt of several chunks, and of decoding, both at
 	// the start of a conversation. They are 0 if a rate is unknown.
 	PredictedPrefill, PredictedDecode float64
+	// Predicted is how the conversation goes on; nil if a rate is unknown.
+	Predicted *Forecast
 }
 
 // Resident reports whether the model reads nothing but embedding rows from flash
@@ -139,3 +232,12 @@ func (p *Plan) Resident() bool { return p.Ring == 0 && p.StreamedPerToken == 0 }
 
 // Total returns the maximum memory in use.
 func (p *Plan) Total() int64 { return p.By.Total() }
+
+// PinnedBytes returns the bytes of weights that the plan keeps in memory.
+func (p *Plan) PinnedBytes() int64 {
+	n := p.HeadPinned
+	for _, bytes := range p.Pinned {
+		n += bytes
+	}
+	return n
+}

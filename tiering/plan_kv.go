@@ -1,19 +1,21 @@
 package tiering
 
-// KV that may move to flash needs little memory: the pages that are being written and
-// the buffers for reading. Every token reads each byte of weights on flash, and each
-// byte of KV on flash only after the conversation has become that long. Therefore
-// weights have priority, and KV gets a fraction of the memory above the minimum.
+import "errors"
+
+// KV that may move to flash needs little memory: the pages that are being written and the
+// buffers for reading. What more of it pays depends on the model: a byte of dense weights saves
+// a read for every token, a byte of KV only for tokens that are so deep in the conversation, and
+// a byte of experts only for tokens that use its expert. The plan therefore tries divisions and
+// takes the one with which a conversation that fills the context takes the least time.
 
 const (
-	// KV gets one part in kvDivisor of the memory above the minimum if the weights do
-	// not fit completely.
-	kvDivisor = 8
-	// The ring for KV is one part in kvRingDivisor of the budget, between kvRingLow
-	// and kvRingHigh.
+	// The ring for KV is one part in kvRingDivisor of the budget without the fixed parts of sections,
+	// between kvRingLow and kvRingHigh.
 	kvRingDivisor = 64
 	kvRingLow     = 1 << 20
 	kvRingHigh    = 8 << 20
+	// selectedRingHigh is the upper limit for page selection, which keeps pages in the ring.
+	selectedRingHigh = 32 << 20
 	// kvMinPages is the minimum number of pages of a layer in the ring.
 	kvMinPages = 4
 	// selectedPages is the number of selected pages in flight.
@@ -28,39 +30,49 @@ const (
 // makeKV makes a plan with KV on flash if necessary.
 func (m *planner) makeKV(r Rates) (*Plan, error) {
 	full := m.kv(m.Context)
-	if m.KVHot == 0 || m.KVHot >= full {
-		if p, err := m.attempt(full, r); err == nil && p.Resident() && p.ExpertSlots == m.experts() {
-			return p, nil
-		}
-	}
 	least := min(full, m.kv(m.leastHot()))
-	base, err := m.attempt(least, r)
-	if err != nil || least == full {
-		return base, err
-	}
-	if m.KVHot > 0 {
-		return m.attempt(min(full, max(least, m.KVHot)), r)
-	}
-	if m.Budget <= 0 {
-		return base, nil // without a budget, only an explicit KVHot moves KV to flash
-	}
-	spare := m.Budget - base.Total()
-	others := m.Budget - least - m.kvRing()
-	if !base.Resident() || base.ExpertSlots < m.experts() {
-		spare = max(0, others-m.minimumOthers(base)) / kvDivisor
-	}
-	for ; spare > 0; spare = spare / 4 * 3 {
-		p, err := m.attempt(min(full, least+spare), r)
-		if err == nil && p.Resident() == base.Resident() {
-			return p, nil
+	if whole := m.hotWithin(m.Context); whole > least && m.Budget > 0 {
+		p, err := m.divideKV(min(full, whole), full, r)
+		if err == nil || m.mayShrink {
+			return p, err
 		}
+		needed := min(full, max(least, m.hotWithin(m.KVPrompt)))
+		if p, err = m.divideKV(needed, full, r); err != nil {
+			m.adviseWrites(err, least, needed)
+		}
+		return p, err
 	}
-	return base, nil
+	return m.divideKV(least, full, r)
 }
 
-// minimumOthers returns the minimum memory of everything except KV.
-func (m *planner) minimumOthers(p *Plan) int64 {
-	return p.By[Code] + p.By[Heap] + pageUp(m.OtherPinned) + m.scratch(m.lowChunk()) + m.minimumWeights()
+// divideKV makes a plan with at least so many of the full bytes of KV in memory.
+func (m *planner) divideKV(least, full int64, r Rates) (*Plan, error) {
+	if m.KVHot > 0 && m.KVHot < full {
+		return m.attempt(min(full, max(least, m.KVHot)), r)
+	}
+	whole, refusal := m.attempt(full, r)
+	if refusal == nil && whole.Resident() && whole.ExpertSlots == m.experts() || least == full {
+		return whole, refusal
+	}
+	base, err := m.attempt(least, r)
+	switch {
+	case err != nil && refusal == nil:
+		return whole, nil // the buffers for KV on flash are larger than the KV
+	case err != nil:
+		return nil, lowerMinimum(err, refusal)
+	case m.Budget <= 0:
+		return base, nil // without a budget, only an explicit KVHot moves KV to flash
+	}
+	return m.fastest(base, least, full, r), nil
+}
+
+// lowerMinimum returns the refusal with the lower minimum.
+func lowerMinimum(a, b error) error {
+	var first, second *MinimumError
+	if errors.As(a, &first) && errors.As(b, &second) && second.Minimum < first.Minimum {
+		return b
+	}
+	return a
 }
 
 // attempt makes a plan with the given memory for KV.
@@ -73,13 +85,63 @@ func (m *planner) attempt(hot int64, r Rates) (*Plan, error) {
 // leastHot returns the minimum number of tokens whose KV is in memory.
 func (m *planner) leastHot() int { return m.Chunk + kvExtraPages*max(1, m.KVPageTokens) }
 
-// kvRing returns the memory of all buffers for reading KV from flash and writing it.
-func (m *planner) kvRing() int64 {
-	ring := int64(kvRingHigh)
-	if m.Budget > 0 {
-		ring = min(ring, max(kvRingLow, m.Budget/kvRingDivisor))
+// Ring returns the size of a ring that holds the pages that the selection picks of a short context,
+// and as many more as are read at once, within limits. A smaller one reads a third of a context of
+// 4K tokens for each token.
+func (s Selection) Ring(kvBytesPerToken int64) int64 {
+	if s.Fraction == 0 {
+		return kvRingHigh
 	}
-	return pageUp(max(ring, kvMinPages*m.KVUnit)+m.KVUnit) + kvBuffer + m.selectedBytes()
+	return max(kvRingHigh, min(selectedRingHigh, int64(s.Always+s.Least)*kvBytesPerToken*4/3))
+}
+
+// kvRing returns the memory of the ring for reading KV from flash.
+func (m *planner) kvRing() int64 {
+	ring := m.Selection.Ring(m.KVBytesPerToken)
+	if m.Budget > 0 {
+		ring = min(ring, max(kvRingLow, (m.Budget-m.fixedSections())/kvRingDivisor))
+	}
+	return PageUp(max(ring, kvMinPages*m.KVUnit) + m.KVUnit)
+}
+
+// kvFrames returns the memory of the buffers for reading KV from flash and writing it, without
+// residentRing.
+func (m *planner) kvFrames() int64 {
+	frames := kvBuffer + m.selectedBytes()
+	if m.residentRing() == 0 {
+		frames += m.kvRing()
+	}
+	return frames
+}
+
+// residentRing returns the memory of the ring for KV if a plan needs it only while no weights are
+// streamed. Picked pages always need it.
+func (m *planner) residentRing() int64 {
+	if !m.KVInStream || m.KVSummaryPerToken > 0 || m.hot >= m.kv(m.Context) {
+		return 0
+	}
+	return m.kvRing()
+}
+
+// streamWithKV is stream. If it would pin everything, KV needs a ring of its own.
+func (m *planner) streamWithKV(p *Plan, memory, ring int64) {
+	before := *p
+	m.stream(p, memory)
+	if p.KVInStream = ring > 0 && !m.pinsAll(p); ring > 0 && !p.KVInStream {
+		*p = before
+		p.By[KVFrames] += ring
+		m.stream(p, max(0, memory-ring))
+	}
+}
+
+// pinsAll reports whether a plan pins all sections.
+func (m *planner) pinsAll(p *Plan) bool {
+	for i := range m.Layers {
+		if p.Pinned[i] < m.Layers[i].Bytes {
+			return false
+		}
+	}
+	return p.HeadPinned == m.Head.Bytes
 }
 
 // selectedBytes returns the memory of the buffers for selected pages.
@@ -87,7 +149,7 @@ func (m *planner) selectedBytes() int64 {
 	if m.KVSummaryPerToken == 0 {
 		return 0
 	}
-	return selectedPages * (pageUp(m.KVUnit) + pageUp(1))
+	return selectedPages * (PageUp(m.KVUnit) + PageUp(1))
 }
 
 // countCold records the KV on flash in a plan.
@@ -96,6 +158,9 @@ func (m *planner) countCold(p *Plan) {
 		return
 	}
 	p.KVHot = m.hot - m.KVFixed
-	p.KVRing = m.kvRing() - kvBuffer - m.selectedBytes() - pageUp(m.KVUnit)
+	p.KVRing = m.kvRing() - PageUp(m.KVUnit)
 	p.KVCold = m.kv(m.Context) - m.hot
+	if m.hotWithin(m.Context) > m.hot {
+		p.KVDepth = (m.hotPages(m.hot) + m.coldPages()) * max(1, m.KVPageTokens)
+	}
 }

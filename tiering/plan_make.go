@@ -44,9 +44,11 @@ const (
 	ringDivisor      = 16
 	lowRingDivisor   = 2
 	lookupDivisor    = 16
+	// A drafter gets at most one part in draftDivisor of the memory above the minimum.
+	draftDivisor = 16
 	// A context that the user did not request takes at most one part in
-	// contextDivisor of the budget without the program, but at least lowContext
-	// tokens.
+	// contextDivisor of the budget without the program, or what all weights leave if
+	// that is more, but at least lowContext tokens.
 	contextDivisor = 8
 	lowContext     = 2048
 )
@@ -62,7 +64,7 @@ const (
 // evenly over a pass. Experts are not scanned; they get a cache in the memory that
 // the other weights leave.
 func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
-	m := planner{Shape: s, Need: n}
+	m := planner{Shape: s, Need: n, pinOrder: new([]block)}
 	if m.Piece <= 0 {
 		m.Piece = smallPiece
 	}
@@ -70,13 +72,18 @@ func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
 		m.Chunk = DefaultChunk
 	}
 	m.chooseContext()
-	m.Chunk = min(m.Chunk, roundUp(m.Context, chunkStep))
-	if m.KVCold {
-		return m.makeKV(r)
+	for {
+		m.mayShrink = n.Context == 0 && m.Context > lowContext
+		p, err := m.makeContext(r)
+		if err == nil || n.Context > 0 || m.Context <= lowContext {
+			return p, err
+		}
+		m.halveContext()
 	}
-	m.hot = m.kv(m.Context)
-	return m.make(r)
 }
+
+// ChunkOf returns the largest useful prefill chunk for sequences of a number of tokens.
+func ChunkOf(tokens int) int { return roundUp(tokens, chunkStep) }
 
 // make plans all memory except KV, whose size is given.
 func (m *planner) make(r Rates) (*Plan, error) {
@@ -94,7 +101,10 @@ func (m *planner) make(r Rates) (*Plan, error) {
 type planner struct {
 	Shape
 	Need
-	hot int64 // memory for KV
+	hot          int64    // memory for KV
+	chunkAtLeast int      // tokens of a prefill chunk if there is memory; 0 = the general rule
+	pinOrder     *[]block // nil content: not computed yet
+	mayShrink    bool     // a refusal leads to a shorter context
 }
 
 // limit returns the budget, math.MaxInt64 if there is none.
@@ -103,24 +113,6 @@ func (m *planner) limit() int64 {
 		return math.MaxInt64
 	}
 	return m.Budget
-}
-
-// chooseContext selects a context if none was requested: the largest that repeated
-// halving of ContextMax yields and that leaves most of the memory to the weights.
-func (m *planner) chooseContext() {
-	if m.Context > 0 {
-		return
-	}
-	m.Context = m.ContextMax
-	if m.KVCold { // a long context costs only summaries until it is used
-		for m.Context > lowContext && m.summaries(m.Context) > (m.limit()-m.Code-m.Heap)/contextDivisor {
-			m.Context = max(lowContext, m.Context/2)
-		}
-		return
-	}
-	for m.Context > lowContext && m.kv(m.Context) > (m.limit()-m.Code-m.Heap)/contextDivisor {
-		m.Context = max(lowContext, m.Context/2)
-	}
 }
 
 // kv returns the size of the KV of a number of tokens.
@@ -132,7 +124,7 @@ const summaryTokens = 1024
 // summaries returns the size of the summaries of a number of tokens.
 func (m *planner) summaries(tokens int) int64 {
 	groups := int64(roundUp(tokens, summaryTokens) / summaryTokens)
-	return groups * pageUp(summaryTokens*m.KVSummaryPerToken)
+	return groups * PageUp(summaryTokens*m.KVSummaryPerToken)
 }
 
 func (m *planner) kvOf(tokens int, perToken int64) int64 {
@@ -141,34 +133,49 @@ func (m *planner) kvOf(tokens int, perToken int64) int64 {
 
 // scratch returns the memory of activations of a prefill chunk.
 func (m *planner) scratch(chunk int) int64 {
-	return pageUp(max(m.Scratch.At(chunk), m.Logits.At(chunk)))
+	return PageUp(max(m.Scratch.At(chunk), m.Logits.At(chunk)))
+}
+
+// drafts returns the memory of a drafter.
+func (m *planner) drafts() int64 {
+	if m.DraftTokens == 0 {
+		return 0
+	}
+	return PageUp(m.Drafts.At(min(m.Context, m.DraftTokens)))
 }
 
 // fixed returns the memory that every plan needs and whose size does not vary.
 func (m *planner) fixed() (by Ledger) {
-	by[Code], by[Heap], by[Pinned] = m.Code, m.Heap, m.OtherPinned
+	by[Code], by[Heap], by[Driver], by[Pinned] = m.Code, m.Heap, m.Driver, m.OtherPinned+m.Convert
 	by[KVHot] = m.hot
 	by[KVSummaries] = m.summaries(m.Context)
 	if m.hot < m.kv(m.Context) {
-		by[KVFrames] = m.kvRing()
+		by[KVFrames] = m.kvFrames()
 	}
-	if m.Embedding > 0 {
-		by[Cached] = min(m.Embedding, max(EmbeddingRowCache, 2*m.RowBytes))
+	if m.DraftsRequired {
+		by[Drafts] = m.drafts()
 	}
+	by[Rewards] = m.Reward.At(m.Context)
+	by[Cached] = m.cachedRows()
 	for p := range by {
-		by[p] = pageUp(by[p])
+		by[p] = PageUp(by[p])
 	}
 	return by
 }
 
 // lowChunk returns the minimum size of a prefill chunk.
-func (m *planner) lowChunk() int { return min(m.Chunk, chunkStep) }
+func (m *planner) lowChunk() int {
+	if m.FixedChunk {
+		return m.Chunk
+	}
+	return min(m.Chunk, chunkStep)
+}
 
 // dense returns the size of all sections in memory.
 func (m *planner) dense() int64 {
-	n := pageUp(m.Head.Bytes)
+	n := PageUp(m.Head.Bytes)
 	for i := range m.Layers {
-		n += pageUp(m.Layers[i].Bytes)
+		n += PageUp(m.Layers[i].Bytes)
 	}
 	return n
 }
@@ -181,7 +188,7 @@ func (m *planner) experts() int { return m.ExpertLayers * m.Experts }
 func (m *planner) minSlots() int { return min(m.ExpertsUsed, m.experts()) }
 
 // slots returns the memory of n experts.
-func (m *planner) slots(n int) int64 { return int64(n) * pageUp(m.ExpertBytes) }
+func (m *planner) slots(n int) int64 { return int64(n) * PageUp(m.ExpertBytes) }
 
 // minimumPieces returns the minimum number of pieces in a ring: a unit must fit
 // besides the piece that is being read.
@@ -196,33 +203,49 @@ func (m *planner) ringUnit() int64 {
 }
 
 // minimumRing returns the memory of the smallest ring.
-func (m *planner) minimumRing() int64 { return m.minimumPieces()*m.Piece + pageUp(m.ringUnit()) }
+func (m *planner) minimumRing() int64 { return m.minimumPieces()*m.Piece + PageUp(m.ringUnit()) }
 
 // fixedPinned returns the weights that stay in memory even if nothing is pinned:
 // vectors, and the unit at the end of the pinned part of each section.
 func (m *planner) fixedPinned() int64 {
-	return pageUp(m.Vectors) + int64(len(m.Layers)+1)*pageUp(m.Unit)
+	return PageUp(m.Vectors) + int64(len(m.Layers)+1)*PageUp(m.Unit) + m.fixedSections()
+}
+
+// fixedSections returns the fixed parts of all sections.
+func (m *planner) fixedSections() int64 {
+	n := PageUp(m.Head.Fixed)
+	for i := range m.Layers {
+		n += PageUp(m.Layers[i].Fixed)
+	}
+	return n
 }
 
 // minimumWeights returns the minimum memory for weights: all of them if they are
 // smaller than the buffers for streaming them.
 func (m *planner) minimumWeights() int64 {
-	return min(m.fixedPinned()+m.minimumRing()+m.slots(m.minSlots()), m.dense()+m.slots(m.experts()))
+	all := m.dense() + m.slots(m.experts()) + m.residentRing()
+	return min(m.fixedPinned()+m.minimumRing()+m.slots(m.minSlots()), all)
 }
 
 // assign divides the budget among weights, experts and activations.
 func (m *planner) assign(p *Plan) error {
 	rest := m.limit() - p.By.Total() - m.scratch(m.lowChunk()) // for weights and larger chunks
 	free := rest - m.minimumWeights()
-	if free < 0 {
+	if free < 0 || max(m.opening(), m.uploading()) > m.limit() {
 		return m.refuse(p.By)
 	}
-	extra := m.chunkGrant(free)
+	if drafts := m.drafts(); !m.DraftsRequired && drafts <= free/draftDivisor {
+		p.By[Drafts] = drafts
+		rest, free = rest-drafts, free-drafts
+	}
+	extra := max(m.chunkGrant(free), min(free, m.extraScratch(max(m.chunkAtLeast, m.lowChunk()))))
 	p.ExpertSlots = m.minSlots()
-	if left := rest - extra - m.dense() - m.slots(p.ExpertSlots); left >= 0 {
+	ring := m.residentRing()
+	if left := rest - extra - m.dense() - m.slots(p.ExpertSlots) - ring; left >= 0 {
+		p.By[KVFrames] += ring
 		extra = m.pinAll(p, left, extra)
 	} else {
-		m.stream(p, free-extra)
+		m.streamWithKV(p, free-extra, ring)
 	}
 	p.Chunk = m.chunk(extra)
 	p.By[Scratch] = m.scratch(p.Chunk)
@@ -275,14 +298,14 @@ func (m *planner) pinAll(p *Plan, left, extra int64) int64 {
 func (m *planner) stream(p *Plan, memory int64) {
 	// A ring larger than the streamed bytes would displace more pinned bytes than it
 	// hides reads.
-	wanted := min(m.moreRing(maxRing), max(0, m.dense()-memory))
+	wanted := min(m.moreRing(maxRing), max(0, m.dense()-m.fixedSections()-memory))
 	ring := max(min(memory/lowRingDivisor, m.moreRing(lowRing)), min(memory/ringDivisor, wanted))
 	p.Piece, p.Ring = m.Piece, m.minimumPieces()*m.Piece+ring/m.Piece*m.Piece
 	for m.Piece == smallPiece && p.Piece < DefaultPiece && m.pieceFits(2*p.Piece, p.Ring) {
 		p.Piece *= 2
 		p.Ring = p.Ring / p.Piece * p.Piece
 	}
-	p.By[Ring] = p.Ring + pageUp(m.ringUnit())
+	p.By[Ring] = p.Ring + PageUp(m.ringUnit())
 	p.By[Pinned] += m.fixedPinned()
 	// Subtract the ring's exact quota, not its rounded size, so that a slightly larger
 	// budget never pins less.
@@ -295,18 +318,18 @@ func (m *planner) stream(p *Plan, memory int64) {
 // lookup returns the memory for embedding lookups in the head; 0 if the head can be
 // pinned completely.
 func (m *planner) lookup(memory int64) int64 {
-	if memory >= pageUp(m.Head.Bytes) {
+	if memory >= PageUp(m.Head.Bytes-m.Head.Fixed) {
 		return 0
 	}
 	page := int64(os.Getpagesize())
-	return min(pageUp(m.Lookup), memory/lookupDivisor/page*page)
+	return min(PageUp(m.Lookup), memory/lookupDivisor/page*page)
 }
 
 // pieceFits reports whether a ring can be divided into pieces of this size: enough
 // pieces, and room for a unit besides the piece that is being read.
 func (m *planner) pieceFits(piece, ring int64) bool {
 	pieces := ring / piece
-	return pieces >= ringPieces && (pieces-1)*piece >= m.Unit
+	return pieces >= ringPieces && (pieces-1)*piece >= m.ringUnit()
 }
 
 // moreRing returns the additional memory of a ring compared with the smallest one.
@@ -314,8 +337,8 @@ func (m *planner) moreRing(bytes int64) int64 {
 	return max(0, bytes-m.minimumPieces()*m.Piece)
 }
 
-// pageUp rounds an amount of memory up to whole pages.
-func pageUp(n int64) int64 {
+// PageUp rounds an amount of memory up to whole pages, as a frame does.
+func PageUp(n int64) int64 {
 	page := int64(os.Getpagesize())
 	return (n + page - 1) / page * page
 }

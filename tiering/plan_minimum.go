@@ -13,6 +13,9 @@ type MinimumError struct {
 	ContextFits     int    // the longest context that fits, 0 if none does
 	// KVFits reports that the context fits with the most compact KV format.
 	KVFits bool
+	// KVWrites is the least Need.KVWrites with which the budget suffices for Need.KVPrompt tokens;
+	// 0 if writes are not limited, or none would suffice.
+	KVWrites int64
 	// ExpertsTooLarge reports that a smaller quantization of the experts would help.
 	ExpertsTooLarge bool
 }
@@ -20,11 +23,11 @@ type MinimumError struct {
 // Error lists the minimum and the remedies.
 func (e *MinimumError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v: a context of %d tokens needs at least %s, the budget is %s (", ErrBudget, e.Context, sizeText(e.Minimum), sizeText(e.Budget))
+	fmt.Fprintf(&b, "%v: a context of %d tokens needs at least %s, the budget is %s (", ErrBudget, e.Context, AtLeastText(e.Minimum), SizeText(e.Budget))
 	separator := ""
 	for _, p := range Purposes() {
 		if n := e.By[p]; n != 0 {
-			fmt.Fprintf(&b, "%s%s %s", separator, p, sizeText(n))
+			fmt.Fprintf(&b, "%s%s %s", separator, p, SizeText(n))
 			separator = ", "
 		}
 	}
@@ -60,9 +63,15 @@ func (m *planner) refuse(by Ledger) error {
 		by[Pinned], by[Ring], by[Cached] = by[Pinned]+m.fixedPinned(), m.minimumRing(), by[Cached]+least
 	} else {
 		by[Pinned], by[Cached] = by[Pinned]+m.dense(), by[Cached]+m.slots(m.experts())
+		by[KVFrames] += m.residentRing()
 	}
+	if m.DriverPeak > 0 {
+		by[Driver] += max(0, m.opening()-by.Total())
+	}
+	by[Heap] += max(0, m.opening()-by.Total())
+	by[Pinned] += max(0, m.uploading()-by.Total())
 	e := &MinimumError{Budget: m.Budget, Minimum: by.Total(), By: by, Context: m.Context}
-	spare := m.Budget - (e.Minimum - by[KVHot] + pageUp(m.KVFixed))
+	spare := m.Budget - (e.Minimum - by[KVHot] + PageUp(m.KVFixed))
 	page := max(1, m.KVPageTokens)
 	if m.KVBytesPerToken > 0 && spare > 0 && m.hot == m.kv(m.Context) {
 		pages := spare / (m.KVBytesPerToken * int64(page))
@@ -71,4 +80,16 @@ func (m *planner) refuse(by Ledger) error {
 	e.KVFits = m.KVBytesLow > 0 && spare >= m.kvOf(m.Context, m.KVBytesLow)
 	e.ExpertsTooLarge = m.slots(m.minSlots())/2 >= e.Minimum-m.Budget
 	return e
+}
+
+// opening returns the memory in use before weights and buffers are in memory.
+func (m *planner) opening() int64 { return m.Code + m.Opening + m.DriverPeak }
+
+// uploading returns the memory in use while weights are copied to a device, before other weights
+// are read.
+func (m *planner) uploading() int64 {
+	if m.Upload == 0 {
+		return 0
+	}
+	return PageUp(m.Code) + PageUp(m.Heap) + PageUp(m.Driver) + PageUp(m.OtherPinned) + PageUp(m.Upload)
 }

@@ -19,11 +19,15 @@ type block struct {
 // so that more memory never pins less.
 func (m *planner) pin(p *Plan, memory int64) {
 	p.Pinned = make([]int64, len(m.Layers))
-	for _, b := range m.blocks() {
-		if memory -= pageUp(b.bytes); memory < 0 {
+	for i := range p.Pinned {
+		p.Pinned[i] = m.Layers[i].Fixed
+	}
+	p.HeadPinned = m.Head.Fixed
+	for _, b := range m.order() {
+		if memory -= PageUp(b.bytes); memory < 0 {
 			return
 		}
-		p.By[Pinned] += pageUp(b.bytes)
+		p.By[Pinned] += PageUp(b.bytes)
 		if b.section < len(m.Layers) {
 			p.Pinned[b.section] += b.bytes
 		} else {
@@ -50,19 +54,19 @@ func (m *planner) blocks() []block {
 	return list
 }
 
-// blocks divides a section into blocks and yields their offsets and sizes. A block of
+// blocks divides a section behind its fixed part into blocks and yields their offsets and sizes. A block of
 // odd size comes first, so that the streamed part fills whole reads and ring slots.
 func (s *Section) blocks() iter.Seq2[int64, int64] {
 	granule, align := s.Granule, max(1, s.Block)
 	if granule <= 0 {
-		granule = max(1, s.Bytes)
+		granule = max(1, s.Bytes-s.Fixed)
 	}
 	return func(yield func(off, n int64) bool) {
-		n := (s.Bytes%granule + align - 1) / align * align
+		n := ((s.Bytes-s.Fixed)%granule + align - 1) / align * align
 		if n == 0 {
 			n = granule
 		}
-		for off := int64(0); off < s.Bytes; off, n = off+n, granule {
+		for off := s.Fixed; off < s.Bytes; off, n = off+n, granule {
 			if !yield(off, min(n, s.Bytes-off)) {
 				return
 			}

@@ -1,6 +1,9 @@
 package tiering
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // count records the bytes that passes read from flash.
 func (m *planner) count(p *Plan) {
@@ -8,19 +11,40 @@ func (m *planner) count(p *Plan) {
 	for i := range m.Layers {
 		layers += m.Layers[i].Bytes - p.Pinned[i]
 	}
-	p.StreamedPerToken = layers + head + m.expertReads(p, 1)
-	p.StreamedPerChunk = layers + m.expertReads(p, p.Chunk)
+	p.StreamedPerToken = layers + head + m.expertReads(p, 1, &p.Rates)
+	p.StreamedPerChunk = layers + m.expertReads(p, p.Chunk, &p.Rates)
 }
 
-// expertReads returns the bytes of experts that a number of tokens reads, if the
-// router chooses evenly: the experts that any of the tokens uses, minus those in
-// memory.
-func (m *planner) expertReads(p *Plan, tokens int) int64 {
+// defaultReuse is Rates.ExpertReuse of a model that did not run yet. Routers have favourites and
+// choose some of the last token's experts again; how many depends on the model and on the text.
+// This is a middle: 1 is a router that chooses evenly.
+const defaultReuse = 4
+
+// expertReads returns the bytes of experts that a number of tokens reads: the experts that any of
+// the tokens uses, minus those in memory. Many tokens use nearly all experts, so favourites
+// matter less.
+func (m *planner) expertReads(p *Plan, tokens int, r *Rates) int64 {
 	if m.experts() == 0 {
 		return 0
 	}
-	missing := 1 - float64(p.ExpertSlots)/float64(m.experts())
-	return int64(missing * float64(m.ExpertLayers) * m.expertsUsedBy(tokens) * float64(m.ExpertBytes))
+	absent := 1 - float64(p.ExpertSlots)/float64(m.experts())
+	reuse := cmp.Or(r.ExpertReuse, defaultReuse)
+	missing := math.Pow(absent, 1+(reuse-1)/float64(max(1, tokens)))
+	return int64(missing * float64(m.expertBytesOf(tokens)))
+}
+
+// firstExpertReads returns the bytes of experts that the first tokens of a process read besides
+// expertReads: no expert is in memory yet, unless all of them are.
+func (m *planner) firstExpertReads(p *Plan, tokens int, r *Rates) int64 {
+	if m.experts() == p.ExpertSlots {
+		return 0
+	}
+	return m.expertBytesOf(tokens) - m.expertReads(p, tokens, r)
+}
+
+// expertBytesOf returns the bytes of the experts that any of a number of tokens uses.
+func (m *planner) expertBytesOf(tokens int) int64 {
+	return int64(float64(m.ExpertLayers) * m.expertsUsedBy(tokens) * float64(m.ExpertBytes))
 }
 
 // expertsUsedBy returns the expected number of experts of a layer that a number of
@@ -47,9 +71,9 @@ const (
 	// overlapCost is the fraction of the shorter of computing and reading that adds
 	// to the total time, because both use the cores and the memory.
 	overlapCost = 0.1
-	// widthOps is the cost of an element of the hidden state in a layer besides
-	// matmuls, such as attention, norms and quantization, in operations of matmuls.
-	widthOps = 15e3
+	// elementOps is the cost of one of Shape.Elements besides matmuls and attention, in
+	// operations of matmuls.
+	elementOps = 10e3
 )
 
 // together returns the time of computing and reading in parallel.
@@ -59,26 +83,10 @@ func together(compute, read float64) float64 {
 
 // predict records the predicted speeds.
 func (m *planner) predict(p *Plan) {
-	r := p.Rates
-	streams := p.StreamedPerToken > 0 || p.StreamedPerChunk > 0
-	if streams && r.ReadGBs <= 0 {
+	c := coster{m, p, p.Rates}
+	if p.Predicted = m.forecast(p); p.Predicted == nil {
 		return
 	}
-	flash := func(bytes int64) float64 {
-		if bytes == 0 {
-			return 0
-		}
-		return float64(bytes) / (r.ReadGBs * 1e9)
-	}
-	if r.MemGBs > 0 {
-		p.PredictedDecode = 1 / together(float64(m.TokenBytes())/(r.MemGBs*1e9), flash(p.StreamedPerToken))
-	}
-	if r.PrefillGops > 0 && m.OpsPerToken > 0 {
-		ops := float64(m.OpsPerToken) + widthOps*float64(m.Width*len(m.Layers))
-		work := float64(p.Chunk) * ops / (r.PrefillGops * 1e9)
-		// The part of the head that is not in memory when the last token reaches it is
-		// read while nothing computes.
-		head := flash(max(0, m.Head.Bytes-p.HeadPinned-p.Ring))
-		p.PredictedPrefill = float64(p.Chunk) / (together(work, flash(p.StreamedPerChunk)) + head)
-	}
+	p.PredictedDecode = p.Predicted.DecodeStart
+	p.PredictedPrefill = float64(p.Chunk) / (c.chunkTime(0, p.Chunk) + c.headTime())
 }

@@ -2,6 +2,7 @@ package tiering
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -16,12 +17,12 @@ const mib = 1 << 20
 func denseShape() Shape {
 	s := Shape{
 		Unit: 128 << 10, Vectors: mib,
-		Head: Section{"ends", 430_940_160, mib, 64 << 10}, Embedding: 295 << 20, RowBytes: 2304,
+		Head: Section{Name: "ends", Bytes: 430_940_160, Granule: mib, Block: 64 << 10}, Embedding: 295 << 20, RowBytes: 2304,
 		KVFixed: 2 << 20, KVBytesPerToken: 32 * 8 * 264, KVPageTokens: 64,
-		Scratch: Line{2 << 20, 120_000}, Logits: Line{6 << 20, 50_000}, OpsPerToken: 2 * 6_979_321_856, Width: 4096,
+		Scratch: Line{2 << 20, 120_000}, Logits: Line{6 << 20, 50_000}, OpsPerToken: 2 * 6_979_321_856, Elements: 32 * 4096,
 	}
 	for l := range 32 {
-		s.Layers = append(s.Layers, Section{fmt.Sprintf("blk.%d", l), 122_720_256, mib, 64 << 10})
+		s.Layers = append(s.Layers, Section{Name: fmt.Sprintf("blk.%d", l), Bytes: 122_720_256, Granule: mib, Block: 64 << 10})
 	}
 	return s
 }
@@ -59,7 +60,7 @@ func TestPlanPinsEverythingThatFits(t *testing.T) {
 		require.EqualValues(t, 12*mib, p.By[Code])
 		require.EqualValues(t, EmbeddingRowCache, p.By[Cached], "the embedding stays on flash")
 		require.InDelta(t, 33e9/(32*122_720_256+430_940_160), p.PredictedDecode, 0.01)
-		require.InDelta(t, 800e9/(2*6_979_321_856+32*4096*widthOps), p.PredictedPrefill, 0.01)
+		require.InDelta(t, 800e9/(2*6_979_321_856+32*4096*elementOps), p.PredictedPrefill, 0.01)
 	}
 }
 
@@ -87,7 +88,7 @@ func TestPlanSpreadsWhatItPins(t *testing.T) {
 
 // TestPlanOfASmallModel checks that a model smaller than a ring stays in memory.
 func TestPlanOfASmallModel(t *testing.T) {
-	s := Shape{Layers: []Section{{"blk.0", 300_000, mib, 0}, {"blk.1", 300_000, mib, 0}}, Head: Section{"ends", 200_000, mib, 0}, Scratch: Line{Fixed: 1000}}
+	s := Shape{Layers: []Section{{Name: "blk.0", Bytes: 300_000, Granule: mib}, {Name: "blk.1", Bytes: 300_000, Granule: mib}}, Head: Section{Name: "ends", Bytes: 200_000, Granule: mib}, Scratch: Line{Fixed: 1000}}
 	p := makePlan(t, s, Need{Budget: mib, Context: 10})
 	require.True(t, p.Resident())
 	_, err := MakePlan(s, Need{Budget: mib / 2, Context: 10, Piece: mib}, rates)
@@ -106,7 +107,7 @@ func TestPlanOfExperts(t *testing.T) {
 	require.Greater(t, p.ExpertSlots, all/5)
 	require.Less(t, p.ExpertSlots, all/3)
 	missing := 1 - float64(p.ExpertSlots)/float64(all)
-	require.InEpsilon(t, missing*32*8*2_654_208, p.StreamedPerToken, 1e-6)
+	require.InEpsilon(t, math.Pow(missing, defaultReuse)*32*8*2_654_208, p.StreamedPerToken, 1e-6)
 	require.Greater(t, p.StreamedPerChunk, 10*p.StreamedPerToken, "a chunk uses most experts")
 
 	tight := makePlan(t, s, Need{Budget: 900 << 20, Context: 1024})
@@ -145,9 +146,12 @@ func TestPlanRefuses(t *testing.T) {
 }
 
 func TestPlanChoosesAContext(t *testing.T) {
-	for budget, want := range map[int64]int{0: 131072, 16 << 30: 16384, 2 << 30: 2048} {
+	for budget, want := range map[int64]int{0: 131072, 40 << 30: 131072, 12 << 30: 65536, 6 << 30: 16384, 2 << 30: 2048} {
 		p := makePlan(t, denseShape(), Need{Budget: budget, ContextMax: 131072})
 		require.Equal(t, want, p.Context, "budget %d", budget)
+		if want > 2048 {
+			require.True(t, p.Resident(), "a context takes memory that the weights leave")
+		}
 	}
 	require.Equal(t, 512, makePlan(t, denseShape(), Need{Budget: 2 << 30, ContextMax: 512}).Context)
 }
@@ -156,12 +160,12 @@ func TestPlanChoosesAContext(t *testing.T) {
 // activations are a large part of the memory.
 func smallShape() Shape {
 	s := Shape{
-		Unit: 43 << 10, Vectors: mib, Head: Section{"ends", 144_649_728, mib, 64 << 10},
+		Unit: 43 << 10, Vectors: mib, Head: Section{Name: "ends", Bytes: 144_649_728, Granule: mib, Block: 64 << 10},
 		KVFixed: 2 << 20, KVBytesPerToken: 6500, KVPageTokens: 64,
 		Scratch: Line{2 << 20, 37_000}, Logits: Line{7 << 20, 16_000},
 	}
 	for l := range 24 {
-		s.Layers = append(s.Layers, Section{fmt.Sprintf("blk.%d", l), 8_398_336, mib, 64 << 10})
+		s.Layers = append(s.Layers, Section{Name: fmt.Sprintf("blk.%d", l), Bytes: 8_398_336, Granule: mib, Block: 64 << 10})
 	}
 	return s
 }
@@ -197,8 +201,11 @@ func TestPlanByName(t *testing.T) {
 // randomShape returns a random shape, usually unlike a real model.
 func randomShape(rng *rand.Rand) Shape {
 	size := func(limit int64) int64 { return rng.Int64N(limit) }
+	fixed := rng.Int64N(2)
 	section := func() Section {
-		return Section{Bytes: size(20*mib) + 1, Granule: []int64{0, 256 << 10, mib}[rng.IntN(3)], Block: []int64{0, 1, 64 << 10}[rng.IntN(3)]}
+		s := Section{Bytes: size(20*mib) + 1, Granule: []int64{0, 256 << 10, mib}[rng.IntN(3)], Block: []int64{0, 1, 64 << 10}[rng.IntN(3)]}
+		s.Fixed = fixed * min(s.Bytes, size(s.Bytes+1)/(64<<10)*64<<10)
+		return s
 	}
 	s := Shape{
 		Unit: size(3 * mib), Vectors: size(mib),
@@ -242,6 +249,9 @@ func TestPlanProperties(t *testing.T) {
 			p := makePlan(t, s, n)
 			require.LessOrEqual(t, p.Total(), n.Budget, "seed %d", seed)
 			checkMore(t, seed, last, p)
+			for l := range s.Layers {
+				require.GreaterOrEqual(t, p.Pinned[l], s.Layers[l].Fixed, "seed %d", seed)
+			}
 			last = p
 		}
 		n.Budget = 0

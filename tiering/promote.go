@@ -38,10 +38,10 @@ func Promote(old *Frame, p Purpose, room int, copyStep func(dst, src []byte)) (*
 	}()
 	all, err := pageRound(max(n, room))
 	if err == nil && all > 0 {
-		f.pages, err = mapPages(all)
+		f.pages, err = lease.mapPages(all)
 	}
 	if err == nil && size > 0 {
-		err = recommit(f.pages[:size])
+		err = lease.recommit(f.pages[:size])
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tiering: mapping %d bytes for %s: %w", n, p, err)

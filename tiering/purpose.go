@@ -15,16 +15,19 @@ const (
 	KVHot                      // KV in memory
 	KVFrames                   // buffers for KV from flash
 	KVSummaries                // summaries of keys for page selection
+	Drafts                     // what drafters remember
+	Rewards                    // a reward model
 	Scratch                    // activations and other memory of a batch
 	Shared                     // buffers shared between devices
 	Heap                       // Go's heap: vocabularies, tables, bookkeeping
 	Code                       // the program's code
+	Driver                     // a device's driver, besides the buffers above
 
 	purposes // number of purposes
 )
 
 var purposeNames = [purposes]string{
-	"pinned weights", "weight ring", "weight cache", "mapped files", "kv hot", "kv frames", "kv summaries", "scratch", "shared buffers", "heap", "code",
+	"pinned weights", "weight ring", "weight cache", "mapped files", "kv hot", "kv frames", "kv summaries", "drafts", "reward model", "scratch", "shared buffers", "heap", "code", "device driver",
 }
 
 // String returns the name that reports and errors use.

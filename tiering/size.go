@@ -50,12 +50,32 @@ func ParseSize(text string, available int64) (int64, error) {
 	return 0, fmt.Errorf("%q is not a valid size: use for example 1.5GiB, 800MB or 50%%", text)
 }
 
-// sizeText formats an amount of memory for display.
-func sizeText(n int64) string {
+// SizeText formats an amount of memory for display.
+func SizeText(n int64) string { return sizeText(float64(n)) }
+
+// AtLeastText is SizeText for an amount that is needed: ParseSize of the text returns no less.
+func AtLeastText(n int64) string {
+	x := float64(n)
+	for range maxSizeSteps {
+		if shown, err := ParseSize(sizeText(x), 0); err == nil && shown >= n {
+			break
+		}
+		x += max(1, x/20000) // less than half of the fourth digit
+	}
+	return sizeText(x)
+}
+
+// maxSizeSteps is more than the fourth digit of a size takes to change.
+const maxSizeSteps = 64
+
+func sizeText(n float64) string {
+	if n > 0 && n < sizeUnits[0].bytes {
+		return fmt.Sprintf("%.0f B", math.Ceil(n))
+	}
 	unit := 0
-	for unit < 2 && float64(n) >= 1000*sizeUnits[unit].bytes {
+	for unit < 2 && n >= 1000*sizeUnits[unit].bytes {
 		unit++
 	}
 	name := sizeUnits[unit].name
-	return fmt.Sprintf("%.4g %siB", float64(n)/sizeUnits[unit].bytes, strings.ToUpper(name[:1]))
+	return fmt.Sprintf("%.4g %siB", n/sizeUnits[unit].bytes, strings.ToUpper(name[:1]))
 }

@@ -25,8 +25,16 @@ func TestParseSize(t *testing.T) {
 
 func TestSizeText(t *testing.T) {
 	for n, want := range map[int64]string{
-		0: "0 KiB", 512: "0.5 KiB", 3072: "3 KiB", 12 << 20: "12 MiB", 1000 << 20: "0.9766 GiB", 1610612736: "1.5 GiB",
+		0: "0 KiB", 512: "512 B", 1: "1 B", 3072: "3 KiB", 12 << 20: "12 MiB", 1000 << 20: "0.9766 GiB", 1610612736: "1.5 GiB",
 	} {
-		require.Equal(t, want, sizeText(n))
+		require.Equal(t, want, SizeText(n))
+	}
+	for _, n := range []int64{0, 1, 511, 512, 3073, 48<<20 + 73400, 48<<20 + 73401, 999<<20 + 999<<10, 1000<<20 - 1, 1<<30 + 1, 123456789012} {
+		shown, err := ParseSize(AtLeastText(n), 0)
+		if n > 0 {
+			require.NoError(t, err)
+		}
+		require.GreaterOrEqual(t, shown, n)
+		require.LessOrEqual(t, shown, n+max(1, n/1000)+511, AtLeastText(n))
 	}
 }

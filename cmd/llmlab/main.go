@@ -32,7 +32,8 @@ Usage: llmlab COMMAND [flags]`,
   llmlab devices -r 5
   llmlab help kv`,
 		Groups: []cli.CommandGroup{
-			{Title: "Memory and flash", Commands: []*cli.Command{budgetCommand(), overheadCommand(), kvCommand()}},
+			{Title: "Memory and flash", Commands: []*cli.Command{budgetCommand(), overheadCommand(), kvCommand(), spillCommand(), recallCommand(), loraCommand()}},
+			{Title: "Answers", Commands: []*cli.Command{votesCommand(), sparsityCommand()}},
 			{Title: "Devices", Commands: []*cli.Command{devicesCommand(), splitCommand(), gpuCommand(), w8A8Command()}},
 			{Title: "Simulations", Commands: []*cli.Command{papersCommand()}},
 		},

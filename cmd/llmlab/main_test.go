@@ -42,6 +42,6 @@ func TestEveryCommandTeaches(t *testing.T) {
 // Every flag of every command refuses bad values, or takes any text. --shape, --ram, --with,
 // --device and --fractions are checked after parsing.
 func TestUsageErrorsCoverEveryFlag(t *testing.T) {
-	texts := []string{"cache-dir", "device", "f", "file", "fractions", "m", "model", "ram", "ratios", "shape", "svg", "with"}
+	texts := []string{"cache-dir", "device", "f", "file", "fractions", "m", "model", "notes", "ram", "ratios", "results", "shape", "svg", "with"}
 	clitest.CheckFlags(t, program(), texts, func(string, string) bool { return false })
 }

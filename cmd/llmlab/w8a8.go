@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 
-	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 	"github.com/llmrun/llmrun/internal/cli"
 	"github.com/llmrun/llmrun/internal/modelflag"
 	"github.com/llmrun/llmrun/lab/measure"
@@ -58,19 +57,11 @@ func (b *w8A8Flags) run(ctx context.Context, s *cli.Streams, args []string) (err
 	if err := cli.NoArguments(args); err != nil {
 		return err
 	}
-	if b.file == "" {
-		return cli.Usagef("-f is missing: give the text")
-	}
-	if b.o.Text, err = cli.ReadText(s, "-f", b.file); err != nil {
+	if b.o.Text, b.o.Path, b.o.FS, err = textInputs(s, b.file, b.model); err != nil {
 		return err
 	}
 	if b.factor > 0 {
 		b.o.Factor = float32(b.factor)
-	}
-	if b.o.Path = b.model; b.o.Path == "" {
-		b.o.Path, b.o.FS = bundled.Name, bundled.FS
-	} else if err := cli.CheckExists("-m", b.model); err != nil {
-		return err
 	}
 	if b.o.Dir, err = os.MkdirTemp("", "llmrun-w8a8-"); err != nil {
 		return err

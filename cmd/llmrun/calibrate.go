@@ -111,7 +111,7 @@ const shownInputs = 12
 
 // showCalibration prints the most important inputs.
 func showCalibration(s *cli.Streams, c llmrun.Calibration) {
-	fmt.Fprintf(s.Out, "%s: %s, from %d tokens\n\n", c.Path, cli.FormatBytes(c.Bytes), c.Tokens)
+	fmt.Fprintf(s.Out, "%s: %s, from %d tokens\n\n", cli.VisibleLine(c.Path), cli.FormatBytes(c.Bytes), c.Tokens)
 	fmt.Fprintf(s.Out, "%-32s %10s %10s %9s %16s %s\n", "input of", "importance", "max", "outliers", "channels with", "hot (of outliers)")
 	for _, in := range c.Inputs[:min(shownInputs, len(c.Inputs))] {
 		fmt.Fprintf(s.Out, "%-32s %10.2f %10.4g %8.3f%% %8d of %4d %4d (%.0f%%)\n",

@@ -24,9 +24,18 @@ type memoryGroup struct {
 // the process may not create groups, which needs root.
 func newMemoryGroup(t *testing.T, limit int64) *memoryGroup {
 	t.Helper()
+	g, why := tryMemoryGroup(t, limit)
+	if g == nil {
+		t.Skipf("no memory control group can be made here: %v", why)
+	}
+	return g
+}
+
+// tryMemoryGroup is newMemoryGroup, but returns the reason why there is no group.
+func tryMemoryGroup(t *testing.T, limit int64) (_ *memoryGroup, why error) {
+	t.Helper()
 	own, err := os.ReadFile("/proc/self/cgroup")
 	require.NoError(t, err)
-	var why error
 	for line := range strings.Lines(string(own)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		g := &memoryGroup{v2: fields[0] == "0"}
@@ -40,13 +49,12 @@ func newMemoryGroup(t *testing.T, limit int64) *memoryGroup {
 			g.dir = filepath.Join(mount, at, "llmrun-test-"+strconv.Itoa(os.Getpid()))
 			if why = g.make(limit); why == nil {
 				t.Cleanup(func() { g.remove(t) })
-				return g
+				return g, nil
 			}
 			_ = os.Remove(g.dir)
 		}
 	}
-	t.Skipf("no memory control group can be made here: %v", why)
-	return nil
+	return nil, why
 }
 
 func (g *memoryGroup) make(limit int64) error {

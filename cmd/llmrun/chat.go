@@ -50,11 +50,21 @@ type chatFlags struct {
 	system     *string
 }
 
-// run loads the model and holds the conversation until the input ends.
+// run holds the conversation. A message that is too long to be read ends it with the budget that the
+// message needs, whether it is known before the model is opened or comes from a pipe.
 func (c *chatFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
-	if err := cli.NoArguments(args); err != nil {
-		return err
+	err := cli.NoArguments(args)
+	if err == nil {
+		err = c.expectInput(s)
 	}
+	if err == nil {
+		err = c.hold(ctx, s)
+	}
+	return c.model.stateMinimum(ctx, s, c.generation.overflow, err)
+}
+
+// hold loads the model and holds the conversation until the input ends.
+func (c *chatFlags) hold(ctx context.Context, s *cli.Streams) (err error) {
 	loading, stop := cli.Interruptible(ctx)
 	engine, err := c.model.open(loading, s)
 	stop() // each answer handles Ctrl-C itself
@@ -65,21 +75,24 @@ func (c *chatFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	if err := needTokenizer(engine); err != nil {
 		return err
 	}
-	session, err := c.model.openSession(s, engine)
+	session, err := c.model.openSession(s, engine, true)
 	if err != nil {
 		return err
 	}
-	defer session.Close()
+	// A signal while a message is read must not lose the answer that is being saved.
+	signals := watchSignals(func() { _ = session.Flush() }) // its error has nobody to tell
+	defer func() { err = signals.end(err) }()
+	defer func() { err = errors.Join(err, session.Close()) }()
 	options, err := c.generation.options(engine)
 	if err != nil {
 		return err
 	}
 	noteSlides(s, &options)
-	talk := &conversation{s: s, model: &c.model, engine: engine, session: session, options: options, messages: session.Messages(), named: c.model.session != ""}
+	talk := &conversation{s: s, model: &c.model, engine: engine, session: session, signals: signals, options: options, messages: session.Messages(), named: c.model.session != ""}
 	if c.system != nil {
 		talk.setSystem(*c.system)
 	}
-	input := newInput(s)
+	input := newInput(s, signals, c.model.ram.bytes)
 	if input.interactive() {
 		talk.greet()
 		if n := len(talk.messages); n > 0 {
@@ -98,11 +111,12 @@ type conversation struct {
 	model    *modelFlags
 	engine   *llmrun.Engine
 	session  *llmrun.Session
+	signals  *signalWatch
 	options  llmrun.GenerateOptions
 	messages []llmrun.Message
 	answers  uint64          // number of answers so far; each has its own seed
 	saved    map[string]bool // files that this conversation wrote
-	named    bool            // the session has a name; each answer is saved
+	named    bool            // the session has a name; each answer is saved behind
 }
 
 // errExit ends the conversation.
@@ -138,7 +152,7 @@ func (c *conversation) loop(ctx context.Context, input input) error {
 			c.note("Ctrl-C again, or /exit, leaves.")
 			continue
 		case err != nil:
-			return fmt.Errorf("reading the message: %w", err)
+			return c.unread(err)
 		}
 		interrupted = false
 		err = c.handle(ctx, text)
@@ -159,6 +173,17 @@ func (c *conversation) loop(ctx context.Context, input input) error {
 			c.note("") // sets the next message apart
 		}
 	}
+}
+
+// unread returns the error of reading a message.
+func (c *conversation) unread(err error) error {
+	var long *longPrompt
+	if errors.As(err, &long) {
+		for i := range c.messages {
+			long.beside += int64(len(c.messages[i].Content))
+		}
+	}
+	return fmt.Errorf("reading the message: %w", err)
 }
 
 // handle runs a slash command or answers a message.
@@ -186,9 +211,9 @@ func (c *conversation) ask(ctx context.Context, text string) error {
 
 // answer generates an answer to the messages and appends it. An answer that Ctrl-C interrupts is
 // appended up to that point.
-func (c *conversation) answer(ctx context.Context) error {
-	ctx, stop := cli.Interruptible(ctx)
-	defer stop()
+func (c *conversation) answer(ctx context.Context) (err error) {
+	ctx, end := c.signals.interruptible(ctx)
+	defer func() { err = end(err) }()
 	options := c.options
 	if seed := options.Sampling.Seed; seed != nil {
 		next := *seed + c.answers
@@ -200,21 +225,21 @@ func (c *conversation) answer(ctx context.Context) error {
 	options.OnPrefill = func(done, total int) { bar.Update(int64(done), int64(total)) }
 
 	var got answer
-	err := got.collect(c.session.ChatMessages(ctx, c.messages, options), func(text string) error {
+	unsaved := c.session.Flush() // of the answer before
+	err = got.collect(c.session.ChatMessages(ctx, c.messages, options), func(text string) error {
 		bar.Finish()
 		c.s.Out.ModelText(text)
 		return c.s.Out.Failure()
 	})
 	err = cli.Interruption(ctx, err)
 	c.s.Out.EndLine()
+	got.explainEmpty(func(text string) { c.note("(%s)", text) })
 	if got.text.Len() > 0 {
 		c.messages = append(c.messages, llmrun.Message{Role: "assistant", Content: got.text.String()})
 	}
-	if c.named && c.session.Len() > 0 {
-		err = errors.Join(err, c.session.Save(""))
-	}
+	err = errors.Join(err, unsaved)
 	if isFull(err, c.session) {
-		c.note("(%s; /reset starts over)", c.model.contextFullMessage(c.engine, c.session))
+		c.note("(%s; /reset starts over)", c.model.contextFullMessage(c.engine, c.session, err))
 	}
 	return err
 }
@@ -235,5 +260,5 @@ func withSystem(messages []llmrun.Message, text string) []llmrun.Message {
 
 // note prints a line that is not part of an answer.
 func (c *conversation) note(format string, args ...any) {
-	fmt.Fprintf(c.s.Err, "%s\n", strings.Map(cli.VisibleRune, fmt.Sprintf(format, args...)))
+	fmt.Fprintf(c.s.Err, "%s\n", cli.VisibleText(fmt.Sprintf(format, args...)))
 }

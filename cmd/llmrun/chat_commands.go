@@ -29,6 +29,7 @@ func slashCommands() []slashCommand {
 		{"retry", "", "generate another answer to the last message", (*conversation).retry},
 		{"reset", "", "clear the conversation; the system message stays", (*conversation).reset},
 		{"system", "TEXT", "set the system message; without TEXT, remove it", (*conversation).system},
+		{"adapters", "NAME", "use adapters of --lora NAME=PATH: one or more, NAME:0.5 for half of it, - for none; without NAME, list them", (*conversation).adapters},
 		{"save", "FILE", "save the conversation, as JSON if FILE ends in .json, else as text", (*conversation).save},
 		{"load", "FILE", "load a conversation that was saved as JSON", (*conversation).load},
 		{"stats", "", "print the timings of the last answer and the use of the context", (*conversation).stats},
@@ -105,6 +106,25 @@ func (c *conversation) system(_ context.Context, text string) error {
 		c.note("The system message is set.")
 	}
 	return nil
+}
+
+// adapters chooses the adapters of the session, or lists them.
+func (c *conversation) adapters(_ context.Context, list string) error {
+	if list != "" {
+		if err := c.session.UseAdapters(noDash(strings.Fields(list))...); err != nil {
+			return fmt.Errorf("/adapters: %w", err)
+		}
+	}
+	c.note("Adapters: %s; in use: %s.", listOr(c.engine.Adapters()), listOr(c.session.Adapters()))
+	return nil
+}
+
+// listOr returns names in a line, or says that there are none.
+func listOr(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
 }
 
 // stats prints the timings of the last answer and the use of the context.

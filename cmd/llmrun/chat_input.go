@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 	"unicode/utf8"
 
@@ -32,41 +31,54 @@ type input interface {
 	readLine(prompt string) (line string, pasted bool, err error)
 	// interactive reports whether the input is a terminal.
 	interactive() bool
+	// refused returns the error for a message that is too long, once its lines have been read. The
+	// lines then have only the end of their text.
+	refused() error
 }
 
-// newInput returns an input with line editing for a terminal, else plain lines.
-func newInput(s *cli.Streams) input {
+// newInput returns an input with line editing for a terminal, else plain lines, whose messages ram
+// limits.
+func newInput(s *cli.Streams, signals *signalWatch, ram int64) input {
 	if !s.InTerminal || !s.Out.Terminal && !s.ErrTerminal {
-		return &pipeInput{lines: bufio.NewReader(s.In)}
+		return &pipeInput{lines: bufio.NewReader(s.In), signals: signals, ram: ram}
 	}
 	screen := s.Err
 	if s.Out.Terminal {
 		screen = s.Out
 	}
-	return newTerminalInput(s.In, screen)
+	return newTerminalInput(s.In, screen, signals)
 }
 
 // readMessage reads a message: a line, lines that \ joins, a pasted text, or a block between
-// two """.
+// two """. It reads a message that is too long to its end.
 func readMessage(in input) (string, error) {
 	end, err := in.begin()
 	if err != nil {
 		return "", err
 	}
 	defer end()
-	var lines []string
+	text, err := readLines(in)
+	if long := in.refused(); long != nil {
+		return "", long
+	}
+	return text, err
+}
+
+// readLines reads the lines of a message.
+func readLines(in input) (string, error) {
+	var text messageText
 	inBlock := false
 	prompt := promptFirst
 	for {
 		line, pasted, err := in.readLine(prompt)
-		if errors.Is(err, io.EOF) && len(lines) > 0 {
-			return strings.Join(lines, "\n"), nil
+		if errors.Is(err, io.EOF) && text.begun {
+			return text.String(), nil
 		}
 		if err != nil {
 			return "", err
 		}
-		prompt = promptMore
-		if !inBlock && len(lines) == 0 && strings.HasPrefix(line, blockQuote) {
+		prompt, text.dropped = promptMore, in.refused() != nil
+		if !inBlock && !text.begun && strings.HasPrefix(line, blockQuote) {
 			inBlock = true
 			line = strings.TrimPrefix(line, blockQuote)
 			if line == "" {
@@ -76,47 +88,123 @@ func readMessage(in input) (string, error) {
 		switch {
 		case inBlock && strings.HasSuffix(line, blockQuote):
 			if line = strings.TrimSuffix(line, blockQuote); line != "" {
-				lines = append(lines, line)
+				text.add(line)
 			}
-			return strings.Join(lines, "\n"), nil
+			return text.String(), nil
 		case inBlock || pasted:
-			lines = append(lines, line)
+			text.add(line)
 		case strings.HasSuffix(line, `\`):
-			lines = append(lines, strings.TrimSuffix(line, `\`))
+			text.add(strings.TrimSuffix(line, `\`))
+		case !text.begun:
+			return line, nil // without a copy
 		default:
-			lines = append(lines, line)
-			return strings.TrimSuffix(strings.Join(lines, "\n"), "\n"), nil
+			text.add(line)
+			return strings.TrimSuffix(text.String(), "\n"), nil
 		}
 	}
 }
 
-// A pipeInput reads lines from a file or a pipe.
-type pipeInput struct{ lines *bufio.Reader }
+// messageText joins lines. A list of them would take many times the size of short lines.
+type messageText struct {
+	strings.Builder
+	begun   bool // it has a line, which may be empty
+	dropped bool // no more lines are held
+}
+
+func (m *messageText) add(line string) {
+	if m.dropped {
+		m.begun = true
+		return
+	}
+	if m.begun {
+		m.WriteByte('\n')
+	}
+	m.WriteString(line)
+	m.begun = true
+}
+
+// A pipeInput reads lines from a file or a pipe. A message has the limit of a prompt, so that one
+// without end does not use up the memory.
+type pipeInput struct {
+	lines   *bufio.Reader
+	signals *signalWatch // nil: a signal ends the program at once
+	ram     int64        // --ram, 0 for none
+	read    int64        // bytes of the message so far
+}
 
 func (p *pipeInput) interactive() bool { return false }
 
-func (p *pipeInput) begin() (func(), error) { return func() {}, nil }
+func (p *pipeInput) begin() (func(), error) {
+	if p.read = 0; p.signals == nil {
+		return func() {}, nil
+	}
+	return p.signals.begin(p.signals.quit), nil
+}
 
 func (p *pipeInput) readLine(string) (string, bool, error) {
-	line, err := p.lines.ReadString('\n')
-	if errors.Is(err, io.EOF) && line != "" {
-		err = nil // the last line may lack a line break
+	var line strings.Builder
+	for {
+		part, err := p.lines.ReadSlice('\n')
+		if p.read += int64(len(part)); p.read > cli.MaxInput+int64(len("\r\n")) {
+			return "", false, p.refused()
+		}
+		if p.refused() != nil { // what readLines looks at
+			ends := lineEnds(lineEnds(line.String()) + string(part))
+			line.Reset()
+			part = []byte(ends)
+		}
+		line.Write(part)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if errors.Is(err, io.EOF) && line.Len() > 0 {
+			err = nil // the last line may lack a line break
+		}
+		return trimLineEnd(line.String()), false, err
 	}
-	return trimLineEnd(line), false, err
+}
+
+// limit returns the most bytes of a message.
+func (p *pipeInput) limit() int64 {
+	if p.ram > 0 {
+		return min(p.ram/promptPart, cli.MaxInput)
+	}
+	return cli.MaxInput
+}
+
+// lineEnds leaves out the middle of a long line: only its ends tell whether more lines follow.
+func lineEnds(line string) string {
+	const begin, end = len(blockQuote), len(blockQuote + "\r\n")
+	if len(line) <= begin+end {
+		return line
+	}
+	return line[:begin] + line[len(line)-end:]
+}
+
+// refused is the error for a longer message.
+func (p *pipeInput) refused() error {
+	switch limit := p.limit(); {
+	case p.read <= limit+int64(len("\r\n")):
+		return nil
+	case limit < cli.MaxInput:
+		return &longPrompt{flag: "standard input", limit: limit, parts: promptPart, bytes: p.read}
+	}
+	return cli.TooMuch("standard input")
 }
 
 // A terminalInput edits lines in a terminal, with a history. The terminal is in raw mode only
 // while a message is read: at all other times Ctrl-C is a signal, which stops an answer. The
 // terminal stays raw between the lines of a message because more pasted text may follow.
 type terminalInput struct {
-	file   *os.File
-	keys   *keyReader
-	screen io.Writer
-	editor *term.Terminal
+	file    *os.File
+	keys    *keyReader
+	screen  io.Writer
+	editor  *term.Terminal
+	signals *signalWatch
 }
 
-func newTerminalInput(file *os.File, screen io.Writer) *terminalInput {
-	t := &terminalInput{file: file, keys: &keyReader{file: file}, screen: screen}
+func newTerminalInput(file *os.File, screen io.Writer, signals *signalWatch) *terminalInput {
+	t := &terminalInput{file: file, keys: &keyReader{file: file}, screen: screen, signals: signals}
 	t.editor = t.newEditor()
 	return t
 }
@@ -130,13 +218,18 @@ func (t *terminalInput) newEditor() *term.Terminal {
 
 func (t *terminalInput) interactive() bool { return true }
 
+func (t *terminalInput) refused() error { return nil }
+
 func (t *terminalInput) begin() (end func(), err error) {
 	fd := int(t.file.Fd())
 	cooked, err := term.MakeRaw(fd)
 	if err != nil {
 		return nil, err
 	}
-	unwatch := restoreOnSignal(fd, cooked)
+	unwatch := t.signals.begin(func(s os.Signal) {
+		_ = term.Restore(fd, cooked)
+		t.signals.quit(s)
+	})
 	if width, height, err := term.GetSize(fd); err == nil && width > 0 {
 		_ = t.editor.SetSize(width, height) // otherwise long lines wrap at the wrong column
 	}
@@ -217,24 +310,4 @@ func legible(p []byte) (n int, begun []byte) {
 		rest = rest[size:]
 	}
 	return n, nil
-}
-
-// restoreOnSignal restores the terminal's mode when a signal ends the program. stop ends the
-// watch.
-func restoreOnSignal(fd int, cooked *term.State) (stop func()) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, cli.StopSignals()...)
-	done := make(chan struct{})
-	go func() {
-		select {
-		case s := <-signals:
-			_ = term.Restore(fd, cooked)
-			os.Exit(cli.StopBy(s).ExitCode())
-		case <-done:
-		}
-	}()
-	return func() {
-		signal.Stop(signals)
-		close(done)
-	}
 }

@@ -8,6 +8,9 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // TestReadMessageFromAPipe checks how lines, continued lines and blocks become messages.
@@ -31,7 +34,9 @@ func TestReadMessageFromAPipe(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			in := &pipeInput{lines: bufio.NewReader(strings.NewReader(test.typed))}
+			signals := watchSignals(func() {})
+			defer func() { require.NoError(t, signals.end(nil)) }()
+			in := &pipeInput{lines: bufio.NewReader(strings.NewReader(test.typed)), signals: signals}
 			var got []string
 			for {
 				message, err := readMessage(in)
@@ -68,4 +73,89 @@ func TestKeyReaderReturnsValidUTF8(t *testing.T) {
 		require.Equal(t, want, string(got), "%d bytes at a time", size)
 		require.True(t, keys.interrupted)
 	}
+}
+
+// readAllMessages reads messages with a limit of ram/8 bytes up to an error, which it returns.
+func readAllMessages(text io.Reader, ram int64) (messages []string, err error) {
+	in := &pipeInput{lines: bufio.NewReader(text), ram: ram}
+	for {
+		message, err := readMessage(in)
+		if err != nil {
+			return messages, err
+		}
+		messages = append(messages, message)
+	}
+}
+
+// TestReadMessageRefusesALongOne checks the limit of a line, of continued lines and of a block, and that
+// such a message is counted to its end, without the next one and without being held.
+func TestReadMessageRefusesALongOne(t *testing.T) {
+	const ram = 8 * 20000
+	line := strings.Repeat("x", 20000)
+	messages, err := readAllMessages(strings.NewReader(line+"\n"+line+"\r\n"), ram)
+	require.ErrorIs(t, err, io.EOF)
+	require.Equal(t, []string{line, line}, messages)
+	for text, end := range map[string]string{
+		strings.Repeat("x", 1<<20):                     "\n",
+		strings.Repeat("x", 1<<20) + `"""a`:            "\r\n",
+		strings.Repeat("x\\\n", 1<<20):                 "y\n",
+		`"""` + strings.Repeat("\n", 1<<20):            "\"\"\"\n",
+		`"""` + strings.Repeat("x", 1<<20) + "\\\n\n":  "y\"\"\"\n",
+		"a\\\n\"\"\"" + strings.Repeat("x\\\n", 1<<20): "\n",
+	} {
+		t.Run(lineEnds(text), func(t *testing.T) {
+			in := &pipeInput{lines: bufio.NewReader(strings.NewReader("Hello\n" + text + end + "bye\n")), ram: ram}
+			hello, err := readMessage(in)
+			require.NoError(t, err)
+			require.Equal(t, "Hello", hello)
+			_, err = readMessage(in)
+			require.ErrorIs(t, err, llmrun.ErrBudget)
+			require.ErrorContains(t, err, "the prompt has more than 19.5 KiB, 1/8 of --ram; raise --ram or split the text")
+			var long *longPrompt
+			require.ErrorAs(t, err, &long)
+			require.EqualValues(t, len(text+end), long.bytes)
+			bye, err := readMessage(in)
+			require.NoError(t, err)
+			require.Equal(t, "bye", bye)
+		})
+	}
+	for _, ram := range []int64{0, 4 << 30} { // the maximum of any text
+		_, err = readAllMessages(strings.NewReader(strings.Repeat("x", cli.MaxInput+3)), ram)
+		require.EqualError(t, err, "standard input has more than 64.0 MiB of text, the maximum; split it")
+	}
+}
+
+// TestExpectInputCountsAMessageAtATime checks what a plan hears of a file: the room for a short
+// conversation, and the memory of the largest message of a long one or of a file with messages that are
+// too long to be read.
+func TestExpectInputCountsAMessageAtATime(t *testing.T) {
+	expect := func(text, overflow string, ram int64) (promptNeed, error) {
+		c := &chatFlags{generation: generationFlags{overflow: overflow}}
+		c.model.ram.bytes = ram
+		err := c.expectInput(streamsWithInput(t, text))
+		return c.model.prompt, err
+	}
+	needOf := func(text string, texts ...string) promptNeed {
+		bytes := int64(len(text))
+		return promptNeed{bytes: bytes, memory: llmrun.PromptMemory(bytes), texts: texts}
+	}
+	need, err := expect("one\ntwo\\\nthree\n", "", 0)
+	require.NoError(t, err)
+	require.Equal(t, needOf("one\ntwo\nthree\n", "one\ntwo\nthree\n"), need)
+
+	large := strings.Repeat("a fox ", 40<<10)
+	many := strings.Repeat("Hi there fox\n", 100000)
+	for _, ram := range []int64{0, 45 << 20} {
+		need, err = expect(many+large+"\n"+many, "", ram)
+		require.NoError(t, err)
+		require.Equal(t, needOf(large, large), need)
+		need, err = expect(many+large+"\n"+many, llmrun.OverflowSlide, ram)
+		require.NoError(t, err)
+		require.Equal(t, needOf(large), need)
+	}
+	_, err = expect("Hello\n"+large[:200<<10]+"\n"+large+"\n"+many, "", 1<<20)
+	var long *longPrompt
+	require.ErrorAs(t, err, &long)
+	bytes := int64(len(large) + 1)
+	require.Equal(t, llmrun.PromptMemory(bytes)+textHeap(bytes), long.memory(), "the largest message")
 }

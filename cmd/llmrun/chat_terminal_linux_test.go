@@ -77,7 +77,9 @@ func TestLineEditing(t *testing.T) {
 	var shown screen
 	go io.Copy(&shown, keyboard)
 	before := mode(t, terminal)
-	in := newTerminalInput(terminal, terminal)
+	signals := watchSignals(func() {})
+	defer func() { require.NoError(t, signals.end(nil)) }()
+	in := newTerminalInput(terminal, terminal, signals)
 
 	steps := []struct {
 		name, keys string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/llmrun/llmrun/internal/bench"
@@ -95,9 +96,16 @@ func (d *deviceFlags) plan(ctx context.Context, s *cli.Streams, model *modelFlag
 	if asJSON {
 		return s.Out.WriteJSON(plan)
 	}
-	plan.WriteTables(s.Out)
+	showDevicePlan(s.Out, plan)
 	return nil
 }
 
 // formatMatmuls formats the amount of a meter that counts measured matmuls.
 func formatMatmuls(n int64) string { return fmt.Sprintf("%d matmuls", n) }
+
+// showDevicePlan prints a plan as tables. The model's name is a part of a line.
+func showDevicePlan(w io.Writer, plan *deviceplan.DevicePlan) {
+	shown := *plan
+	shown.Model = cli.VisibleLine(plan.Model)
+	shown.WriteTables(cli.Visible(w))
+}

@@ -150,8 +150,15 @@ func override[T any](target, given *T) {
 
 // An answer is the output of a generation so far.
 type answer struct {
-	ids  []int32
-	text strings.Builder
+	ids      []int32
+	text     strings.Builder
+	thinking strings.Builder // what the model thought before it
+	calls    []toolCall
+	// arguments are those of the last call. inCall says that the last piece belongs to it.
+	arguments strings.Builder
+	inCall    bool
+	logProbs  bool // collect tokens
+	tokens    []llmrun.Piece
 }
 
 // collect appends the pieces of a generation to the answer and passes the text of each piece to
@@ -163,7 +170,15 @@ func (a *answer) collect(pieces iter.Seq2[llmrun.Piece, error], show func(text s
 		}
 		if piece.ID >= 0 { // the last piece may be buffered text without a token
 			a.ids = append(a.ids, piece.ID)
+			if a.logProbs {
+				a.tokens = append(a.tokens, piece)
+			}
 		}
+		if !piece.Answers() {
+			a.addAside(&piece)
+			continue
+		}
+		a.inCall = false
 		a.text.WriteString(piece.Text)
 		if piece.Text == "" {
 			continue
@@ -173,4 +188,45 @@ func (a *answer) collect(pieces iter.Seq2[llmrun.Piece, error], show func(text s
 		}
 	}
 	return nil
+}
+
+// toolCall is a call that the model asks for.
+type toolCall struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// addAside adds a piece that is not part of the answer.
+func (a *answer) addAside(piece *llmrun.Piece) {
+	last := len(a.calls) - 1
+	a.inCall = a.inCall && a.calls[last].Name == piece.Recipient
+	switch {
+	case piece.Recipient == "":
+		a.thinking.WriteString(piece.Text)
+		return
+	case piece.Text == "":
+		return
+	case !a.inCall:
+		a.calls, a.inCall = append(a.calls, toolCall{Name: piece.Recipient}), true
+		a.arguments.Reset()
+		last++
+	}
+	a.arguments.WriteString(piece.Text)
+	a.calls[last].Arguments = a.arguments.String()
+}
+
+// explainEmpty tells why there is no text, if the model only thought.
+func (a *answer) explainEmpty(note func(text string)) {
+	if a.text.Len() == 0 && len(a.calls) == 0 && a.thinking.Len() > 0 {
+		note("the answer ended while the model was thinking; --json prints its thoughts, and a greater -n leaves room for an answer")
+	}
+}
+
+// addLogProbs returns a function that adds the probabilities of the tokens to a report, if they were collected.
+func (a *answer) addLogProbs(engine *llmrun.Engine) func(*runReport) {
+	return func(report *runReport) {
+		for i := range a.tokens {
+			report.LogProbs = append(report.LogProbs, newTokenReport(engine, &a.tokens[i]))
+		}
+	}
 }

@@ -19,6 +19,8 @@ func TestHelpNamesJSONFields(t *testing.T) {
 		prints  any
 	}{
 		{"run", runReport{}},
+		{"run", tokenReport{}},
+		{"run", candidateReport{}},
 		{"sessions", llmrun.SavedSession{}},
 		{"sessions", verified{}},
 		{"sessions", freed{}},
@@ -29,6 +31,7 @@ func TestHelpNamesJSONFields(t *testing.T) {
 		{"version", bench.Machine{}},
 		{"import", llmrun.Imported{}},
 		{"verify", verified{}},
+		{"verify", verifiedFile{}},
 		{"synth", written{}},
 		{"synth", shapeList{}},
 		{"synth", bench.ShapeInfo{}},

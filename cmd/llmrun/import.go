@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -24,7 +25,7 @@ Without -o the pack goes into the cache, where run and chat find it; they import
 
 An interrupted import, or one that fills the disk, leaves no file.
 
---json prints one object: path and bytes of the pack, source_bytes of the model's files, and with --replace the files removed and the bytes freed.`,
+--json prints one object: path and bytes of the pack, source_bytes of the model's files, with --nested the plane_bytes that are stored in two planes, and with --replace the files removed and the bytes freed.`,
 		Examples: []cli.Example{
 			{Line: "llmrun import model.gguf", Purpose: "import before the first run"},
 			{Line: "llmrun import model.gguf --replace && llmrun chat -m model.pack", Purpose: "keep only the pack"},
@@ -42,7 +43,9 @@ An interrupted import, or one that fills the disk, leaves no file.
 			f.Group("Weights")
 			f.Choice(&i.quant, "quant", "MIX", "quantize float weights: "+cli.Either(mixNames())+", as described above; needs -o", mixNames()...)
 			f.Text(&i.calibrate, "calibrate", "FILE", "with --quant to 4 bits: a text of the kind that the model will process; weights that large activations multiply are quantized more exactly")
-			f.List(&i.lora, "lora", "DIR", "LoRA adapter in peft's format, added to the weights of a safetensors model; needs -o; may be given several times")
+			f.Toggle(&i.nested, "nested", "store weights of 4 to 8 bits (such as Q8_0, Q4_0, Q4_K) in two planes, so that memory for the high bits is enough: the low ones are streamed, and the high ones guess tokens; needs -o")
+			f.Text(&i.nestedBits, "nested-bits", "BITS", "with --nested: bits of 4-bit weights in memory (of 8 and 6 bits 4, of 5 one less): 3; mixed: 2 of queries, keys, gate and up, and all of the others; or a percentage such as 75%, the part of the matrices in memory: bits are then chosen by matrix, from what they are worth on the text of --calibrate; default: 3")
+			f.List(&i.lora, "lora", "PATH[:SCALE]", "LoRA adapter: a directory in peft's format for a safetensors model, or a GGUF file for a GGUF model; it is added to the weights, SCALE times as strongly; needs -o; may be given several times")
 			return i.run
 		},
 	}
@@ -57,6 +60,9 @@ type importFlags struct {
 	json    bool
 	quant   string
 	lora    []string
+	nested  bool
+
+	nestedBits string
 
 	calibrate string // file with a text
 }
@@ -67,6 +73,9 @@ func (i *importFlags) run(ctx context.Context, s *cli.Streams, args []string) er
 	}
 	model := args[0]
 	if err := i.check(model); err != nil {
+		return err
+	}
+	if err := checkAdapters(i.lora); err != nil {
 		return err
 	}
 	ctx, stop := cli.Interruptible(ctx)
@@ -87,9 +96,12 @@ func (i *importFlags) run(ctx context.Context, s *cli.Streams, args []string) er
 	if i.json {
 		return s.Out.WriteJSON(done)
 	}
-	fmt.Fprintf(s.Out, "%s: %s from %s of %s\n", done.Path, cli.FormatBytes(done.Bytes), cli.FormatBytes(done.SourceBytes), filepath.Base(model))
+	fmt.Fprintf(s.Out, "%s: %s from %s of %s\n", cli.VisibleLine(done.Path), cli.FormatBytes(done.Bytes), cli.FormatBytes(done.SourceBytes), cli.VisibleLine(filepath.Base(model)))
+	if i.nested {
+		fmt.Fprintf(s.Out, "in two planes: %s, %.1f %% of the pack\n", cli.FormatBytes(done.PlaneBytes), 100*float64(done.PlaneBytes)/float64(done.Bytes))
+	}
 	if i.replace {
-		fmt.Fprintf(s.Out, "deleted %s: %s freed\n", strings.Join(done.Removed, ", "), cli.FormatBytes(done.Freed))
+		fmt.Fprintf(s.Out, "deleted %s: %s freed\n", cli.VisibleLine(strings.Join(done.Removed, ", ")), cli.FormatBytes(done.Freed))
 	}
 	return nil
 }
@@ -100,8 +112,14 @@ func (i *importFlags) check(model string) error {
 		i.to = strings.TrimSuffix(strings.TrimRight(model, `/\`), ".gguf") + llmrun.PackSuffix
 	}
 	switch {
-	case i.calibrate != "" && i.quant == "":
-		return cli.Usagef("--calibrate needs --quant")
+	case i.calibrate != "" && i.quant == "" && !strings.HasSuffix(i.nestedBits, "%"):
+		return cli.Usagef("--calibrate needs --quant, or --nested-bits with a percentage")
+	case i.nestedBits != "" && !i.nested:
+		return cli.Usagef("--nested-bits needs --nested")
+	case i.calibrate == "" && strings.HasSuffix(i.nestedBits, "%"):
+		return cli.Usagef("--nested-bits %s chooses bits by what they are worth on a text: name one with --calibrate", i.nestedBits)
+	case i.to == "" && i.nested:
+		return cli.Usagef("--nested needs a file: name it with -o")
 	case i.to == "" && (i.quant != "" || len(i.lora) > 0):
 		return cli.Usagef("--quant and --lora change the model, and the cache holds unchanged models only: name the file with -o")
 	case i.to == "":
@@ -126,7 +144,7 @@ func (i *importFlags) write(ctx context.Context, s *cli.Streams, model, text str
 		bar := cli.NewMeter(s, "calibrating", cli.FormatTokens)
 		defer bar.Finish()
 		return llmrun.Import(ctx, model, i.to, llmrun.ImportOptions{
-			Replace: i.replace, Quantize: i.quant, Adapters: i.lora, Calibrate: text, Notify: s.Note,
+			Replace: i.replace, Quantize: i.quant, Adapters: i.lora, Calibrate: text, Nested: i.planes(), Notify: s.Note,
 			CalibrateProgress: func(p llmrun.Progress) {
 				bar.Update(p.Done, p.Total)
 				if p.Done == p.Total {
@@ -141,6 +159,14 @@ func (i *importFlags) write(ctx context.Context, s *cli.Streams, model, text str
 		return llmrun.Imported{}, err
 	}
 	return llmrun.ImportCached(ctx, model, dir, i.cache.size, progress)
+}
+
+// planes returns ImportOptions.Nested.
+func (i *importFlags) planes() string {
+	if !i.nested {
+		return llmrun.NestedNone
+	}
+	return cmp.Or(i.nestedBits, llmrun.NestedThree)
 }
 
 // mixNames lists the values of --quant.

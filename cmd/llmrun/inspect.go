@@ -145,7 +145,7 @@ func newInspectReport(inspection *llmrun.Inspection, withTensors bool) inspectRe
 func showModel(s *cli.Streams, inspection *llmrun.Inspection) {
 	info := inspection.Info()
 	line := func(label, format string, args ...any) {
-		fmt.Fprintf(s.Out, "%-12s %s\n", label, strings.Map(cli.VisibleRune, fmt.Sprintf(format, args...)))
+		fmt.Fprintf(s.Out, "%-12s %s\n", label, cli.VisibleLine(fmt.Sprintf(format, args...)))
 	}
 	if info.Name != "" {
 		line("name", "%s", info.Name)
@@ -202,7 +202,7 @@ func showTensors(s *cli.Streams, tensors []llmrun.TensorInfo) {
 	}
 	for _, t := range tensors {
 		shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(t.Shape), " ", "×"), "[]")
-		name := strings.Map(cli.VisibleRune, t.Name)
+		name := cli.VisibleLine(t.Name)
 		fmt.Fprintf(s.Out, "%-*s  %-8s %-20s %s\n", width, name, t.Type, shape, cli.FormatBytes(t.Bytes))
 	}
 }

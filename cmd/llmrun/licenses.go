@@ -24,8 +24,7 @@ func licensesCommand() *cli.Command {
 				if err := cli.NoArguments(args); err != nil {
 					return err
 				}
-				text, err := bundled.Licenses()
-				fmt.Fprint(s.Out, text)
+				_, err := fmt.Fprint(s.Out, bundled.Licenses())
 				return err
 			}
 		},

@@ -56,14 +56,18 @@ func (l *logitsFlags) run(ctx context.Context, s *cli.Streams, args []string) er
 	if err := cli.NoArguments(args); err != nil {
 		return err
 	}
-	ids, err := readIDs(s, l.ids)
+	ids, err := readIDs(s, l.ids, &l.model.ram)
 	if err != nil {
-		return err
+		return l.stateMinimum(ctx, s, err)
 	}
 	positions, err := parsePositions(l.at, len(ids))
 	if err != nil {
 		return cli.Usagef("--at: %v", err)
 	}
+	if l.model.ram.bytes > 0 {
+		l.model.context = len(ids)
+	}
+	l.model.prompt.logitRows = len(positions)
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
 	engine, err := l.model.open(ctx, s)
@@ -74,8 +78,25 @@ func (l *logitsFlags) run(ctx context.Context, s *cli.Streams, args []string) er
 	if err := checkIDs("--ids", ids, engine.Info().Vocab); err != nil {
 		return err
 	}
+	err = l.print(ctx, s, engine, ids, positions)
+	return errors.Join(err, engine.Close()) // Close writes the trace, and ends the limit of Go's heap
+}
+
+// stateMinimum is that of the model, for the positions of a list that is too long to be read.
+func (l *logitsFlags) stateMinimum(ctx context.Context, s *cli.Streams, err error) error {
+	var long *longPrompt
+	if errors.As(err, &long) && long.bytes <= cli.MaxInput {
+		if l.model.context = long.tokens; l.at == "all" {
+			l.model.prompt.logitRows = long.tokens
+		}
+	}
+	return l.model.stateMinimum(ctx, s, llmrun.OverflowStop, err)
+}
+
+// print computes the logits and prints them while the engine's budget limits Go's heap.
+func (l *logitsFlags) print(ctx context.Context, s *cli.Streams, engine *llmrun.Engine, ids []int32, positions []int) error {
 	logits, err := engine.Logits(ctx, ids, positions)
-	if err = errors.Join(err, engine.Close()); err != nil { // Close writes the trace
+	if err != nil {
 		return cli.Interruption(ctx, err)
 	}
 	if l.json {
@@ -120,7 +141,7 @@ func writeLogits(s *cli.Streams, positions []int, logits [][]float32) error { //
 	return s.Out.WriteRows(fmt.Sprintf(`{"positions":%s,`, head), "logits", logits)
 }
 
-// showLogits prints the highest logits of each position.
+// showLogits prints the highest logits of each position. It drops each row that it has printed.
 func showLogits(s *cli.Streams, tokenizer *llmrun.Tokenizer, positions []int, logits [][]float32) { // logits: [len(positions), vocab]
 	for i, row := range logits {
 		fmt.Fprintf(s.Out, "after position %d\n", positions[i])
@@ -132,16 +153,25 @@ func showLogits(s *cli.Streams, tokenizer *llmrun.Tokenizer, positions []int, lo
 			}
 			fmt.Fprintf(s.Out, "  %10.4f %7d%s\n", row[id], id, spelling)
 		}
+		logits[i] = nil
 	}
 }
 
 // highest returns the indices of the n highest values of row, the highest first. Among equal
-// values the lower index comes first.
+// values the lower index comes first. It takes memory for n indices only.
 func highest(row []float32, n int) []int {
-	order := make([]int, len(row))
-	for i := range order {
-		order[i] = i
+	n = min(n, len(row))
+	top := make([]int, 0, n+1)
+	for id, x := range row {
+		if len(top) == n && (n == 0 || cmp.Compare(x, row[top[n-1]]) <= 0) {
+			continue
+		}
+		at := len(top)
+		for at > 0 && cmp.Compare(x, row[top[at-1]]) > 0 {
+			at--
+		}
+		top = slices.Insert(top, at, id)
+		top = top[:min(n, len(top))]
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(row[b], row[a]) })
-	return order[:min(n, len(order))]
+	return top
 }

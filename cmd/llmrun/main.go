@@ -23,7 +23,7 @@ Usage: llmrun COMMAND [flags]`
 
 const overviewEnd = `"llmrun help COMMAND" shows the flags of a command.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for memory, 4 a file is
-damaged, 130 Ctrl-C, 143 SIGTERM. Results go to standard output; timings,
+damaged or malformed, 130 Ctrl-C, 143 SIGTERM. Results go to standard output; timings,
 progress and errors to standard error.`
 
 // llmrunProgram returns the program with all of its commands.
@@ -42,7 +42,7 @@ func exitCode(err error) int {
 		return cli.ExitUsage
 	case errors.Is(err, llmrun.ErrBudget):
 		return exitBudget
-	case errors.Is(err, llmrun.ErrFormat):
+	case errors.Is(err, llmrun.ErrFormat), errors.Is(err, llmrun.ErrModel):
 		return exitDamaged
 	}
 	return cli.ExitFailure
@@ -51,7 +51,7 @@ func exitCode(err error) int {
 // Exit codes of llmrun, in addition to those of package cli.
 const (
 	exitBudget  = 3 // refused: the memory budget is too small
-	exitDamaged = 4 // a file is damaged
+	exitDamaged = 4 // a file is damaged or malformed
 )
 
 // commandGroups returns every command, in the order of the help.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +13,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -22,8 +23,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts checks the output streams and exit codes of the command lines in testdata/script, with
-// the bundled model. $NOTES is a directory of notes with their expected summaries, and $MODEL is the
-// directory of the bundled model.
+// the bundled model. $NOTES is a directory of notes with their expected summaries, $IDS is a long
+// prompt of token ids (see longIDs), and $MODEL is the bundled model as a Hugging Face directory.
 func TestScripts(t *testing.T) { runScripts(t, "script") }
 
 // TestMeasuredScripts is TestScripts for testdata/measured, whose commands measure this machine.
@@ -38,16 +39,14 @@ func runScripts(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := filepath.Abs(filepath.Join("bundled", bundled.Name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := hubmodel.Dir(testutil.Root(t))
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", dir),
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NOTES", notes)
 			env.Setenv("MODEL", model)
+			env.Setenv("IDS", longIDs())
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -56,14 +55,44 @@ func runScripts(t *testing.T, dir string) {
 			"unwritten": scriptUnwritten,
 			"chomp":     scriptChomp,
 			"damage":    scriptDamage,
+			"settle":    scriptSettle,
+			"holds":     scriptHolds,
+			"minimum":   scriptMinimum,
+			"adapter":   scriptAdapter,
 		},
 	})
 }
 
-// scriptDamage implements "damage FILE OFFSET", which changes a byte of the file.
+// scriptAdapter implements "adapter DIR", which writes an adapter for the bundled model.
+func scriptAdapter(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(hubmodel.WriteAdapter(ts.MkAbs(args[0]), 4))
+}
+
+// scriptSettle implements "settle", which waits until a file that was just written may have its
+// hash remembered.
+func scriptSettle(*testscript.TestScript, bool, []string) { time.Sleep(2100 * time.Millisecond) }
+
+// scriptMinimum implements "minimum VARIABLE BYTES ARGUMENTS", which sets an environment variable to
+// the smallest --ram that llmrun plan accepts with the arguments, and some bytes more.
+func scriptMinimum(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: minimum VARIABLE BYTES ARGUMENTS")
+	}
+	more, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	_ = ts.Exec("llmrun", append([]string{"plan", "--ram", "1MiB", "--json"}, args[2:]...)...) // refused
+	var refused struct {
+		Minimum int64 `json:"minimum_bytes"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &refused))
+	ts.Setenv(args[0], strconv.FormatInt(refused.Minimum+more, 10))
+}
+
+// scriptDamage implements "damage FILE OFFSET [keeptime]", which changes a byte of the file, and
+// with keeptime restores the time of modification.
 func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) != 2 {
-		ts.Fatalf("usage: damage FILE OFFSET")
+	if len(args) != 2 && len(args) != 3 {
+		ts.Fatalf("usage: damage FILE OFFSET [keeptime]")
 	}
 	matches, err := filepath.Glob(ts.MkAbs(args[0]))
 	ts.Check(err)
@@ -75,7 +104,12 @@ func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
 	at, err := strconv.Atoi(args[1])
 	ts.Check(err)
 	data[at] ^= 1
+	info, err := os.Stat(matches[0])
+	ts.Check(err)
 	ts.Check(os.WriteFile(matches[0], data, 0o600))
+	if len(args) == 3 {
+		ts.Check(os.Chtimes(matches[0], time.Time{}, info.ModTime()))
+	}
 }
 
 // endings maps the names of signals in scripts to signals and exit codes.

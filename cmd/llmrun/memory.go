@@ -16,8 +16,14 @@ func (m *modelFlags) addRAM(f *cli.FlagSet) {
 	addRAM(f, &m.ram, "the available memory")
 	addKVRAM(f, &m.kvRAM)
 	f.Choice(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon, a copy, which is the fastest; file, a mapping of the file, whose memory the system can take back; or auto, which is file on Android and anon elsewhere. With auto, the first token comes from a mapping if the page cache holds the file", "anon", "file", "auto")
+	m.addFlash(f)
 	m.addDisk(f)
 	f.Toggle(&m.pressure, "pressure", "release memory while the system is short of it, and take it back afterwards; on Linux and Android")
+}
+
+// addFlash declares --flash, for commands that plan memory.
+func (m *modelFlags) addFlash(f *cli.FlagSet) {
+	f.Choice(&m.flash, "flash", "HOW", "how the model and older keys and values are read while the model computes: direct, past the page cache; mmap, through small mapped windows, which is faster while the page cache has room for the files; or auto, which takes the faster at the start. The answer is the same. Default: auto", "auto", "direct", "mmap")
 }
 
 // addDisk declares --disk, for commands that read models.
@@ -76,17 +82,36 @@ func addKVRAM(f *cli.FlagSet, ram *int64) {
 // A memoryStats holds the statistics of memory and flash that --stats prints. Scripts depend
 // on its names.
 type memoryStats struct {
-	BudgetBytes int64            `json:"budget_bytes"` // 0 = unlimited
-	PeakBytes   map[string]int64 `json:"peak_bytes"`   // by purpose
+	BudgetBytes int64 `json:"budget_bytes"` // 0 = unlimited
+	// LedgerBytes is the most that was reserved for all purposes together, and VMHWMBytes the
+	// most that the process held as the kernel counts it; 0 where the system does not tell.
+	LedgerBytes int64            `json:"ledger_bytes"`
+	VMHWMBytes  int64            `json:"vm_hwm_bytes"`
+	PeakBytes   map[string]int64 `json:"peak_bytes"` // by purpose
 	// Per decoded token.
-	ReadBytesPerToken int64        `json:"read_bytes_per_token"`
-	StallMS           float64      `json:"stall_ms"` // over the whole generation
-	Stalls            int          `json:"stalls"`
-	ReadGBs           float64      `json:"read_gb_s"` // while decoding
-	Experts           *expertStats `json:"experts,omitempty"`
-	KV                kvStats      `json:"kv"`
-	Predicted         speeds       `json:"predicted"`
-	Measured          speeds       `json:"measured"`
+	ReadBytesPerToken int64 `json:"read_bytes_per_token"`
+	// WrittenBytesPerToken counts spilled keys and values while decoding, and WrittenBytes all
+	// that the generation wrote to flash: spilled and saved keys and values.
+	WrittenBytesPerToken int64 `json:"written_bytes_per_token"`
+	WrittenBytes         int64 `json:"written_bytes"`
+	// CacheWrites are the bytes of the day, by all processes; nil without a limit.
+	CacheWrites *llmrun.CacheWrites `json:"cache_writes,omitempty"`
+	// Waits over the whole generation: for weights, for embedding rows, and for keys and values
+	// that had to be written before a token had room.
+	StallMS          float64      `json:"stall_ms"`
+	Stalls           int          `json:"stalls"`
+	EmbeddingStallMS float64      `json:"embedding_stall_ms"`
+	SpillStallMS     float64      `json:"spill_stall_ms"`
+	ReadGBs          float64      `json:"read_gb_s"`   // while decoding
+	FlashReads       string       `json:"flash_reads"` // direct or mmap
+	Experts          *expertStats `json:"experts,omitempty"`
+	KV               kvStats      `json:"kv"`
+	// Classes counts all transfers with flash by urgency, over the whole generation.
+	Classes   classStats `json:"classes"`
+	Predicted speeds     `json:"predicted"`
+	Measured  speeds     `json:"measured"`
+	// Rates are the measurements of the machine on which the prediction rests.
+	Rates *llmrun.Rates `json:"rates,omitempty"`
 	// GPU is set with --device gpu.
 	GPU *llmrun.Placement `json:"gpu,omitempty"`
 	// Split is set with a --device such as cpu+gpu.
@@ -130,13 +155,18 @@ func newMemoryStats(engine *llmrun.Engine, stats llmrun.Stats) *memoryStats {
 	report := engine.Memory()
 	m := &memoryStats{
 		GPU: engine.Placement(), Split: engine.SplitMatmuls(),
-		BudgetBytes: report.Budget, PeakBytes: report.Peak,
-		StallMS:   float64(stats.PrefillFlash.Stalled+stats.DecodeFlash.Stalled) / float64(time.Millisecond),
-		Stalls:    stats.PrefillFlash.Stalls + stats.DecodeFlash.Stalls,
-		KV:        newKVStats(stats),
-		Predicted: speeds{report.Plan.PredictedPrefill, report.Plan.PredictedDecode},
-		Measured:  speeds{finite(stats.PrefillTokPerS()), finite(stats.DecodeTokPerS())},
+		BudgetBytes: report.Budget, LedgerBytes: report.Ledger, VMHWMBytes: report.Process, PeakBytes: report.Peak,
+		StallMS: milliseconds(stats.PrefillFlash.Stalled + stats.DecodeFlash.Stalled),
+		Stalls:  stats.PrefillFlash.Stalls + stats.DecodeFlash.Stalls,
+		KV:      newKVStats(stats), FlashReads: report.FlashReads,
+		EmbeddingStallMS: milliseconds(stats.PrefillFlash.EmbeddingStalled + stats.DecodeFlash.EmbeddingStalled),
+		Predicted:        speeds{report.Plan.PredictedPrefill, report.Plan.PredictedDecode},
+		Measured:         speeds{finite(stats.PrefillTokPerS()), finite(stats.DecodeTokPerS())},
+		Rates:            report.Rates,
 	}
+	m.Classes = newClassStats(stats.PrefillFlash.Classes, stats.DecodeFlash.Classes)
+	m.WrittenBytesPerToken, m.SpillStallMS = m.KV.WrittenPerToken, m.KV.SpillStallMS
+	m.WrittenBytes, m.CacheWrites = m.KV.Written+m.KV.Saved, engine.CacheWrites()
 	if n := decodedTokens(stats); n > 0 {
 		m.ReadBytesPerToken = stats.DecodeFlash.Bytes / int64(n)
 		m.Experts = newExpertStats(stats.DecodeFlash.Experts, n)
@@ -158,16 +188,20 @@ func (m *memoryStats) print(w io.Writer) {
 	slices.Sort(parts)
 	fmt.Fprintf(w, "memory: %s; at most %s\n", budget, strings.Join(parts, ", "))
 	if m.ReadBytesPerToken > 0 || m.Stalls > 0 {
-		fmt.Fprintf(w, "flash: %s per token, %.2f GB/s; waited %.0f ms in %d stalls\n", cli.FormatBytes(m.ReadBytesPerToken), m.ReadGBs, m.StallMS, m.Stalls)
+		fmt.Fprintf(w, "flash (%s): %s per token, %.2f GB/s; waited %.0f ms in %d stalls\n", m.FlashReads, cli.FormatBytes(m.ReadBytesPerToken), m.ReadGBs, m.StallMS, m.Stalls)
 	}
+	m.Classes.print(w)
 	if x := m.Experts; x != nil {
 		fmt.Fprintf(w, "experts: %d in memory; %d hits of %d, %.1f %%; read %s per token\n",
 			x.Slots, x.Hits, x.Hits+x.Misses, 100*x.HitRate, cli.FormatBytes(x.ReadBytesPerToken))
 	}
 	m.KV.print(w)
-	if m.Predicted.Decode > 0 {
-		fmt.Fprintf(w, "predicted at the start of a conversation: prompt %.1f tok/s, answer %.2f tok/s; measured: %.1f and %.2f\n",
-			m.Predicted.Prefill, m.Predicted.Decode, m.Measured.Prefill, m.Measured.Decode)
+	if x := m.CacheWrites; x != nil && x.Today > 0 {
+		fmt.Fprintf(w, "cache: %s of %s that may be written today are written\n", cli.FormatBytes(x.Today), cli.FormatBytes(x.Limit))
+	}
+	if m.Predicted.Decode > 0 && m.Rates != nil {
+		fmt.Fprintf(w, "predicted at the start of a conversation, with the machine's speed of %s: prompt %.1f tok/s, answer %.2f tok/s; measured: %.1f and %.2f\n",
+			m.Rates.Measured.Format("2006-01-02 15:04"), m.Predicted.Prefill, m.Predicted.Decode, m.Measured.Prefill, m.Measured.Decode)
 	}
 	if p := m.GPU; p != nil {
 		fmt.Fprintf(w, "gpu: the last %d of %d layers and the output matrix use %s of the %s of %s; %s of weights stay in the machine's memory\n", p.Layers, p.ModelLayers, cli.FormatBytes(p.Held), cli.FormatBytes(p.Memory), p.Device, cli.FormatBytes(p.Host))

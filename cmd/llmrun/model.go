@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
@@ -19,7 +20,11 @@ type modelFlags struct {
 	context  int
 	kv       string
 	kvSelect string // fraction of a long context that new tokens attend to
+	drafts   llmrun.DraftOptions
+	reward   llmrun.RewardOptions // of commands that choose between answers
 	lora     []string
+	beside   bool     // adapters are not merged
+	adapters []string // of sessions, of those with names
 	quant    string
 	exact    bool // --exact: activations are not quantized
 	scoring  bool // logits and perplexity: exact unless rounded is set
@@ -28,8 +33,10 @@ type modelFlags struct {
 	kvRAM    int64
 	session  string // name of the saved session; "" = none
 	pin      string
+	flash    string
 	ram      ramFlag // 0 bytes = the available memory
-	measure  bool    // predict speeds
+	prompt   promptNeed
+	measure  bool // predict speeds
 	disk     llmrun.DiskSpeed
 	pressure bool       // release memory when the system is short of it
 	w8a8     *w8a8Flags // nil: the command has no such flags
@@ -55,7 +62,9 @@ func (m *modelFlags) addAnswering(f *cli.FlagSet) {
 	m.addQuant(f)
 	m.addKV(f)
 	m.addSelect(f)
+	m.addDraft(f)
 	m.addLoRA(f)
+	m.addBeside(f)
 	m.addExact(f)
 	m.addContext(f)
 	m.addDevice(f)
@@ -72,7 +81,10 @@ func (m *modelFlags) addScoring(f *cli.FlagSet) {
 	m.addKV(f)
 	m.addDevice(f)
 	m.addLoRA(f)
+	m.addBeside(f)
 	m.addRounded(f)
+	addRAM(f, &m.ram, "the available memory")
+	m.addDisk(f)
 	m.addW8A8(f)
 }
 
@@ -103,15 +115,27 @@ func (m *modelFlags) addSession(f *cli.FlagSet) {
 	})
 }
 
-// openSession opens the named session, or returns an empty one without a name.
-func (m *modelFlags) openSession(s *cli.Streams, engine *llmrun.Engine) (*llmrun.Session, error) {
+// openSession opens the named session, or returns an empty one without a name. behind saves it after
+// each answer.
+func (m *modelFlags) openSession(s *cli.Streams, engine *llmrun.Engine, behind bool) (*llmrun.Session, error) {
+	session, err := m.openNamed(s, engine, behind)
+	if err == nil && m.adapters == nil && len(session.Adapters()) == 0 && len(engine.Adapters()) > 0 {
+		s.Note(fmt.Sprintf("no adapter is in use: choose %s with --adapter", cli.Either(engine.Adapters())))
+	}
+	return session, err
+}
+
+// openNamed is openSession without notes.
+func (m *modelFlags) openNamed(s *cli.Streams, engine *llmrun.Engine, behind bool) (*llmrun.Session, error) {
 	if m.session == "" {
 		return engine.NewSession()
 	}
-	session, err := engine.OpenSession(m.session, llmrun.SessionOptions{RePrefill: true, Notify: s.Note})
+	session, err := engine.OpenSession(m.session, llmrun.SessionOptions{RePrefill: true, Notify: s.Note, SaveBehind: behind, Adapters: m.sessionAdapters()})
 	switch {
 	case errors.Is(err, llmrun.ErrOptions):
 		err = cli.Usagef("--session: must be letters, digits, dots, - and _, at most 100 bytes, with no dot first, not %q", m.session)
+	case errors.Is(err, llmrun.ErrNoAdapter):
+		err = fmt.Errorf("%w; give it with --lora NAME=PATH, or other adapters with --adapter", err)
 	case errors.Is(err, llmrun.ErrContextFull):
 		err = fmt.Errorf("%w; give a larger --ctx, or leave --ctx out", err)
 	case errors.Is(err, llmrun.ErrFormat):
@@ -122,7 +146,24 @@ func (m *modelFlags) openSession(s *cli.Streams, engine *llmrun.Engine) (*llmrun
 
 // addLoRA declares --lora, for commands that compute.
 func (m *modelFlags) addLoRA(f *cli.FlagSet) {
-	f.List(&m.lora, "lora", "DIR", "LoRA adapter in peft's format, added to the weights of a safetensors model; may be given several times")
+	f.List(&m.lora, "lora", "[NAME=]PATH[:SCALE]", "LoRA adapter: a directory in peft's format for a safetensors model or its pack, or a GGUF file for a GGUF model or its pack; it is added to the weights, SCALE times as strongly, such as 0.5; with a NAME it stays beside the weights, and --adapter chooses it; may be given several times")
+}
+
+// addBeside declares --lora-beside, for commands that compute with a model.
+func (m *modelFlags) addBeside(f *cli.FlagSet) {
+	f.Toggle(&m.beside, "lora-beside", "with --lora: leave the weights as they are stored and compute the adapters beside them, instead of merging: takes less memory with quantized weights, and streams a pack without conversion; slightly slower, and the answer can differ from that of merged adapters")
+	f.List(&m.adapters, "adapter", "NAME[:WEIGHT]", "use an adapter of --lora NAME=PATH, WEIGHT times as strongly; may be given several times; a session of --session remembers its adapters; or - for none; default: those, or none")
+}
+
+// sessionAdapters returns the adapters of --adapter: nil without any, and an empty list for a dash.
+func (m *modelFlags) sessionAdapters() []string { return noDash(m.adapters) }
+
+// noDash returns a list of names, of which a dash alone stands for none.
+func noDash(names []string) []string {
+	if slices.Equal(names, []string{"-"}) {
+		return []string{}
+	}
+	return names
 }
 
 // addQuant declares --quant, for commands that compute.
@@ -135,7 +176,7 @@ func (m *modelFlags) addKV(f *cli.FlagSet) { modelflag.AddKV(f, &m.kv) }
 
 // addSelect declares --kv-select, for commands that generate.
 func (m *modelFlags) addSelect(f *cli.FlagSet) {
-	f.Value("kv-select", "HOW", "how much of a long context each new token attends to: exact, which is all of it; auto; or a fraction such as 0.1 of everything but its beginning and end; default: exact", func(text string) error {
+	f.Value("kv-select", "HOW", "how much of a long context each new token attends to: exact, which is all of it; auto; or a fraction such as 0.1 of everything but its beginning and end, at least 1024 tokens of it; default: exact", func(text string) error {
 		if text != "" && text != "exact" && text != "auto" {
 			if x, err := cli.ParseFraction(text); err != nil || x == 0 {
 				return fmt.Errorf("must be exact, auto, or a fraction above 0 and at most 1 such as 0.1, not %q", text)
@@ -156,7 +197,7 @@ func (m *modelFlags) addDevice(f *cli.FlagSet) {
 
 // addGPULayers declares --gpu-layers, for commands with --device.
 func (m *modelFlags) addGPULayers(f *cli.FlagSet) {
-	f.Count(&m.layers, "gpu-layers", "N", "with --device gpu, the number of layers that the GPU computes: the last N and the output matrix; the CPU computes the layers before them. Default: as many as fit in the GPU's memory beside keys and values of --ctx tokens, or of at least 4096", 1, math.MaxInt32)
+	f.Count(&m.layers, "gpu-layers", "N", "with --device gpu, the number of layers that the GPU computes: the last N and the output matrix; the CPU computes the layers before them. Default: as many as fit in the GPU's memory beside keys and values of --ctx tokens, or of at least 4096; --ram does not change the number", 1, math.MaxInt32)
 }
 
 // addDeviceMemory declares --device-memory, for commands with --device.
@@ -181,11 +222,10 @@ func (m *modelFlags) addContext(f *cli.FlagSet) {
 // source returns the path and the library's options for the flags. It returns an error that names
 // the flag of a file that does not exist.
 func (m *modelFlags) source() (path string, options llmrun.Options, err error) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
-	for _, dir := range m.lora {
-		if err := cli.CheckExists("--lora", dir); err != nil {
-			return "", options, err
-		}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, Adapters: m.lora, AdaptersBeside: m.beside, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, Prompt: m.prompt.memory, PromptTexts: m.prompt.texts, PromptTokens: m.prompt.tokens, AnswerTokens: m.prompt.answer, LogitRows: m.prompt.logitRows, KVRAM: m.kvRAM, Pin: m.pin, Flash: m.flash, WatchPressure: m.pressure, WatchProcess: true}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Drafts: m.drafts, Reward: m.reward, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
+	options.SessionAdapters = m.sessionAdapters()
+	if err := checkAdapters(m.lora); err != nil {
+		return "", options, err
 	}
 	if m.path != "" {
 		return m.path, options, cli.CheckExists("-m", m.path)
@@ -195,9 +235,24 @@ func (m *modelFlags) source() (path string, options llmrun.Options, err error) {
 }
 
 // savesKV reports whether keys and values may go to the cache directory. Those of the bundled
-// model go there only with --session, --cache-dir or --kv-ram.
+// model go there only with --session, --cache-dir, --cache-key-file or --kv-ram.
 func (m *modelFlags) savesKV() bool {
-	return m.path != "" || m.session != "" || m.cache != nil && m.cache.dir != "" || m.kvRAM != 0
+	return m.path != "" || m.session != "" || m.cache != nil && (m.cache.dir != "" || m.cache.keyFile != "") || m.kvRAM != 0
+}
+
+// applyCache sets the directories of imported models, and of keys and values. plan and the
+// commands that generate share it, because a plan depends on them.
+func (m *modelFlags) applyCache(options *llmrun.Options) error {
+	if m.cache == nil {
+		return nil
+	}
+	if m.path != "" {
+		m.cache.apply(options)
+	}
+	if m.session != "" || m.path == "" && m.savesKV() {
+		return m.cache.applySessions(options)
+	}
+	return nil
 }
 
 // open loads the model and shows progress bars.
@@ -215,22 +270,19 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 	// Opening a split model times whole passes, which loads the weights up to three times.
 	bar := &phases{s: s, labels: []string{"loading", "loading again", "loading again"}}
 	defer bar.finish()
+	if err := m.applyCache(&options); err != nil {
+		return nil, err
+	}
 	if m.cache != nil && m.path != "" {
-		m.cache.apply(&options)
 		importing := &phases{s: s, labels: []string{"importing"}}
 		defer importing.finish()
 		options.Cache.ImportProgress = importing.report
 		options.Notify = func(text string) { importing.finish(); s.Note(text) }
 	}
-	if m.cache != nil && (m.session != "" || m.path == "" && m.savesKV()) {
-		if err := m.cache.applySessions(&options); err != nil {
-			return nil, err
-		}
-		if options.Notify == nil {
-			options.Notify = s.Note
-		}
+	if options.Notify == nil && (m.ram.bytes > 0 || options.Cache.KVDir != "") {
+		options.Notify = s.Note
 	}
-	if isSplit(m.device) {
+	if isSplit(m.device) || isGPU(m.device) {
 		m.saveMeasurements(s, &options)
 	}
 	options.Progress = bar.report

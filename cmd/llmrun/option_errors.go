@@ -13,18 +13,18 @@ import (
 
 // optionFlags maps the library's options, as its errors name them, to the flags that set them.
 var optionFlags = map[string]string{
-	"Adapters": "--lora", "Calibrate": "--calibrate", "Context": "--ctx", "Exact": "--exact",
-	"MaxTokens": "-n", "OutlierFraction": "--outliers", "Overflow": "--overflow", "Quantize": "--quant",
+	"Adapters": "--lora", "AdaptersBeside": "--lora-beside", "SessionAdapters": "--adapter", "Calibrate": "--calibrate", "Context": "--ctx", "Exact": "--exact",
+	"MaxTokens": "-n", "Nested": "--nested-bits", "OutlierFraction": "--outliers", "Overflow": "--overflow", "Quantize": "--quant",
 	"Replace": "--replace", "StoredFraction": "--shadows", "Threads": "--threads", "To": "-o",
 	"KV": "--kv", "KVRAM": "--kv-ram", "KVSelect": "--kv-select", "Pin": "--pin", "RAM": "--ram",
 	"WatchPressure": "--pressure", "CacheDir": "--cache-dir", "CacheSize": "--cache-size", "KVDir": "--cache-dir",
 	"Device": "--device", "DeviceMemory": "--device-memory", "DeviceShare": "--device-share", "GPULayers": "--gpu-layers",
 	"Disk": "--disk", "Trace": "--trace", "W8A8": "--w8a8",
 
-	"Memory.KV": "--kv", "Memory.KVRAM": "--kv-ram", "Memory.KVSelect": "--kv-select", "Memory.Pin": "--pin",
+	"Memory.KV": "--kv", "Memory.KVRAM": "--kv-ram", "Memory.KVSelect": "--kv-select", "Memory.Pin": "--pin", "Memory.Flash": "--flash",
 	"Memory.RAM": "--ram", "Memory.WatchPressure": "--pressure", "Cache.Dir": "--cache-dir", "Cache.KVDir": "--cache-dir",
-	"Cache.Size": "--cache-size", "Device.GPULayers": "--gpu-layers", "Device.Memory": "--device-memory",
-	"Device.Name": "--device", "Device.Quota": "--device-share", "Lab.Disk": "--disk", "Lab.Trace": "--trace",
+	"Cache.Size": "--cache-size", "Cache.KVTTL": "--kv-ttl", "Cache.DailyWrites": "--cache-writes", "Cache.KeyFile": "--cache-key-file", "Device.GPULayers": "--gpu-layers", "Device.Memory": "--device-memory",
+	"Device.Name": "--device", "Device.Quota": "--device-share", "Drafts.Drafter": "--draft", "Drafts.Max": "--draft-max", "Reward.Model": "--best-of", "Reward.Marker": "--reward-marker", "Reward.Step": "--step", "Reward.Good": "--reward-marker", "Reward.Bad": "--reward-marker", "Lab.Disk": "--disk", "Lab.Trace": "--trace",
 	"Lab.W8A8": "--w8a8", "Lab.W8A8.Outliers": "--prune", "W8A8.Outliers": "--prune",
 }
 
@@ -48,6 +48,11 @@ func explainOptions(err error) error {
 	if errors.As(err, &usage) || !errors.Is(err, llmrun.ErrOptions) {
 		return err
 	}
-	text := strings.ReplaceAll(err.Error(), llmrun.ErrOptions.Error()+": ", "")
-	return cli.Usagef("%s", optionName.ReplaceAllStringFunc(text, func(name string) string { return optionFlags[name] }))
+	return cli.Usagef("%s", namesFlags(err.Error()))
+}
+
+// namesFlags returns the text of an error about options with the flags that set them.
+func namesFlags(text string) string {
+	text = strings.ReplaceAll(text, llmrun.ErrOptions.Error()+": ", "")
+	return optionName.ReplaceAllStringFunc(text, func(name string) string { return optionFlags[name] })
 }

@@ -22,15 +22,24 @@ func (g *generationFlags) addOverflow(f *cli.FlagSet) {
 // noteSlides reports each slide on standard error.
 func noteSlides(s *cli.Streams, options *llmrun.GenerateOptions) {
 	options.OnSlide = func(remaining, forgotten int) {
-		s.Note(fmt.Sprintf("the context is full: %d old tokens were dropped, and the other %d are prefilled again", forgotten, remaining))
+		s.Note(slidText(remaining, forgotten))
 	}
 }
 
-// contextFullMessage says how long the full context is, what limits it, and what to do.
-func (m *modelFlags) contextFullMessage(engine *llmrun.Engine, session *llmrun.Session) string {
-	limit, why := session.Limit(), "and there is no memory for more"
+// slidText describes a slide, for a generation and for a plan.
+func slidText(remaining, forgotten int) string {
+	return fmt.Sprintf("the context is full: %d old tokens were dropped, and the other %d are prefilled again", forgotten, remaining)
+}
+
+// contextFullMessage says how long the full context is, what limits it, and what to do. err is
+// the error of a prompt that is too long, if there is one.
+func (m *modelFlags) contextFullMessage(engine *llmrun.Engine, session *llmrun.Session, err error) string {
+	limit, most, why := session.Limit(), engine.Info().MaxContext, "and there is no memory for more"
+	var long *llmrun.PromptError
 	switch {
-	case limit == engine.Info().MaxContext:
+	case limit < most && errors.As(err, &long) && long.Tokens > most:
+		why = fmt.Sprintf("and the model supports at most %d", most)
+	case limit == most:
 		why = "the most that the model supports"
 	case limit == m.context:
 		why = "the limit of --ctx"

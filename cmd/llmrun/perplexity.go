@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -55,7 +56,13 @@ func (p *perplexityFlags) run(ctx context.Context, s *cli.Streams, args []string
 	}
 	text, err := p.read(s)
 	if err != nil {
-		return err
+		return p.model.stateMinimum(ctx, s, llmrun.OverflowSlide, err) // windows need no longer context
+	}
+	if p.file != "" {
+		p.model.prompt.memory = llmrun.PromptMemory(int64(len(text)))
+	}
+	if p.model.ram.bytes > 0 { // the window must not depend on the budget
+		p.model.context = cmp.Or(p.window, defaultWindow)
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
@@ -90,6 +97,9 @@ func (p *perplexityFlags) run(ctx context.Context, s *cli.Streams, args []string
 	return engine.Close() // Close writes the trace
 }
 
+// defaultWindow is the window without --ctx, in tokens.
+const defaultWindow = 2048
+
 // perplexityReport is the JSON object of --json.
 type perplexityReport struct {
 	llmrun.Perplexity
@@ -99,19 +109,18 @@ type perplexityReport struct {
 // read returns the contents of the file that the flags name.
 func (p *perplexityFlags) read(s *cli.Streams) (string, error) {
 	if p.file != "" {
-		return cli.ReadAll(s, "-f", p.file)
+		return readPart(s, "-f", p.file, &p.model.ram, promptPart)
 	}
-	return cli.ReadAll(s, "--ids-file", p.idsFile)
+	return readPart(s, "--ids-file", p.idsFile, &p.model.ram, idsPart)
 }
 
 // tokens returns the tokens to score: those of the text, or the listed ids.
 func (p *perplexityFlags) tokens(engine *llmrun.Engine, text string) ([]int32, error) {
 	if p.file != "" {
-		tokenizer := engine.Tokenizer()
-		if tokenizer == nil {
+		if engine.Tokenizer() == nil {
 			return nil, fmt.Errorf("%w: give token ids in --ids-file", llmrun.ErrNoTokenizer)
 		}
-		return tokenizer.Encode(text, llmrun.EncodeOptions{}), nil
+		return engine.EncodeText(text, llmrun.EncodeOptions{})
 	}
 	ids, err := parseIDs(text)
 	if err != nil {

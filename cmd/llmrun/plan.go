@@ -2,7 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"math"
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/cli"
@@ -11,13 +12,13 @@ import (
 func planCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "plan",
-		Synopsis: "[-m MODEL] [--ram SIZE] [--kv-ram SIZE] [--ctx N] [--kv FORMAT] [--device gpu | --devices LIST] [--json]",
+		Synopsis: "[-m MODEL] [--ram SIZE] [--ctx N] [flags of run] [--device NAME | --devices LIST] [--json]",
 		Summary:  "plan the memory of a model and predict its speed",
-		About: `Plans the memory of a model without loading it: which weights stay in memory, which are read from flash during each pass, and the predicted speed. A model that does not fit still runs: each pass streams the other weights from flash, and a larger budget makes it faster. plan refuses a budget below the minimum and lists the parts of that minimum.
+		About: `Plans the memory of a model without loading it: which weights stay in memory, which are read from flash during each pass, and the predicted speed. A model that does not fit still runs: each pass streams the other weights from flash, and a larger budget makes it faster. plan takes the flags of run for the model and its memory, and refuses what run refuses, in the same words and with exit code 3. The error lists the parts of the minimum; with --json, runs, refused and minimum_bytes say it.
 
-The prediction uses the speed of this machine, which is measured once and saved with the imported models.
+The prediction uses the speed of this machine, which is measured once and saved with the imported models. It is without guesses of tokens (see --draft of run); "with guesses" predicts the speed with those that --draft selects, from how often guesses were right in earlier runs of the model that streamed weights or named the drafter, with the same cache directory, or from an assumption. The speed of a named drafter with a model with experts is not predicted, because a guess may need other experts. With --best-of reward:MODEL, the plan has the reward model too. With --json, guesses_not_predicted says why not, and guesses lists drafter, decode_tok_per_s, tokens_per_pass, guesses (in a pass; 0 where they do not pay) and seen_passes of those runs, 0 if it is assumed.
 
---device gpu, or gpu: and part of a device's name, shows instead how many layers fit in that GPU's memory, and how much of the model stays in the machine's memory. It prints, with --json, {"device":…,"layers":…,"of":…,"context":…,"held_bytes":…,"need_bytes":…,"memory_bytes":…,"here_bytes":…}.
+With --device gpu, or gpu: and part of a device's name, it also shows how many layers fit in that GPU's memory, and plans the machine's memory for the others; it predicts no speed: run --stats measures it. A driver that has not been measured with the model is opened only if --ram leaves 512 MiB for it, or is not given. With --json the object has "device", "layers", "of", "held_bytes", "need_bytes", "memory_bytes" and "here_bytes", too. With --device cpu+NAME it plans the memory of the rows that the CPU keeps of each matrix, and measures the devices if no run has; before the first run has tried the split, it takes the larger of the minima with and without it. It predicts the speed at the start of a conversation from the passes that the first run has timed.
 
 --devices plans how to split each matmul of the model between two devices, for several numbers of tokens, and compares the split with each device alone. It uses the measurements of llmrun profile, and takes those that are missing. llmrun run --device cpu+NAME runs such a split, by rows.`,
 		Examples: []cli.Example{
@@ -30,21 +31,21 @@ The prediction uses the speed of this machine, which is measured once and saved 
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			p := &planFlags{}
-			p.model.addModel(f)
-			p.model.addThreads(f)
-			p.model.addKV(f)
-			p.model.addSelect(f)
-			p.model.addContext(f)
+			f.Everyday(
+				"m: model: a GGUF file, Hugging Face directory, or pack; default: the bundled model",
+				"ram: memory limit, such as 1.5GiB; weights that do not fit are read from flash, and the answer is the same",
+				"ctx: tokens of context, such as 8K", "kv: format of keys and values",
+				"prompt: plan for a prompt of N tokens, and predict its time", "answer: and of an answer of M tokens",
+				"measure: measure the machine again", "json: print one JSON object",
+			)
+			p.model.addAnswering(f)
+			p.model.addSession(f)
 			f.Group("Plan")
-			addRAM(f, &p.ram, "the available memory")
-			addKVRAM(f, &p.kvRAM)
-			p.model.addDisk(f)
-			f.Toggle(&p.measure, "measure", "measure the machine again")
-			p.cache.addDir(f)
-			f.Group("Devices")
-			f.Text(&p.model.device, "device", "NAME", "gpu, or gpu: and part of a device's name: plan which layers that GPU computes")
-			p.model.addGPULayers(f)
-			p.model.addDeviceMemory(f)
+			f.Count(&p.how.Prompt, "prompt", "N", "plan a context for a prompt of N tokens, and predict its time; default: predict that of 512, or half of the context", 1, math.MaxInt32)
+			f.Count(&p.how.Answer, "answer", "M", "and of an answer of M tokens", 1, math.MaxInt32)
+			p.generation.addOverflow(f)
+			p.samples.addReward(f)
+			f.Toggle(&p.how.Measure, "measure", "measure the machine again")
 			p.devices.add(f)
 			f.Group("Output")
 			f.Toggle(&p.json, "json", "print one JSON object")
@@ -56,12 +57,12 @@ The prediction uses the speed of this machine, which is measured once and saved 
 // planFlags are the flags of plan.
 type planFlags struct {
 	model   modelFlags
-	cache   cacheFlags
-	ram     ramFlag
-	kvRAM   int64 // as in llmrun.MemoryOptions
 	devices deviceFlags
-	measure bool
+	how     llmrun.PlanOptions
 	json    bool
+
+	generation generationFlags // only how the context overflows
+	samples    sampleFlags     // only the reward model
 }
 
 func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
@@ -74,59 +75,83 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
 	if p.devices.names != nil {
-		return p.devices.plan(ctx, s, &p.model, &p.cache, p.measure, p.json)
+		return p.devices.plan(ctx, s, &p.model, p.model.cache, p.how.Measure, p.json)
 	}
+	p.model.reward = p.samples.reward
 	path, options, err := p.model.source()
 	if err != nil {
 		return err
 	}
-	if options.Device.Name != "" {
-		return p.placement(s, path, options)
+	if err := p.model.w8a8.apply(&options, p.model.exact); err != nil {
+		return err
 	}
-	p.cache.apply(&options)
-	options.Memory.RAM, options.Memory.KVRAM = p.ram.bytes, p.kvRAM
-	plan, err := llmrun.PlanMemory(ctx, path, options, p.measure)
+	if err := p.model.applyCache(&options); err != nil {
+		return err
+	}
+	if dir, err := p.model.cache.directory(); err == nil {
+		p.how.RatesDir = dir // also for the bundled model, which imports nothing
+	}
+	options.Notify = s.Note
+	if isSplit(options.Device.Name) || isGPU(options.Device.Name) {
+		p.model.saveMeasurements(s, &options)
+	}
+	if isSplit(options.Device.Name) {
+		measuring := cli.NewMeter(s, "measuring the devices", formatMatmuls)
+		defer measuring.Finish()
+		options.Device.Progress = func(done, total int) { measuring.Update(int64(done), int64(total)) }
+	}
+	p.how.Overflow = p.generation.overflow
+	if p.how.Answer == 0 { // as run without -n
+		options.Memory.AnswerTokens = llmrun.WholeContext
+	}
+	p.how.MeasureRefused = p.json // only this prints the advice of a refused plan
+	plan, err := llmrun.PlanMemory(ctx, path, options, p.how)
+	if plan != nil && p.json {
+		return errors.Join(s.Out.WriteJSON(planJSON{plan, newPlacementJSON(plan.GPU)}), err)
+	}
 	if err != nil {
 		return cli.Interruption(ctx, err)
 	}
-	if p.json {
-		return s.Out.WriteJSON(plan)
-	}
-	showPlan(s, plan, p.ram.percentOf())
+	showPlan(s, plan, p.model.ram.percentOf())
 	return nil
 }
 
 // check refuses flags of different kinds of plans.
 func (p *planFlags) check() error {
-	onDevice, split := p.model.device != "", p.devices.names != nil
+	split := p.devices.names != nil
 	switch {
-	case onDevice && !isGPU(p.model.device):
-		return cli.Usagef("--device: must be gpu, or gpu: and part of a device's name, not %q", p.model.device)
-	case onDevice && split:
-		return cli.Usagef("--device plans the placement of layers and --devices the split of matmuls: give one of them")
-	case (onDevice || split) && (p.ram.bytes != 0 || p.kvRAM != 0):
-		return cli.Usagef("--ram and --kv-ram plan the machine's memory: leave them out with --device and --devices")
-	case p.model.layers != 0 && !onDevice:
-		return cli.Usagef("--gpu-layers needs --device gpu")
-	case p.model.deviceMemory != 0 && !onDevice:
-		return cli.Usagef("--device-memory needs --device gpu")
+	case split && (isGPU(p.model.device) || isSplit(p.model.device)):
+		return cli.Usagef("--device plans the memory of a model and --devices the split of its matmuls: give one of them")
+	case split && (p.model.ram.bytes != 0 || p.model.kvRAM != 0):
+		return cli.Usagef("--ram and --kv-ram plan the machine's memory: leave them out with --devices")
 	case !split && (p.devices.tokens != nil || p.devices.quota != 0):
 		return cli.Usagef("--tokens and --share need --devices")
 	}
-	return nil
+	return errors.Join(p.samples.checkReward(), p.model.checkDevice())
 }
 
-// placement prints which layers the GPU computes.
-func (p *planFlags) placement(s *cli.Streams, path string, options llmrun.Options) error {
-	on, err := llmrun.PlanPlacement(path, options)
-	if err != nil {
-		return err
+// planJSON is what plan prints with --json. The fields of the placement are those of earlier
+// versions; its context is the plan's.
+type planJSON struct {
+	*llmrun.MemoryPlan
+	*placementJSON
+}
+
+// placementJSON describes which layers a GPU computes.
+type placementJSON struct {
+	Device      string `json:"device"`
+	Layers      int    `json:"layers"`
+	ModelLayers int    `json:"of"`
+	Held        int64  `json:"held_bytes"`
+	Need        int64  `json:"need_bytes"`
+	Memory      int64  `json:"memory_bytes"`
+	Host        int64  `json:"here_bytes"`
+}
+
+// newPlacementJSON returns nil without a GPU.
+func newPlacementJSON(p *llmrun.Placement) *placementJSON {
+	if p == nil {
+		return nil
 	}
-	if p.json {
-		return s.Out.WriteJSON(on)
-	}
-	fmt.Fprintf(s.Out, "%-15s %s, %s of memory\n", "gpu", on.Device, cli.FormatBytes(on.Memory))
-	fmt.Fprintf(s.Out, "%-15s the last %d of %d and the output matrix: %s, with keys and values of %d tokens\n", "layers on GPU", on.Layers, on.ModelLayers, cli.FormatBytes(on.Need), on.Context)
-	fmt.Fprintf(s.Out, "%-15s %d and the embedding: %s of weights\n", "layers on CPU", on.ModelLayers-on.Layers, cli.FormatBytes(on.Host))
-	return nil
+	return &placementJSON{p.Device, p.Layers, p.ModelLayers, p.Held, p.Need, p.Memory, p.Host}
 }

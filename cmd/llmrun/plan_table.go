@@ -15,15 +15,60 @@ const barWidth = 40
 // "" without one.
 func showPlan(s *cli.Streams, p *llmrun.MemoryPlan, budgetOf string) {
 	fmt.Fprintf(s.Out, "%s: %s of weights, %d tokens of context in %s, %d threads\n\n",
-		strings.Map(cli.VisibleRune, p.Model), cli.FormatBytes(p.WeightBytes), p.Context, p.KV, p.Threads)
+		cli.VisibleLine(p.Model), cli.FormatBytes(p.WeightBytes), p.Context, p.KV, p.Threads)
 	showMemory(s, p)
 	if budgetOf != "" {
 		fmt.Fprintf(s.Out, "%-15s %s\n", "the budget is", budgetOf)
 	}
 	fmt.Fprintln(s.Out)
-	showSections(s, p)
+	if p.GPU != nil {
+		showGPU(s, p)
+	} else {
+		showSections(s, p)
+	}
 	fmt.Fprintln(s.Out)
-	showSpeed(s, p)
+	if p.Measured.Threads > 0 {
+		showSpeed(s, p)
+		return
+	}
+	showDeviceSpeed(s, p)
+}
+
+// showDeviceSpeed prints the speed with a device: what the trial of a split has measured, or how to
+// measure it.
+func showDeviceSpeed(s *cli.Streams, p *llmrun.MemoryPlan) {
+	switch {
+	case p.PredictedDecode > 0:
+		fmt.Fprintf(s.Out, "%-15s about %s tok/s, and a prompt %s tok/s, at the start of a conversation: a run has timed the passes of this split\n", "answer", speedText(p.PredictedDecode), speedText(p.PredictedPrefill))
+	case p.GPU == nil && p.Resident():
+		fmt.Fprintf(s.Out, "%-15s not measured: a run times the passes of this split if the device computes any rows, and plan then predicts from them\n", "speed")
+	default:
+		fmt.Fprintf(s.Out, "%-15s not predicted with this device: run --stats with the same flags measures it\n", "speed")
+	}
+}
+
+// showGPU prints which layers a GPU computes, and which parts of the others stay in memory.
+func showGPU(s *cli.Streams, p *llmrun.MemoryPlan) {
+	on := p.GPU
+	fmt.Fprintf(s.Out, "%-15s %s, %s of memory\n", "gpu", on.Device, cli.FormatBytes(on.Memory))
+	fmt.Fprintf(s.Out, "%-15s the last %d of %d and the output matrix: %s, with keys and values of %d tokens\n", "layers on GPU", on.Layers, on.ModelLayers, cli.FormatBytes(on.Need), on.Context)
+	var all int64
+	for _, section := range p.Sections[:len(p.Pinned)] {
+		all += section.Bytes
+	}
+	if all == 0 {
+		fmt.Fprintf(s.Out, "%-15s none\n", "layers on CPU")
+	} else {
+		fmt.Fprintf(s.Out, "%-15s %d: %s\n", "layers on CPU", len(p.Pinned), residencyOf(on.Host, all))
+	}
+	showRows(s, p)
+}
+
+// showRows prints the parts that are read row by row.
+func showRows(s *cli.Streams, p *llmrun.MemoryPlan) {
+	for _, section := range p.Sections[len(p.Pinned)+1:] {
+		fmt.Fprintf(s.Out, "%-15s %s on flash, read row by row\n", section.Name, cli.FormatBytes(section.Bytes))
+	}
 }
 
 // showMemory prints the purposes of memory, with a bar for each.
@@ -66,9 +111,10 @@ func showSections(s *cli.Streams, p *llmrun.MemoryPlan) {
 	if p.KVCold > 0 {
 		line("conversation", "%s of keys and values in memory, and %s of %d tokens on flash", cli.FormatBytes(p.KVHot), cli.FormatBytes(p.KVCold), p.Context)
 	}
-	for _, section := range p.Sections[layers+1:] {
-		line(section.Name, "%s on flash, read row by row", cli.FormatBytes(section.Bytes))
+	if p.KVDepth > 0 {
+		line("", "beyond %d tokens, more than --cache-writes allows today or the disk has room for", p.KVDepth)
 	}
+	showRows(s, p)
 }
 
 // residencyOf says how many of a section's bytes stay in memory.
@@ -86,18 +132,86 @@ func residencyOf(pinned, all int64) string {
 func showSpeed(s *cli.Streams, p *llmrun.MemoryPlan) {
 	fmt.Fprintf(s.Out, "%-15s %s\n", "prompt", predicted(p.PredictedPrefill, fmt.Sprintf("in chunks of %d tokens, slower after a long context", p.Chunk), p.StreamedPerChunk, "chunk"))
 	fmt.Fprintf(s.Out, "%-15s %s\n", "answer", predicted(p.PredictedDecode, "at the start of a conversation", p.StreamedPerToken, "token"))
+	showGuesses(s, p)
+	showConversation(s, p)
+	showAdvice(s, p)
 	m := p.Measured
-	fmt.Fprintf(s.Out, "%-15s flash %.2f GB/s; with %d threads, weights in %s %.1f GB/s, prompts %.0f Gop/s (%s)\n",
-		"measured", m.FlashGBs, m.Threads, m.Weights, m.DecodeGBs, m.PrefillGops, m.Measured.Format("2006-01-02 15:04"))
+	converted := ""
+	if m.ConvertGBs > 0 {
+		converted = fmt.Sprintf(", converted at %.2f GB/s", m.ConvertGBs)
+	}
+	fmt.Fprintf(s.Out, "%-15s flash %.2f GB/s%s; with %d threads, weights in %s %.1f GB/s, prompts %.0f Gop/s (%s)\n",
+		"measured", m.FlashGBs, converted, m.Threads, m.Weights, m.DecodeGBs, m.PrefillGops, m.Measured.Format("2006-01-02 15:04"))
+	if m.Disturbed() {
+		fmt.Fprintf(s.Out, "%-15s other programs used the processors meanwhile: the speeds are too low; starts from ten minutes later on measure again, and so does --measure\n", "")
+	}
+}
+
+// showGuesses prints the predicted speed with guesses of tokens.
+func showGuesses(s *cli.Streams, p *llmrun.MemoryPlan) {
+	for _, g := range p.Guesses {
+		known := "as texts that repeat themselves are assumed to give: no run has measured it"
+		if g.Drafter != llmrun.DraftLookup {
+			known = "which is assumed: no run has measured it"
+		}
+		if g.Seen > 0 {
+			known = "as in earlier runs"
+		}
+		text := fmt.Sprintf("about %s tok/s at the start, with %.2f tokens a pass, %s", speedText(g.Decode), g.TokensPerPass, known)
+		if g.Guesses == 0 {
+			text = "none: a pass of several tokens takes too long to pay"
+		}
+		fmt.Fprintf(s.Out, "%-15s %s: %s\n", "with guesses", g.Drafter, text)
+	}
+	if p.GuessesNotPredicted != "" {
+		fmt.Fprintf(s.Out, "%-15s not predicted: %s; llmrun bench spec measures whether guesses pay\n", "with guesses", p.GuessesNotPredicted)
+	}
+}
+
+// showConversation prints how the speed changes as the conversation grows, and the time of a
+// prompt and an answer.
+func showConversation(s *cli.Streams, p *llmrun.MemoryPlan) {
+	d := p.Decode
+	fmt.Fprintf(s.Out, "%-15s %s tok/s behind %d tokens, %s behind %d\n", "", speedText(d.Half), p.Context/2, speedText(d.Full), p.Context)
+	text := fmt.Sprintf("after %s, with a prompt of %d tokens", secondsText(p.FirstToken), p.Prompt)
+	if p.Forgotten > 0 {
+		text += "; " + slidText(p.Prompt, p.Forgotten)
+	}
+	if p.Answer > 0 {
+		text += fmt.Sprintf("; %s with an answer of %d tokens", secondsText(p.TotalTime), p.Answer)
+	}
+	fmt.Fprintf(s.Out, "%-15s %s\n", "first token", text)
+}
+
+// showAdvice prints what would make the model faster.
+func showAdvice(s *cli.Streams, p *llmrun.MemoryPlan) {
+	for _, a := range p.Advice {
+		fmt.Fprintf(s.Out, "cheaper or faster: %s gives %s tok/s instead of %s, with half of the context in use\n", a.Change, speedText(a.Decode), speedText(p.Decode.Half))
+	}
+}
+
+// secondsText formats a time for a person.
+func secondsText(seconds float64) string {
+	switch {
+	case seconds < 0.1:
+		return fmt.Sprintf("%.0f ms", 1000*seconds)
+	case seconds < 120:
+		return fmt.Sprintf("%.3g s", seconds)
+	}
+	return fmt.Sprintf("%.0f min", seconds/60)
+}
+
+// speedText formats a speed without an exponent.
+func speedText(speed float64) string {
+	if speed >= 100 {
+		return fmt.Sprintf("%.0f", speed)
+	}
+	return fmt.Sprintf("%.3g", speed)
 }
 
 // predicted formats a predicted speed and the bytes read for it.
 func predicted(speed float64, how string, streamed int64, unit string) string {
-	digits := "%.3g" // gives 1e+03 for a thousand
-	if speed >= 100 {
-		digits = "%.0f"
-	}
-	text := fmt.Sprintf("about "+digits+" tok/s %s", speed, how)
+	text := fmt.Sprintf("about %s tok/s %s", speedText(speed), how)
 	if streamed == 0 {
 		return text
 	}

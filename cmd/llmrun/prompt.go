@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"unicode"
 
+	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
@@ -14,6 +17,7 @@ import (
 type promptFlags struct {
 	text *string
 	file string
+	ram  *ramFlag // --ram; nil for commands without it
 }
 
 func (p *promptFlags) add(f *cli.FlagSet) {
@@ -37,7 +41,7 @@ func (p *promptFlags) read(s *cli.Streams, exact bool) (string, error) {
 		}
 		file = "-"
 	}
-	text, err := cli.ReadAll(s, "-f", file)
+	text, err := p.readFile(s, file)
 	if err != nil {
 		return "", err
 	}
@@ -48,6 +52,132 @@ func (p *promptFlags) read(s *cli.Streams, exact bool) (string, error) {
 		text = trimLineEnd(text)
 	}
 	return nonEmpty(text)
+}
+
+// promptPart is the part of --ram that the text of a prompt may take: the conversion into
+// tokens takes several times its size.
+const promptPart = 8
+
+// readFile reads the file of the prompt.
+func (p *promptFlags) readFile(s *cli.Streams, name string) (string, error) {
+	return readPart(s, "-f", name, p.ram, promptPart)
+}
+
+// longPrompt is the refusal of a prompt before it is in memory.
+type longPrompt struct {
+	flag   string
+	limit  int64 // bytes, 1/parts of --ram
+	parts  int64
+	bytes  int64 // of the prompt, or more than cli.MaxInput
+	beside int64 // bytes of the messages before it
+	tokens int   // that it lists, if it is a list
+}
+
+func (p *longPrompt) Error() string {
+	if p.bytes > cli.MaxInput {
+		return fmt.Sprintf("%s: %v: the prompt has more than %s, 1/%d of --ram, and more than %s, the maximum of any text; split it",
+			p.flag, llmrun.ErrBudget, cli.FormatBytes(p.limit), p.parts, cli.FormatBytes(cli.MaxInput))
+	}
+	return fmt.Sprintf("%s: %v: the prompt has more than %s, 1/%d of --ram; raise --ram or split the text", p.flag, llmrun.ErrBudget, cli.FormatBytes(p.limit), p.parts)
+}
+
+// Unwrap makes errors.Is(err, llmrun.ErrBudget) true.
+func (p *longPrompt) Unwrap() error { return llmrun.ErrBudget }
+
+// textHeap bounds the program's heap that a plan reserves for a text in memory: one and a half
+// times its size, rounded up.
+func textHeap(bytes int64) int64 { return bytes/2*3 + 6<<20 }
+
+// memory returns the memory that the prompt takes, its text included.
+func (p *longPrompt) memory() int64 {
+	if p.parts == idsPart { // no text to convert: what the part stands for
+		return idsPart * p.bytes
+	}
+	return llmrun.PromptMemory(p.bytes+p.beside) + textHeap(p.bytes+p.beside)
+}
+
+// count counts the bytes of the prompt, and the tokens of a list, without holding it.
+func (p *longPrompt) count(text io.Reader) error {
+	window, inField := make([]byte, 4<<10), false
+	for {
+		n, err := text.Read(window)
+		p.bytes += int64(n)
+		for _, c := range window[:n] {
+			separates := c == ',' || unicode.IsSpace(rune(c))
+			if p.parts == idsPart && inField && separates {
+				p.tokens++
+			}
+			inField = !separates
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if p.parts == idsPart && inField {
+				p.tokens++
+			}
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %w", p.flag, err)
+		case p.bytes > cli.MaxInput:
+			return nil // it may have no end
+		}
+	}
+}
+
+// stateMinimum returns the refusal of a model for a prompt that is too long to be read, which
+// states a budget for both, or err for any other error. overflow tells whether the context must
+// have room for the tokens of a list.
+func (m *modelFlags) stateMinimum(ctx context.Context, s *cli.Streams, overflow string, err error) error {
+	var long *longPrompt
+	if !errors.As(err, &long) || long.bytes > cli.MaxInput {
+		return err
+	}
+	m.prompt.memory = long.memory()
+	if overflow != llmrun.OverflowSlide {
+		m.prompt.tokens = long.tokens
+	}
+	engine, refused := m.open(ctx, s)
+	if refused == nil {
+		return errors.Join(err, engine.Close())
+	}
+	if errors.Is(refused, llmrun.ErrBudget) {
+		return fmt.Errorf("%s: the prompt has more than %s, 1/%d of --ram: %w", long.flag, cli.FormatBytes(long.limit), long.parts, refused)
+	}
+	return refused
+}
+
+// promptNeed is what is known of the longest prompt before the model is opened.
+type promptNeed struct {
+	bytes     int64    // of text that is converted at once
+	memory    int64    // that the prompt takes
+	texts     []string // its texts, and
+	tokens    int      // tokens beside them, for which the context must have room
+	answer    int      // most tokens of the answer, if they are limited
+	logitRows int      // rows of logits that are computed at once
+}
+
+// expect records a prompt. A context that slides does not need room for all of it.
+func (n *promptNeed) expect(overflow string, tokens int, texts ...string) {
+	for _, text := range texts {
+		n.bytes += int64(len(text))
+	}
+	n.memory = llmrun.PromptMemory(n.bytes)
+	if overflow != llmrun.OverflowSlide {
+		n.texts, n.tokens = append(n.texts, texts...), n.tokens+tokens
+	}
+}
+
+// readPart reads the file that a flag names. With --ram it refuses a text that takes more than
+// one part of it, before it is in memory.
+func readPart(s *cli.Streams, flag, name string, ram *ramFlag, parts int64) (string, error) {
+	if ram == nil || ram.bytes <= 0 || ram.bytes/parts >= cli.MaxInput {
+		return cli.ReadAll(s, flag, name)
+	}
+	long := &longPrompt{flag: flag, limit: ram.bytes / parts, parts: parts}
+	text, err := cli.ReadUpTo(s, flag, name, long.limit, long.count)
+	if errors.Is(err, cli.ErrTooLong) {
+		err = long
+	}
+	return text, err
 }
 
 func nonEmpty(prompt string) (string, error) {
@@ -62,13 +192,18 @@ func trimLineEnd(text string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
 }
 
+// idsPart is the part of --ram that the text of --ids may take: an id of two characters takes
+// 4 bytes, and as much again in the session.
+const idsPart = 16
+
 // readIDs returns the token ids of --ids: list is the list itself, or "-" for standard input.
-func readIDs(s *cli.Streams, list string) ([]int32, error) {
+// ram limits the length of the text; nil does not.
+func readIDs(s *cli.Streams, list string, ram *ramFlag) ([]int32, error) {
 	if list == "" {
 		return nil, cli.Usagef("--ids is missing")
 	}
 	if list == "-" {
-		piped, err := cli.ReadAll(s, "--ids", "-")
+		piped, err := readPart(s, "--ids", "-", ram, idsPart)
 		if err != nil {
 			return nil, err
 		}
@@ -83,15 +218,19 @@ func readIDs(s *cli.Streams, list string) ([]int32, error) {
 
 // parseIDs reads token ids that are separated by commas or white space.
 func parseIDs(text string) ([]int32, error) {
-	fields := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
-	if len(fields) == 0 {
+	fields := strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	n := 0
+	for range fields {
+		n++
+	}
+	if n == 0 {
 		return nil, errors.New("must be token ids such as 1,2,3, and there are none")
 	}
-	ids := make([]int32, 0, len(fields))
-	for i, field := range fields {
+	ids := make([]int32, 0, n) // a list that grows takes twice its size
+	for field := range fields {
 		id, err := strconv.ParseInt(field, 10, 32)
 		if err != nil || id < 0 {
-			return nil, fmt.Errorf("must be token ids such as 1,2,3, but number %d is %q", i+1, field)
+			return nil, fmt.Errorf("must be token ids such as 1,2,3, but number %d is %.40q", len(ids)+1, field)
 		}
 		ids = append(ids, int32(id))
 	}

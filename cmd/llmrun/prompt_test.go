@@ -1,13 +1,17 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/deviceplan"
 )
 
 // streamsWithInput returns streams whose input is text from a file.
@@ -138,4 +142,33 @@ func TestParsePositions(t *testing.T) {
 			require.Equal(t, test.want, got)
 		})
 	}
+}
+
+// TestRefusalOfATextNamesItsLimit reads a file that is longer than any text may be, with budgets whose
+// part is less and more than that.
+func TestRefusalOfATextNamesItsLimit(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "sparse")
+	require.NoError(t, os.WriteFile(name, nil, 0o600))
+	require.NoError(t, os.Truncate(name, cli.MaxInput+1))
+	for ram, want := range map[int64]string{
+		100 << 20: "-f: memory budget exceeded: the prompt has more than 12.5 MiB, 1/8 of --ram, and more than 64.0 MiB, the maximum of any text; split it",
+		512 << 20: "-f: " + name + " has more than 64.0 MiB of text, the maximum; split it",
+		2 << 30:   "-f: " + name + " has more than 64.0 MiB of text, the maximum; split it",
+	} {
+		_, err := readPart(&cli.Streams{}, "-f", name, &ramFlag{bytes: ram}, promptPart)
+		require.EqualError(t, err, want)
+		require.Equal(t, ram < 512<<20, errors.Is(err, llmrun.ErrBudget))
+		stated := new(modelFlags).stateMinimum(t.Context(), &cli.Streams{}, "", err)
+		require.Equal(t, err, stated, "no budget is enough")
+	}
+}
+
+// TestModelNamesStayInTheirLine prints a plan for devices of a model whose name has a line break.
+func TestModelNamesStayInTheirLine(t *testing.T) {
+	plan := &deviceplan.DevicePlan{Model: "a\nb\tc\x1b.gguf", Devices: []deviceplan.PlannedDevice{{Name: "cpu"}}}
+	var out strings.Builder
+	showDevicePlan(&out, plan)
+	first, _, _ := strings.Cut(out.String(), "\n")
+	require.Regexp(t, "^Matmuls of a\u240ab\u2409c\u241b.gguf on .*; times in microseconds.$", first)
+	require.Equal(t, "a\nb\tc\x1b.gguf", plan.Model)
 }

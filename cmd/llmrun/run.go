@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,12 +21,13 @@ func runCommand() *cli.Command {
 		Summary:  "answer one prompt",
 		About: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, a file, or standard input. If the model has a chat template, the prompt becomes a user message; with --raw the model continues the text without the template.
 
-Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), seed unless --temp is 0, and stats with --stats.`,
+Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), passes of the model after the prompt, tokens_per_pass, drafters (name, proposed and accepted guesses; see --draft), seed unless --temp is 0, thinking and tool_calls (name, arguments) of a model whose answers have channels, and stats with --stats. With --logprobs, logprobs lists id, text, logprob and top_logprobs of each token. With --samples, candidates lists text, ids, score, logprob (the mean of its tokens), steps (scores of its steps, with --reward-marker), answer (what it votes for), generated_tokens, stop_reason and seed of each answer; with --beam, candidates are the beams that are left, and steps lists the continuations of each step: of (the index of the beginning in the step before, -1 in the first), text of the step, score, kept; steps_left_out counts further steps, for which the list has no room; chosen is the index of the one that was taken, why says why, and generated_tokens and tokens_per_pass count the tokens of all of them.`,
 		Brief: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, a file, or standard input.`,
 		Examples: []cli.Example{
 			{Line: `llmrun run -p "Tell me a story about a brave fox named Ruby."`, Purpose: "a story from the bundled model"},
 			{Line: `llmrun run -f note.md -p "Summarize the note." --temp 0`, Purpose: "ask about a file; greedy is best for facts"},
 			{Line: `llmrun run -m model.gguf --raw -p "Once upon a time" -n 100 --seed 7`, Purpose: "continue a text; the same seed gives the same text again"},
+			{Line: `llmrun run -p "What is 3 + 4?" --samples 8 --vote "[0-9]+"`, Purpose: "the number that most of 8 answers agree on"},
 			{Line: `git diff | llmrun run -m model.gguf --system "Explain this change." --json`, Purpose: "answer standard input, for a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
@@ -41,11 +43,13 @@ type runFlags struct {
 	model       modelFlags
 	prompt      promptFlags
 	generation  generationFlags
+	samples     sampleFlags
 	system      *string // nil: no system message
 	ids         string  // "": the prompt is text
 	raw         bool
 	specialText bool // with raw: text such as <|im_end|> becomes the special token
 	json        bool
+	logProbs    *int // nil: none
 	quiet       bool
 }
 
@@ -62,15 +66,18 @@ func (r *runFlags) add(f *cli.FlagSet) {
 	r.model.addAnswering(f)
 	f.Group("Prompt")
 	r.prompt.add(f)
+	r.prompt.ram = &r.model.ram
 	f.OptionalText(&r.system, "system", "TEXT", "the system message before the prompt")
 	r.model.addSession(f)
 	f.Toggle(&r.raw, "raw", "continue the text exactly as it is, without the chat template")
 	f.Toggle(&r.specialText, "parse-special", "with --raw: text such as <|im_end|> becomes the special token instead of plain text")
 	f.Text(&r.ids, "ids", "LIST", "continue these token ids, such as 1,2,3; - reads them from standard input")
 	r.generation.add(f)
+	r.samples.add(f)
 	f.Group("Output")
 	f.Toggle(&r.json, "json", "print one JSON object when done")
 	f.Toggle(&r.model.measure, "stats", "also report the use of memory and flash, and the predicted and the measured speed; with --json under stats")
+	f.OptionalCount(&r.logProbs, "logprobs", "with --json: the logarithm of the probability of each token, and the N most likely tokens in its place, before penalties and temperature", 0, 100)
 	f.Toggle(&r.quiet, "q quiet", "print no timings and no progress on standard error")
 }
 
@@ -83,8 +90,12 @@ func (r *runFlags) check() error {
 		return cli.Usagef("--system needs the chat template that --raw leaves out")
 	case r.specialText && !r.raw:
 		return cli.Usagef("--parse-special needs --raw")
+	case r.logProbs != nil && !r.json:
+		return cli.Usagef("--logprobs needs --json")
+	case r.logProbs != nil && r.samples.several():
+		return cli.Usagef("--logprobs describes one answer: leave out --samples and --beam")
 	}
-	return nil
+	return r.samples.check()
 }
 
 // run checks the flags, loads the model and answers.
@@ -99,19 +110,21 @@ func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 	// fails at once.
 	prompt, err := r.readPrompt(s)
 	if err != nil {
-		return err
+		return r.model.stateMinimum(ctx, s, r.generation.overflow, err)
 	}
+	r.expectPrompt(&prompt)
 	if r.quiet {
 		s.ErrTerminal, s.Quiet = false, true // no progress bars either
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
+	r.model.reward = r.samples.reward
 	engine, err := r.model.open(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
-	session, err := r.model.openSession(s, engine)
+	session, err := r.model.openSession(s, engine, false)
 	if err != nil {
 		return err
 	}
@@ -131,8 +144,18 @@ func (r *runFlags) readPrompt(s *cli.Streams) (runPrompt, error) {
 		text, err := r.prompt.read(s, r.raw)
 		return runPrompt{text: text}, err
 	}
-	ids, err := readIDs(s, r.ids)
+	ids, err := readIDs(s, r.ids, r.prompt.ram)
 	return runPrompt{ids: ids}, err
+}
+
+// expectPrompt tells the plan what the prompt needs.
+func (r *runFlags) expectPrompt(prompt *runPrompt) {
+	texts := []string{prompt.text}
+	if r.system != nil {
+		texts = append(texts, *r.system)
+	}
+	r.model.prompt.expect(r.generation.overflow, len(prompt.ids), texts...)
+	r.model.prompt.answer = cmp.Or(r.generation.maxTokens, llmrun.WholeContext)
 }
 
 // generate answers the prompt, saves a named session and reports. An answer that a signal
@@ -143,6 +166,12 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 		return err
 	}
 	options.ParseSpecial = r.specialText
+	if r.samples.several() {
+		return r.generateSamples(ctx, s, engine, session, prompt, options)
+	}
+	if r.logProbs != nil {
+		options.LogProbs, options.TopLogProbs = true, *r.logProbs
+	}
 	bar := cli.NewMeter(s, "reading the prompt", cli.FormatTokens)
 	defer bar.Finish()
 	noteSlides(s, &options)
@@ -153,6 +182,7 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	}
 
 	var got answer
+	got.logProbs = r.logProbs != nil
 	err = got.collect(pieces, func(text string) error {
 		bar.Finish()
 		if !r.json {
@@ -165,24 +195,25 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 		fmt.Fprint(s.Out, formatIDs(got.ids)) // without a tokenizer there is no text
 	}
 	s.Out.EndLine()
-	var unsaved error
+	got.explainEmpty(s.Note)
+	unsaved := session.Flush() // before the report, which includes the bytes written
 	if r.model.session != "" && session.Len() > 0 {
-		unsaved = session.Save("") // before the report, which includes the bytes written
+		unsaved = errors.Join(unsaved, session.Save(""))
 	}
 	switch {
 	case err == nil || cli.WasStopped(err):
 		if isFull(err, session) {
-			s.Note(r.model.contextFullMessage(engine, session))
+			s.Note(r.model.contextFullMessage(engine, session, err))
 		}
-		err = errors.Join(err, r.report(s, &got, engine, session.Stats(), options.Sampling.Seed))
+		err = errors.Join(err, r.report(s, &got, engine, session.Stats(), options.Sampling.Seed, got.addLogProbs(engine)))
 	case isFull(err, session):
-		err = fmt.Errorf("%w; %s", err, r.model.contextFullMessage(engine, session))
+		err = fmt.Errorf("%w; %s", err, r.model.contextFullMessage(engine, session, err))
 	}
 	return errors.Join(err, unsaved)
 }
 
-// report prints the timings and the JSON object. seed is nil for greedy decoding.
-func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, stats llmrun.Stats, seed *uint64) error {
+// report prints the timings and the JSON object, to which add adds fields. seed is nil for greedy decoding.
+func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, stats llmrun.Stats, seed *uint64, add func(*runReport)) error {
 	var memory *memoryStats
 	if r.model.measure {
 		memory = newMemoryStats(engine, stats)
@@ -198,77 +229,41 @@ func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, st
 	}
 	report := newRunReport(got, stats, seed)
 	report.Stats = memory
+	add(&report)
 	return s.Out.WriteJSON(report)
 }
 
 // pieces starts the generation. A model without a chat template continues the prompt; with
 // --system it uses the library's simple template.
 func (r *runFlags) pieces(ctx context.Context, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt, options llmrun.GenerateOptions) (iter.Seq2[llmrun.Piece, error], error) {
+	p, err := r.libraryPrompt(engine, session, prompt)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.IDs != nil:
+		return session.GenerateIDs(ctx, p.IDs, options), nil
+	case p.Messages != nil:
+		return session.ChatMessages(ctx, p.Messages, options), nil
+	}
+	return session.Generate(ctx, p.Text, options), nil
+}
+
+// libraryPrompt returns the prompt as the library takes it.
+func (r *runFlags) libraryPrompt(engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt) (llmrun.Prompt, error) {
 	info := engine.Info()
 	switch {
 	case prompt.ids != nil:
-		if err := checkIDs("--ids", prompt.ids, info.Vocab); err != nil {
-			return nil, err
-		}
-		return session.GenerateIDs(ctx, prompt.ids, options), nil
+		return llmrun.Prompt{IDs: prompt.ids}, checkIDs("--ids", prompt.ids, info.Vocab)
 	case engine.Tokenizer() == nil:
-		return nil, needTokenizer(engine)
+		return llmrun.Prompt{}, needTokenizer(engine)
 	case r.raw || !info.HasChatTemplate && r.system == nil:
-		return session.Generate(ctx, prompt.text, options), nil
+		return llmrun.Prompt{Text: prompt.text}, nil
 	}
 	messages := session.Messages()
 	if r.system != nil {
 		messages = withSystem(messages, *r.system)
 	}
-	messages = append(messages, llmrun.Message{Role: "user", Content: prompt.text})
-	return session.ChatMessages(ctx, messages, options), nil
-}
-
-// A runReport is the JSON object of --json. Scripts depend on its names.
-type runReport struct {
-	IDs             []int32 `json:"ids"`
-	Text            string  `json:"text"`
-	StopReason      string  `json:"stop_reason"`
-	PromptTokens    int     `json:"prompt_tokens"`
-	GeneratedTokens int     `json:"generated_tokens"`
-	PrefillTokPerS  float64 `json:"prefill_tok_per_s"`
-	DecodeTokPerS   float64 `json:"decode_tok_per_s"`
-	PrefillSeconds  float64 `json:"prefill_seconds"`
-	DecodeSeconds   float64 `json:"decode_seconds"`
-	FirstTokenAfter float64 `json:"first_token_seconds"`
-	ReusedTokens    int     `json:"reused_tokens"`    // prompt tokens whose keys and values were reused
-	RestoredTokens  int     `json:"recalled_tokens"`  // those of them that came from the prefix cache on flash
-	SavedBytes      int64   `json:"kept_bytes"`       // written to the cache directory
-	Slides          int     `json:"slides"`           // how often the full context slid
-	ForgottenTokens int     `json:"forgotten_tokens"` // tokens that slides dropped
-	Seed            *uint64 `json:"seed,omitempty"`   // none for greedy decoding
-
-	Stats *memoryStats `json:"stats,omitempty"` // with --stats
-}
-
-func newRunReport(got *answer, stats llmrun.Stats, seed *uint64) runReport {
-	ids := got.ids
-	if ids == nil {
-		ids = []int32{} // an empty list rather than null
-	}
-	return runReport{
-		IDs:             ids,
-		Text:            got.text.String(),
-		StopReason:      stats.StopReason,
-		PromptTokens:    stats.PromptTokens,
-		ReusedTokens:    stats.ReusedTokens,
-		RestoredTokens:  stats.RestoredTokens,
-		GeneratedTokens: stats.GeneratedTokens,
-		SavedBytes:      stats.SavedBytes,
-		Slides:          stats.Slides,
-		ForgottenTokens: stats.ForgottenTokens,
-		PrefillTokPerS:  finite(stats.PrefillTokPerS()),
-		DecodeTokPerS:   finite(stats.DecodeTokPerS()),
-		PrefillSeconds:  stats.Prefill.Seconds(),
-		DecodeSeconds:   stats.Decode.Seconds(),
-		FirstTokenAfter: stats.FirstToken.Seconds(),
-		Seed:            seed,
-	}
+	return llmrun.Prompt{Messages: append(messages, llmrun.Message{Role: "user", Content: prompt.text})}, nil
 }
 
 // finite returns x, or 0 for NaN and infinities, which JSON cannot express.
@@ -296,6 +291,7 @@ func formatStats(stats llmrun.Stats, seed *uint64) string {
 	fmt.Fprintf(&line, ", %.0f tok/s; first token after %s; answer %d tokens, %.1f tok/s; %s",
 		finite(stats.PrefillTokPerS()), stats.FirstToken.Round(time.Millisecond),
 		stats.GeneratedTokens, finite(stats.DecodeTokPerS()), stopText(stats.StopReason))
+	line.WriteString(draftText(stats))
 	if stats.Slides > 0 {
 		fmt.Fprintf(&line, "; %d tokens forgotten in %d slides", stats.ForgottenTokens, stats.Slides)
 	}

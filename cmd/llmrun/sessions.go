@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"io/fs"
 	"time"
 
 	"github.com/llmrun/llmrun"
@@ -13,7 +13,7 @@ import (
 func sessionsCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "sessions",
-		Synopsis: "[list | show NAME | rm NAME... | verify [NAME...]] [--cache-dir DIR] [--json]",
+		Synopsis: "[list | show NAME | rm NAME... | verify [NAME...]] [--cache-dir DIR] [--cache-key-file FILE] [--json]",
 		Summary:  "list, show, check or delete saved conversations",
 		About: `run and chat save a conversation as a session with --session: its text, its messages, and its keys and values. list prints the length and size of each session. show prints one. rm deletes sessions, and the keys and values that no other session needs. verify reads every byte of the named sessions, or of all, and compares the checksums.
 
@@ -27,6 +27,7 @@ func sessionsCommand() *cli.Command {
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &sessionsFlags{}
 			c.add(f)
+			c.cache.addKey(f)
 			return c.dispatch("a session, as llmrun sessions lists it",
 				verb{"list", 0, 0, c.list},
 				verb{"show", 1, 1, c.show},
@@ -41,8 +42,11 @@ type sessionsFlags struct{ storeFlags }
 
 // list prints one line for each session.
 func (c *sessionsFlags) list(s *cli.Streams, dir string, _ []string) error {
-	list, err := llmrun.Sessions(dir)
+	list, err := c.cache.sessions(dir).Sessions()
 	if err != nil {
+		return err
+	}
+	if err := c.noteUnreadable(s, dir); err != nil {
 		return err
 	}
 	if c.json {
@@ -56,29 +60,29 @@ func (c *sessionsFlags) list(s *cli.Streams, dir string, _ []string) error {
 	}
 	for _, k := range list {
 		if k.Damage != "" {
-			fmt.Fprintf(s.Out, "%-20s  cannot be opened: %s\n", k.Name, strings.Map(cli.VisibleRune, k.Damage))
+			fmt.Fprintf(s.Out, "%-20s  cannot be opened: %s\n", k.Name, cli.VisibleLine(k.Damage))
 			continue
 		}
-		fmt.Fprintf(s.Out, "%-20s  %s  %8d tokens  %10s  %s\n", k.Name, k.Saved.Local().Format(time.DateTime), k.Tokens, cli.FormatBytes(k.Bytes), strings.Map(cli.VisibleRune, k.Model))
+		fmt.Fprintf(s.Out, "%-20s  %s  %8d tokens  %10s  %s\n", k.Name, k.Saved.Local().Format(time.DateTime), k.Tokens, cli.FormatBytes(k.Bytes), cli.VisibleLine(k.Model))
 	}
-	fmt.Fprintf(s.Out, "%s in %s\n", countOf(len(list), "session"), dir)
+	fmt.Fprintf(s.Out, "%s in %s\n", countOf(len(list), "session"), cli.VisibleLine(dir))
 	return nil
 }
 
 // show prints the description and the messages of a session.
 func (c *sessionsFlags) show(s *cli.Streams, dir string, names []string) error {
-	k, err := llmrun.ShowSession(dir, names[0])
+	k, err := c.cache.sessions(dir).Show(names[0])
 	if err != nil {
-		return err
+		return c.explainMissing(s, dir, err)
 	}
 	if c.json {
 		return s.Out.WriteJSON(k)
 	}
 	fmt.Fprintf(s.Out, "model     %s (%s)\ntext      %d tokens, %d messages\nKV        keys and values of %d tokens, %s\nsaved     %s, created %s\n",
-		strings.Map(cli.VisibleRune, k.Model), k.Settings, k.Tokens, len(k.Messages), k.SavedTokens, cli.FormatBytes(k.Bytes),
+		cli.VisibleLine(k.Model), cli.VisibleLine(k.Settings), k.Tokens, len(k.Messages), k.SavedTokens, cli.FormatBytes(k.Bytes),
 		k.Saved.Local().Format(time.DateTime), k.Created.Local().Format(time.DateTime))
 	for _, m := range k.Messages {
-		fmt.Fprintf(s.Out, "\n%s:\n", m.Role)
+		fmt.Fprintf(s.Out, "\n%s:\n", cli.VisibleLine(m.Role))
 		s.Out.ModelText(m.Content)
 		s.Out.EndLine()
 	}
@@ -89,10 +93,11 @@ func (c *sessionsFlags) show(s *cli.Streams, dir string, names []string) error {
 func (c *sessionsFlags) remove(s *cli.Streams, dir string, names []string) (err error) {
 	total := int64(0)
 	for _, name := range names {
-		freed, failed := llmrun.RemoveSession(dir, name)
+		freed, failed := c.cache.sessions(dir).Remove(name)
 		total += freed
 		err = errors.Join(err, failed)
 	}
+	err = c.explainMissing(s, dir, err)
 	switch {
 	case err != nil && total == 0:
 	case c.json:
@@ -106,7 +111,7 @@ func (c *sessionsFlags) remove(s *cli.Streams, dir string, names []string) (err 
 // verify reads sessions by name, or all of them, and continues after a damaged one.
 func (c *sessionsFlags) verify(s *cli.Streams, dir string, names []string) error {
 	if len(names) == 0 {
-		list, err := llmrun.Sessions(dir)
+		list, err := c.cache.sessions(dir).Sessions()
 		if err != nil {
 			return err
 		}
@@ -116,11 +121,20 @@ func (c *sessionsFlags) verify(s *cli.Streams, dir string, names []string) error
 	}
 	all := verification{json: c.json}
 	for _, name := range names {
-		size, err := llmrun.VerifySession(dir, name)
+		size, err := c.cache.sessions(dir).Verify(name)
 		if err == nil && !c.json {
 			fmt.Fprintf(s.Out, "%s: %s, all checksums match\n", name, cli.FormatBytes(size))
 		}
 		all.add(name, size, err)
 	}
-	return all.end(s)
+	return c.explainMissing(s, dir, all.end(s))
+}
+
+// explainMissing tells of sessions that need another key file if a session does not exist. It
+// returns err.
+func (c *sessionsFlags) explainMissing(s *cli.Streams, dir string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		_ = c.noteUnreadable(s, dir) // it only explains err
+	}
+	return err
 }

@@ -22,6 +22,15 @@ func (c *storeFlags) add(f *cli.FlagSet) {
 	f.Toggle(&c.json, "json", "print one JSON object")
 }
 
+// noteUnreadable reports files that the command leaves out because of their key.
+func (c *storeFlags) noteUnreadable(s *cli.Streams, dir string) error {
+	text, err := c.cache.sessions(dir).Unreadable()
+	if text != "" {
+		s.Note(text)
+	}
+	return err
+}
+
 // freed is the JSON object of commands that delete.
 type freed struct {
 	Freed int64 `json:"freed"` // bytes

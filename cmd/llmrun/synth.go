@@ -90,7 +90,7 @@ func (y *synthFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	if y.json {
 		return s.Out.WriteJSON(written{y.o.Path, y.o.Shape, y.o.Quant, size})
 	}
-	fmt.Fprintf(s.Out, "%s: %s, %s of random weights in %s\n", y.o.Path, y.o.Shape, cli.FormatBytes(size), y.o.Quant)
+	fmt.Fprintf(s.Out, "%s: %s, %s of random weights in %s\n", cli.VisibleLine(y.o.Path), y.o.Shape, cli.FormatBytes(size), y.o.Quant)
 	return nil
 }
 

@@ -58,7 +58,10 @@ func (t *tokenizeFlags) run(_ context.Context, s *cli.Streams, args []string) er
 	if err != nil {
 		return err
 	}
-	ids := tokenizer.Encode(text, llmrun.EncodeOptions{Special: t.special, ParseSpecial: !t.plain})
+	ids, err := tokenizer.Encode(text, llmrun.EncodeOptions{Special: t.special, ParseSpecial: !t.plain})
+	if err != nil {
+		return err
+	}
 	pieces := make([]string, len(ids))
 	for i, id := range ids {
 		pieces[i], _ = tokenizer.Piece(id)
@@ -115,7 +118,7 @@ func (d *detokenizeFlags) run(_ context.Context, s *cli.Streams, args []string) 
 	if err := cli.NoArguments(args); err != nil {
 		return err
 	}
-	ids, err := readIDs(s, d.ids)
+	ids, err := readIDs(s, d.ids, nil)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func usageCases(t *testing.T) (cases []usageCase) {
 
 // anyText lists the flags that accept any text except the empty one: paths and texts.
 var anyText = []string{
-	"bos", "cache-dir", "calibrate", "eos", "f", "file", "ids-file", "lora", "m", "messages", "model",
+	"bos", "cache-dir", "cache-key-file", "calibrate", "eos", "f", "file", "ids-file", "lora", "m", "messages", "model",
 	"o", "output", "p", "prompt", "stop", "system", "template", "calibration", "tensor",
 }
 
@@ -107,6 +107,7 @@ func TestOptionErrorsNameFlags(t *testing.T) {
 		"--kv":            {Memory: llmrun.MemoryOptions{KV: "q2"}},
 		"--kv-select":     {Memory: llmrun.MemoryOptions{KVSelect: "most"}},
 		"--pin":           {Memory: llmrun.MemoryOptions{Pin: "copy"}},
+		"--flash":         {Memory: llmrun.MemoryOptions{Flash: "dma"}},
 		"--ram":           {Memory: llmrun.MemoryOptions{RAM: -2}},
 		"--kv-ram":        {Memory: llmrun.MemoryOptions{KVRAM: -1}},
 		"--threads":       {Threads: -1},
@@ -120,7 +121,7 @@ func TestOptionErrorsNameFlags(t *testing.T) {
 		"--prune":         {Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{Outliers: 2}}},
 		"--w8a8":          {Exact: true, Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{}}},
 	} {
-		_, err := llmrun.Open("bundled/model", o)
+		_, err := llmrun.Open("bundled/model.pack", o)
 		require.ErrorIs(t, err, llmrun.ErrOptions)
 		var usage *cli.UsageError
 		require.ErrorAs(t, explainOptions(err), &usage)
@@ -137,7 +138,7 @@ func TestLibraryAcceptsChoices(t *testing.T) {
 	llmrunProgram().Find("run").Prepare(f)
 	for _, format := range []string{"f32", "f16", "k8v8", "k8f8", "k4v8"} {
 		require.NoError(t, f.Registry.Set("kv", format))
-		inspection, err := llmrun.Inspect("bundled/model", llmrun.Options{Memory: llmrun.MemoryOptions{KV: format}})
+		inspection, err := llmrun.Inspect("bundled/model.pack", llmrun.Options{Memory: llmrun.MemoryOptions{KV: format}})
 		require.NoError(t, err)
 		require.NoError(t, inspection.Close())
 	}

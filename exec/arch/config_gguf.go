@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
@@ -40,12 +41,19 @@ func HyperFromGGUF(f *gguf.File, weights store.Source, path string) (*Hyper, *Fa
 	c.attention(h)
 	c.experts(h)
 	c.rope(h)
+	c.gemma(h, weights)
+	c.latent(h, weights)
 	denseLayers(weights, h)
+	stateNorms(weights, h)
+	h.Multipliers = noMultipliers
 	if c.Err == nil {
 		c.Err = ropeTensors(f, h)
 	}
 	return h, fam, c.Err
 }
+
+// gatingSigmoid is the value of expert_gating_func for sigmoids; 1 means softmax.
+const gatingSigmoid = 2
 
 // checkUnsupported rejects files that request arithmetic which their family does not
 // implement. Such a model would load and give wrong answers.
@@ -53,14 +61,8 @@ func (c *GGUFConfig) checkUnsupported() {
 	if causal := c.boolean("attention.causal"); causal != nil && !*causal {
 		c.unsupported("attention.causal", "attention to later tokens")
 	}
-	if gate := c.Num("expert_gating_func", 0); gate > 1 { // 1 means softmax
+	if gate := c.Num("expert_gating_func", 0); gate > gatingSigmoid {
 		c.unsupported("expert_gating_func", fmt.Sprintf("function %d", gate))
-	}
-	if scale := c.Float("expert_weights_scale", 0); scale != 0 && scale != 1 {
-		c.unsupported("expert_weights_scale", fmt.Sprintf("%v", scale))
-	}
-	if c.Float("attention.temperature_scale", 0) != 0 {
-		c.unsupported("attention.temperature_scale", "scores that depend on the position")
 	}
 }
 
@@ -85,7 +87,8 @@ func denseLayers(src store.Source, h *Hyper) {
 }
 
 func (c *GGUFConfig) shape(h *Hyper) {
-	h.Layers = c.required("block_count")
+	h.NextLayers = c.Num("nextn_predict_layers", 0)
+	h.Layers = c.required("block_count") - h.NextLayers
 	h.Dim = c.required("embedding_length")
 	h.Context = c.required("context_length")
 	h.Heads = c.perLayerMax("attention.head_count")
@@ -94,7 +97,7 @@ func (c *GGUFConfig) shape(h *Hyper) {
 	if h.HeadDim == 0 && h.Heads > 0 {
 		h.HeadDim = h.Dim / h.Heads
 	}
-	if v := c.Num("attention.value_length", h.HeadDim); v != h.HeadDim {
+	if v := c.Num("attention.value_length", h.HeadDim); v != h.HeadDim && c.Num(keyRank.gguf, 0) == 0 {
 		c.fail(fmt.Errorf("%w: %s: keys have %d elements and values %d; both must be equal", ErrUnsupported, c.Path, h.HeadDim, v))
 	}
 	if h.Layers >= 0 && h.Layers <= maxLayers {
@@ -106,12 +109,14 @@ func (c *GGUFConfig) shape(h *Hyper) {
 	}
 	h.NormEps = float32(c.Float("attention.layer_norm_rms_epsilon", c.Float("attention.layer_norm_epsilon", 1e-5)))
 	h.ConvTaps = c.Num("shortconv.l_cache", 0)
+	c.recurrence(h)
 }
 
 func (c *GGUFConfig) attention(h *Hyper) {
 	h.Window = c.Num("attention.sliding_window", 0)
 	c.windowPattern(h)
 	h.AttnScale = c.Float("attention.scale", 0)
+	h.QueryGrowth = c.Float("attention.temperature_scale", 0)
 	h.AttnSoftcap = float32(c.Float("attn_logit_softcapping", 0))
 	h.FinalSoftcap = float32(c.Float("final_logit_softcapping", 0))
 	h.EmbedScale = c.Float("embedding_scale", 0)
@@ -148,6 +153,8 @@ func (c *GGUFConfig) experts(h *Hyper) {
 	h.ExpertFFN = c.Num("expert_feed_forward_length", h.FFN)
 	h.SharedFFN = c.Num("expert_shared_feed_forward_length", 0)
 	h.NormTopK = c.boolean("expert_weights_norm")
+	h.RouterSigmoid = c.Num("expert_gating_func", 0) == gatingSigmoid
+	h.RoutedScale = c.Float("expert_weights_scale", 0)
 	h.ExpertInterval = 1
 }
 
@@ -173,7 +180,7 @@ func (c *GGUFConfig) rope(h *Hyper) {
 	if base := c.Float("rope.freq_base_swa", 0); base != 0 {
 		h.RopeLocal = &RopeHyper{Base: base}
 	}
-	if rotates := c.boolean("rope.scaling.finetuned"); c.Arch == "granite" && rotates != nil && !*rotates {
+	if rotates := c.boolean("rope.scaling.finetuned"); strings.HasPrefix(c.Arch, "granite") && rotates != nil && !*rotates {
 		// Granite uses this key to enable or disable rotation.
 		for range h.KVHeads {
 			h.NoRope = append(h.NoRope, true)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 )
 
 // hfConfig reads config.json in the format of transformers 4 (rope_theta, rope_scaling) and
@@ -31,19 +32,25 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 			c.fields[key] = json.RawMessage(value)
 		}
 	}
+	if raw := string(c.fields["use_bidirectional_attention"]); raw == "true" || raw == `"all"` { // "vision": only between the parts of an image
+		return nil, nil, fmt.Errorf("%w: %s: use_bidirectional_attention is true: this is an encoder of texts, and llmrun runs models that generate them", ErrUnsupported, path)
+	}
 	h := &Hyper{Family: f.name, Path: path}
-	h.IntPacking = c.IntPacking()
+	h.IntPacking, h.MXFP4 = c.IntPacking(), c.mxfp4()
 	c.shape(h)
 	c.attention(h)
 	c.experts(h)
+	c.gemma(h)
+	c.latent(h)
 	c.ropes(h)
+	c.multipliers(h)
 	return h, f, c.Err
 }
 
 // NewHFConfig parses a config.json. Errors name path.
 func NewHFConfig(path string, data []byte) (*hfConfig, error) {
 	c := &hfConfig{path: path}
-	if err := json.Unmarshal(data, &c.fields); err != nil {
+	if err := json.Unmarshal(withoutInfinity(data), &c.fields); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrModel, path, err)
 	}
 	// Multimodal models have the language model's fields in an object of their own.
@@ -60,10 +67,10 @@ func NewHFConfig(path string, data []byte) (*hfConfig, error) {
 }
 
 func (c *hfConfig) shape(h *Hyper) {
-	h.Layers = c.required("num_hidden_layers")
+	h.Layers, h.NextLayers = c.required("num_hidden_layers"), c.num("num_nextn_predict_layers", 0)
 	h.Dim = c.required("hidden_size")
 	h.Heads = c.required("num_attention_heads")
-	h.FFN = c.num("intermediate_size", 0)
+	h.FFN = c.most("intermediate_size")
 	h.Vocab = c.required("vocab_size")
 	h.Context = c.required("max_position_embeddings")
 	h.HeadDim = c.num("head_dim", 0)
@@ -76,7 +83,7 @@ func (c *hfConfig) shape(h *Hyper) {
 	}
 	c.layerTypes(h)
 	for l := range h.KVHeads {
-		if len(h.LayerTypes) != h.Layers || h.LayerTypes[l] != convolution {
+		if len(h.LayerTypes) != h.Layers || attends(h.LayerTypes[l]) {
 			h.KVHeads[l] = kv
 		}
 	}
@@ -95,6 +102,7 @@ func (c *hfConfig) shape(h *Hyper) {
 		h.Tied = tied // the name in the first lfm2 checkpoints
 	}
 	h.ConvTaps = c.num("conv_L_cache", 0)
+	c.recurrence(h)
 }
 
 // layerTypes reads the type of each layer. The first lfm2 checkpoints list only the layers
@@ -103,6 +111,7 @@ func (c *hfConfig) layerTypes(h *Hyper) {
 	c.get("layer_types", &h.LayerTypes)
 	var attends []int
 	c.get("full_attn_idxs", &attends)
+	c.layerPattern(h)
 	if h.LayerTypes != nil || attends == nil {
 		return
 	}
@@ -122,7 +131,7 @@ func (c *hfConfig) attention(h *Hyper) {
 	h.Window = c.num("sliding_window", 0)
 	h.UseWindow = c.boolean("use_sliding_window")
 	h.WindowFrom = c.num("max_window_layers", 0)
-	h.WindowPattern = c.num("sliding_window_pattern", c.num("_sliding_window_pattern", 0))
+	c.windowPattern(h)
 	h.AttnSoftcap = float32(c.float("attn_logit_softcapping", 0))
 	h.FinalSoftcap = float32(c.float("final_logit_softcapping", 0))
 	h.AttnScale = c.float("attention_multiplier", 0)
@@ -134,11 +143,19 @@ func (c *hfConfig) attention(h *Hyper) {
 	if d := c.float("logits_scaling", 0); d != 0 {
 		h.LogitScale = 1 / d
 	}
+	if m := c.float("logit_scale", 0); m != 0 {
+		h.LogitScale = m
+	}
 	h.ClipQKV = float32(c.float("clip_qkv", 0))
 	if v := c.boolean("qk_layernorm"); v != nil {
 		h.QKNorm = *v
 	}
 	h.ParallelBlock = c.boolean("use_parallel_residual")
+	if c.str("position_embedding_type") == "nope" {
+		for range h.KVHeads {
+			h.NoRope = append(h.NoRope, true)
+		}
+	}
 	var rotates []int
 	c.get("no_rope_layers", &rotates)
 	for _, r := range rotates { // 1 means that the layer rotates
@@ -151,12 +168,39 @@ func (c *hfConfig) attention(h *Hyper) {
 	}
 }
 
+// windowPattern reads which layers have a window: all but every n-th, or a text with L for each
+// layer with a window and G for the others, which repeats.
+func (c *hfConfig) windowPattern(h *Hyper) {
+	const key = "sliding_window_pattern"
+	if !c.has(key) || c.fields[key][0] != '"' {
+		h.WindowPattern = c.num(key, c.num("_"+key, 0))
+		return
+	}
+	letters := c.str(key)
+	if strings.Trim(letters, "LG") != "" || letters == "" {
+		c.fail(fmt.Errorf("%w: %s: field %s: %q has other letters than L and G", ErrUnsupported, c.path, key, letters))
+		return
+	}
+	for l := len(h.LayerTypes); l < len(h.KVHeads); l++ {
+		kind := FullAttention
+		if letters[l%len(letters)] == 'L' && h.Window > 0 {
+			kind = SlidingAttention
+		}
+		h.LayerTypes = append(h.LayerTypes, kind)
+	}
+}
+
 func (c *hfConfig) experts(h *Hyper) {
-	h.Experts = c.num("num_local_experts", c.num("num_experts", 0))
+	h.Experts = c.num("num_local_experts", c.num("num_experts", c.num("n_routed_experts", 0)))
 	h.ExpertsUsed = c.num("num_experts_per_tok", 0)
 	h.ExpertFFN = c.num("moe_intermediate_size", h.FFN)
 	h.SharedFFN = c.num("shared_expert_intermediate_size", 0)
 	h.NormTopK = c.boolean("norm_topk_prob")
+	h.RoutedScale = c.float("routed_scaling_factor", 0)
+	for l := range min(c.num("num_dense_layers", 0), len(h.KVHeads)) {
+		h.DenseLayers = append(h.DenseLayers, l)
+	}
+	h.GateLimit = c.float("swiglu_limit", 0)
 	h.ExpertInterval = c.num("decoder_sparse_step", 1)
 	c.get("mlp_only_layers", &h.DenseLayers)
 }
@@ -178,6 +222,7 @@ func (c *hfConfig) ropes(h *Hyper) {
 		} else {
 			h.Rope = params.rope(flat, &fraction)
 		}
+		h.QueryGrowth = params.float("llama_4_scaling_beta", 0)
 		c.fail(params.Err)
 	} else {
 		if scaling := c.object("rope_scaling"); scaling != nil {
@@ -205,6 +250,7 @@ func (c *hfConfig) rope(outer RopeHyper, fraction *float64) RopeHyper {
 	}
 	r.Base = c.float("rope_theta", r.Base)
 	r.Factor = c.float("factor", 0)
+	r.Alpha = c.float("alpha", 0)
 	r.OriginalContext = c.num("original_max_position_embeddings", 0)
 	r.LowFreqFactor = c.float("low_freq_factor", 0)
 	r.HighFreqFactor = c.float("high_freq_factor", 0)

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sort"
@@ -29,6 +30,10 @@ type Family struct {
 	// interleave: GGUF converters permute the rows of this family's queries and keys so
 	// that the elements of a rotary pair are adjacent.
 	interleave bool
+	// adjacent: the elements of a rotary pair are adjacent in all files.
+	adjacent bool
+	// ggufNames maps a role to the role that GGUF files of this family give its tensor.
+	ggufNames map[string]string
 }
 
 // fusedOrder is the order of rows in a fused query/key/value projection.
@@ -43,8 +48,10 @@ const (
 
 // families is the registry; a new family adds its variable here.
 var families = []*Family{
-	&Llama, &mistral, &mixtral, &qwen2, &qwen2moe, &qwen3, &qwen3moe, &gemma, &gemma2, &gemma3,
+	&Llama, &mistral, &mixtral, &qwen2, &qwen2moe, &qwen3, &qwen3moe, &gemma, &gemma2, &gemma3, &gemma3n, &gemma4, &deepseek2, &minicpm3,
 	&phi2, &phi3, &internlm2, &gptneox, &olmo2, &olmoe, &granite, &smollm3, &lfm2,
+	&lfm2moe, &qwen35, &qwen35moe, &qwen3next, &mamba2, &nemotronH, &graniteHybrid, &falconH1,
+	&gptOSS, &ministral3, &exaone4, &hunyuan, &ernie45, &seedOSS, &cohere2, &glm4,
 }
 
 // familyByHF returns the family of a config.json's model_type.
@@ -73,14 +80,15 @@ func findFamily(name string, keys func(*Family) []string) (*Family, error) {
 
 // Spec converts hyper-parameters to a network of this family.
 func (f *Family) Spec(h *Hyper) (*Spec, error) {
-	if f.complete != nil {
+	if f.complete != nil && !h.completed {
 		f.complete(h)
+		h.completed = true
 	}
 	if err := h.validate(); err != nil {
 		return nil, err
 	}
 	s := newSpec(h)
-	s.Interleave = h.GGUF && f.interleave
+	s.Interleave = h.GGUF && f.interleave || f.adjacent
 	if err := s.addRopes(h); err != nil {
 		return nil, fmt.Errorf("%s: %w", h.Path, err)
 	}
@@ -88,9 +96,20 @@ func (f *Family) Spec(h *Hyper) (*Spec, error) {
 		return nil, err
 	}
 	for l := range s.Layers {
-		if s.Layers[l].Mixer == Attention && s.Layers[l].KVHeads == 0 {
+		attending := s.Layers[l].Mixer.Attends()
+		if attending && l < len(h.LayerTypes) && !attends(h.LayerTypes[l]) {
+			return nil, h.unknownType(l)
+		}
+		if attending && s.Layers[l].KVHeads == 0 {
 			return nil, h.FieldError(keyKVHeads, "0 in layer %d, which has attention", l)
 		}
+	}
+	s.setHeads()
+	if err := s.checkRotations(h); err != nil {
+		return nil, err
+	}
+	if err := s.Recurrence.validate(h, s.Layers); err != nil {
+		return nil, err
 	}
 	s.Context = h.scaledContext()
 	return s, s.setActivation(h)
@@ -117,11 +136,36 @@ func (s *Spec) addRopes(h *Hyper) error {
 		if r == nil {
 			continue
 		}
-		t, err := NewRopeTable(r, dim, h.Context)
+		t, err := NewRopeTable(r, cmp.Or(r.Dim, dim), h.Context)
 		if err != nil {
 			return err
 		}
 		s.Ropes = append(s.Ropes, t)
+	}
+	return nil
+}
+
+// checkRotations refuses layers whose rotary table is wider than what it turns.
+func (s *Spec) checkRotations(h *Hyper) error {
+	for l := range s.Layers {
+		layer := &s.Layers[l]
+		if layer.Rope < 0 || !layer.Mixer.Attends() {
+			continue
+		}
+		width, key := layer.HeadDim, keyRopeDim
+		if s.Latent.Rank > 0 {
+			width = s.Latent.Rope
+		}
+		if layer.Window > 0 && h.Gemma.WindowHeadDim > 0 {
+			key = keyName{"rope.freq_base_swa", "rope_parameters.sliding_attention"}
+		}
+		if layer.Rope >= len(s.Ropes) {
+			return h.FieldError(key, "layer %d has no rotary table", l)
+		}
+		if dim := s.Ropes[layer.Rope].Dim; dim > width {
+			return h.FieldError(key, "the rotary table of layer %d has %d elements, its heads only %d; without this value its table is that of layers without a window",
+				l, dim, width)
+		}
 	}
 	return nil
 }
@@ -166,6 +210,9 @@ var commonNames = map[string]string{
 	"ffn_gate_exps":       "mlp.experts.%d.gate_proj",
 	"ffn_up_exps":         "mlp.experts.%d.up_proj",
 	"ffn_down_exps":       "mlp.experts.%d.down_proj",
+	"exp_probs_b.bias":    "mlp.gate.e_score_correction_bias",
+	"ffn_gate_up_exps":    "mlp.experts.gate_up_proj",
+	"ffn_down_stack":      "mlp.experts.down_proj",
 	"ffn_gate_inp_shexp":  "mlp.shared_expert_gate",
 	"ffn_gate_shexp":      "mlp.shared_expert.gate_proj",
 	"ffn_up_shexp":        "mlp.shared_expert.up_proj",
@@ -173,6 +220,17 @@ var commonNames = map[string]string{
 	"post_attention_norm": "post_attention_layernorm",
 	"post_ffw_norm":       "post_feedforward_layernorm",
 }
+
+// GGUFRole returns the role that GGUF files of the family give a tensor.
+func (f *Family) GGUFRole(role string) string {
+	if name, ok := f.ggufNames[role]; ok {
+		return name
+	}
+	return role
+}
+
+// Names reports whether safetensors files of the family have a name of their own for a role.
+func (f *Family) Names(role string) bool { return f.names[role] != "" }
 
 // HFName returns the safetensors name of a role; layer -1 means the ends of the network.
 func (f *Family) HFName(role string, layer int) string {

@@ -8,7 +8,7 @@ var lfm2 = Family{
 		s.QKNorm = QKNormHead
 		for l := range s.Layers {
 			if h.LayerTypes != nil && h.LayerTypes[l] == convolution || s.Layers[l].KVHeads == 0 {
-				s.Layers[l] = LayerSpec{Mixer: ShortConv, Rope: -1}
+				s.Layers[l] = LayerSpec{Mixer: ShortConv, Rope: -1, Experts: s.Layers[l].Experts}
 			}
 		}
 		if s.ConvTaps < 1 {
@@ -16,18 +16,20 @@ var lfm2 = Family{
 		}
 		return nil
 	},
-	names: map[string]string{
-		"output_norm":        "model.embedding_norm",
-		"attn_norm":          "operator_norm",
-		"attn_output":        "self_attn.out_proj",
-		"attn_q_norm":        "self_attn.q_layernorm",
-		"attn_k_norm":        "self_attn.k_layernorm",
-		"ffn_norm":           "ffn_norm",
-		"ffn_gate":           "feed_forward.w1",
-		"ffn_up":             "feed_forward.w3",
-		"ffn_down":           "feed_forward.w2",
-		"shortconv.in_proj":  "conv.in_proj",
-		"shortconv.conv":     "conv.conv",
-		"shortconv.out_proj": "conv.out_proj",
-	},
+	names: lfm2Names,
+}
+
+var lfm2Names = map[string]string{
+	"output_norm":        "model.embedding_norm",
+	"attn_norm":          "operator_norm",
+	"attn_output":        "self_attn.out_proj",
+	"attn_q_norm":        "self_attn.q_layernorm",
+	"attn_k_norm":        "self_attn.k_layernorm",
+	"ffn_norm":           "ffn_norm",
+	"ffn_gate":           "feed_forward.w1",
+	"ffn_up":             "feed_forward.w3",
+	"ffn_down":           "feed_forward.w2",
+	"shortconv.in_proj":  "conv.in_proj",
+	"shortconv.conv":     "conv.conv",
+	"shortconv.out_proj": "conv.out_proj",
 }

@@ -1,10 +1,10 @@
 package arch
 
 // olmo2 normalizes the outputs of attention and MLP instead of their inputs, and normalizes
-// queries and keys over all heads together. GGUF files of Olmo 3 use its name: they have
-// sliding windows, and scale the rotation in the other layers only.
+// queries and keys over all heads together. Olmo 3, which has its name in GGUF files, adds
+// sliding windows, and scales the rotation in the other layers only.
 var olmo2 = Family{
-	name: "olmo2", hf: []string{"olmo2"}, gguf: []string{"olmo2"},
+	name: "olmo2", hf: []string{"olmo2", "olmo3"}, gguf: []string{"olmo2"},
 	complete: func(h *Hyper) {
 		if h.Window > 0 {
 			h.RopeLocal = &RopeHyper{Base: h.Rope.Base}
@@ -12,6 +12,7 @@ var olmo2 = Family{
 	},
 	describe: func(h *Hyper, s *Spec) error {
 		if h.RopeLocal != nil {
+			s.setWindowPattern(h, 4)
 			s.useLocalRope()
 		}
 		s.PreNorm = false

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Sanity limits, far above those of known models. The product of any two fits an int64.
@@ -14,6 +15,7 @@ const (
 	maxVocab   = 1 << 24
 	maxExperts = 4096
 	maxContext = 1 << 28
+	maxStreams = 8 // of AltUp, as in package altup
 )
 
 // keyName is the name of a value in both kinds of file: the GGUF key after the
@@ -36,6 +38,11 @@ var (
 	keyLayerTypes = keyName{"attention.sliding_window_pattern", "layer_types"}
 	keyConvTaps   = keyName{"shortconv.l_cache", "conv_L_cache"}
 	keyWindow     = keyName{"attention.sliding_window", "sliding_window"}
+
+	keyConvKernel  = keyName{"ssm.conv_kernel", "conv_kernel"}
+	keyStateHeads  = keyName{"ssm.time_step_rank", "num_heads"}
+	keyStateGroups = keyName{"ssm.group_count", "n_groups"}
+	keyStateSize   = keyName{"ssm.state_size", "state_size"}
 )
 
 // FieldError returns the error for an invalid value in the model's file.
@@ -47,7 +54,7 @@ func (h *Hyper) FieldError(key keyName, format string, args ...any) error {
 // them and allocate by them.
 func (h *Hyper) validate() error {
 	for _, check := range []func() error{
-		h.validateSizes, h.validateHeads, h.validateLayerTypes, h.validateExperts, h.validateScalars, h.validateRopes,
+		h.validateSizes, h.validateHeads, h.validateLayerTypes, h.validateExperts, h.validateGemma, h.validateLatent, h.validateGroups, h.validateScalars, h.validateRopes,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -64,6 +71,7 @@ func (h *Hyper) validateSizes() error {
 		min, max int
 	}{
 		{KeyLayers, h.Layers, 1, maxLayers},
+		{keyName{"nextn_predict_layers", "num_nextn_predict_layers"}, h.NextLayers, 0, maxLayers},
 		{keyName{"embedding_length", "hidden_size"}, h.Dim, 1, maxDim},
 		{keyName{"attention.head_count", "num_attention_heads"}, h.Heads, 1, maxHeads},
 		{keyName{"attention.key_length", "head_dim"}, h.HeadDim, 1, maxDim},
@@ -109,6 +117,14 @@ func (h *Hyper) validateHeads() error {
 	return nil
 }
 
+// unknownType returns the error for a layer of a type that the family does not have.
+func (h *Hyper) unknownType(layer int) error {
+	return fmt.Errorf("%w: %s: %s: layer %d is %q", ErrUnsupported, h.Path, keyLayerTypes.in(h), layer, h.LayerTypes[layer])
+}
+
+// layerTypes are the known types of layers.
+var layerTypes = []string{FullAttention, SlidingAttention, convolution, linearAttention, mamba, hybrid, noMixer}
+
 func (h *Hyper) validateLayerTypes() error {
 	if h.LayerTypes == nil {
 		return nil
@@ -118,8 +134,8 @@ func (h *Hyper) validateLayerTypes() error {
 	}
 	for l, kind := range h.LayerTypes {
 		switch {
-		case kind != FullAttention && kind != SlidingAttention && kind != convolution:
-			return fmt.Errorf("%w: %s: %s: layer %d is %q", ErrUnsupported, h.Path, keyLayerTypes.in(h), l, kind)
+		case !slices.Contains(layerTypes, kind):
+			return h.unknownType(l)
 		case kind == SlidingAttention && h.Window == 0:
 			return h.FieldError(keyWindow, "is missing, but layer %d has a sliding window", l)
 		}
@@ -135,6 +151,9 @@ func (h *Hyper) validateExperts() error {
 	if h.Experts > 0 && h.ExpertsUsed == 0 {
 		return h.FieldError(used, "0 of %d experts", h.Experts)
 	}
+	if len(h.DenseLayers) > 3*h.Layers { // three fields list some; the check of each layer looks at all
+		return h.FieldError(keyName{"", "mlp_only_layers"}, "%d entries for %d layers", len(h.DenseLayers), h.Layers)
+	}
 	return nil
 }
 
@@ -149,12 +168,15 @@ func (h *Hyper) validateScalars() error {
 		v   float64
 	}{
 		{keyName{"attention.scale", "attention_multiplier"}, h.AttnScale},
+		{keyName{"attention.temperature_scale", "rope_parameters.llama_4_scaling_beta"}, h.QueryGrowth},
 		{keyName{"attn_logit_softcapping", "attn_logit_softcapping"}, float64(h.AttnSoftcap)},
 		{keyName{"final_logit_softcapping", "final_logit_softcapping"}, float64(h.FinalSoftcap)},
 		{keyName{"embedding_scale", "embedding_multiplier"}, h.EmbedScale},
 		{keyName{"residual_scale", "residual_multiplier"}, h.ResidualScale},
 		{keyName{"logit_scale", "logits_scaling"}, h.LogitScale},
+		{keyName{"swiglu_limit", "swiglu_limit"}, h.GateLimit},
 		{keyName{"attention.clamp_kqv", "clip_qkv"}, float64(h.ClipQKV)},
+		{keyName{"expert_weights_scale", "routed_scaling_factor"}, h.RoutedScale},
 	} {
 		if err := h.notNegative(c.key, c.v); err != nil {
 			return err
@@ -182,6 +204,7 @@ func (h *Hyper) validateRope(baseGGUF, baseHF string, r *RopeHyper) error {
 		v   float64
 	}{
 		{keyName{"rope.scaling.factor", "rope_scaling.factor"}, r.Factor},
+		{keyName{"rope.scaling.alpha", "rope_scaling.alpha"}, r.Alpha},
 		{keyName{"rope.scaling.original_context_length", "original_max_position_embeddings"}, float64(r.OriginalContext)},
 		{keyName{"rope.scaling.low_freq_factor", "low_freq_factor"}, r.LowFreqFactor},
 		{keyName{"rope.scaling.high_freq_factor", "high_freq_factor"}, r.HighFreqFactor},

@@ -17,8 +17,8 @@ type IntPacking struct {
 	ZeroOffset uint32
 }
 
-// IntPacking reads quantization_config; nil means that there is none. It records an error
-// for methods other than GPTQ and AWQ.
+// IntPacking reads quantization_config; nil means that no integers are packed. It records an
+// error for methods other than GPTQ, AWQ and MXFP4.
 func (c *hfConfig) IntPacking() *IntPacking {
 	q := c.object("quantization_config")
 	if q == nil {
@@ -28,12 +28,14 @@ func (c *hfConfig) IntPacking() *IntPacking {
 	switch method := strings.ToLower(q.str("quant_method")); method {
 	case "gptq":
 		p.gptq(q)
+	case "mxfp4":
+		return nil // see mxfp4
 	case "awq":
 		p.AWQ = true
 		q.allowOnly("version", q.str("version"), "", "gemm")
 		p.Bits = q.requireOneOf("bits", 4)
 	default:
-		q.fail(fmt.Errorf("%w: %s: quantization method %q; only gptq and awq are supported: use the original checkpoint or a GGUF file",
+		q.fail(fmt.Errorf("%w: %s: quantization method %q; only gptq, awq and mxfp4 are supported: use the original checkpoint or a GGUF file",
 			ErrUnsupported, q.path, method))
 	}
 	if p.Group = q.num("group_size", -1); p.Group == -1 {
@@ -43,6 +45,12 @@ func (c *hfConfig) IntPacking() *IntPacking {
 	}
 	c.fail(q.Err)
 	return p
+}
+
+// mxfp4 reports whether the experts are stored in MXFP4.
+func (c *hfConfig) mxfp4() bool {
+	q := c.object("quantization_config")
+	return q != nil && strings.EqualFold(q.str("quant_method"), "mxfp4")
 }
 
 // gptq reads the fields that only GPTQ has.

@@ -34,6 +34,7 @@ func (t *RopeTable) Angles(cos, sin []float32 /* [Dim/2] */, pos int, long bool)
 // Rotate rotates one head in place. interleave: the elements of a pair are adjacent.
 func Rotate(head, cos, sin []float32, interleave bool) {
 	half := len(cos)
+	head = head[:len(head):len(head)] // a table that is wider than the head must not rotate the next one
 	if interleave {
 		for i := range half {
 			a, b := head[2*i], head[2*i+1]
@@ -54,9 +55,12 @@ func Rotate(head, cos, sin []float32, interleave bool) {
 // elements, context the model's longest sequence.
 func NewRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 	t := RopeTable{Dim: dim, Gain: 1}
-	base := make([]float64, dim/2)
+	base, root := make([]float64, dim/2), r.Base
+	if r.Alpha > 0 && dim > 2 {
+		root *= math.Pow(r.Alpha, float64(dim)/float64(dim-2))
+	}
 	for i := range base {
-		base[i] = 1 / math.Pow(r.Base, float64(2*i)/float64(dim))
+		base[i] = 1 / math.Pow(root, float64(2*i)/float64(dim))
 	}
 	if r.Divisors != nil {
 		return t, t.applyDivisors(base, r.Divisors)
@@ -66,6 +70,11 @@ func NewRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 		// "dynamic" changes the base only beyond the trained context, where generation has
 		// stopped.
 		t.Freq = toFloat32(base)
+	case "proportional":
+		t.Freq = toFloat32(base)
+		if r.Rotated > 0 {
+			clear(t.Freq[min(r.Rotated/2, len(t.Freq)):])
+		}
 	case "linear":
 		for i := range base {
 			base[i] /= orDefault(r.Factor, 1)

@@ -1,6 +1,8 @@
 package calib
 
 import (
+	"context"
+	"crypto/sha256"
 	"fmt"
 
 	"github.com/llmrun/llmrun/exec/arch"
@@ -13,8 +15,8 @@ import (
 
 // UsePerRowInt8 makes the matrices of a calibration appear in 8 bits with one scale per
 // row, the W8A8 weights. It returns an error if the calibration belongs to another model.
-func UsePerRowInt8(f *modelfile.Files, c *w8a8.File) error {
-	if err := checkIdentity(f, c); err != nil {
+func UsePerRowInt8(ctx context.Context, f *modelfile.Files, c *w8a8.File) error {
+	if err := checkIdentity(ctx, f, c); err != nil {
 		return err
 	}
 	ld, named, err := weights.LayerMatrices(f)
@@ -42,10 +44,19 @@ func UsePerRowInt8(f *modelfile.Files, c *w8a8.File) error {
 }
 
 // checkIdentity returns an error if the calibration belongs to another model.
-func checkIdentity(f *modelfile.Files, c *w8a8.File) error {
-	identity, err := CalibrationIdentity(f)
-	if err != nil || identity == c.Model {
-		return err
+func checkIdentity(ctx context.Context, f *modelfile.Files, c *w8a8.File) error {
+	for _, origin := range []func() ([sha256.Size]byte, error){
+		func() ([sha256.Size]byte, error) { return f.Origin(ctx) },
+		f.SampledOrigin(), // of calibrations that older programs wrote
+	} {
+		id, err := origin()
+		if err != nil {
+			return err
+		}
+		identity, err := identityFrom(f, id)
+		if err != nil || identity == c.Model {
+			return err
+		}
 	}
 	return &store.FormatError{
 		Path: c.Path(), Off: store.NoOffset, Field: "model", Reason: "the calibration belongs to another model or to other weights of this one",
@@ -75,12 +86,7 @@ func (w *perRowInt8) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	if !ok || !w.changed[t.Name] {
 		return w.Source.ReadAt(t, p, off)
 	}
-	row := make([]float32, t.Cols())
-	out := make([]byte, t.Size/int64(t.Rows()))
-	return modelfile.ReadComputed(t, p, off, func(i int) ([]byte, error) {
-		if err := modelfile.ReadRow(w.Source, base, row, i); err != nil {
-			return nil, err
-		}
-		return out, quant.QuantizeRowPerRow(out, row)
+	return modelfile.ReadComputed(w.Source, base, t, p, off, func(out []byte, row []float32, _ int) error {
+		return quant.QuantizeRowPerRow(out, row)
 	})
 }

@@ -25,17 +25,22 @@ func ColumnType(t quant.Type) quant.Type {
 // CalibrationIdentity identifies the model of a calibration, equally for a pack and its
 // source. It covers the origin, the shapes and types of the matrices, and their first rows,
 // which adapters and quantization change.
-func CalibrationIdentity(f *modelfile.Files) (string, error) {
-	about, err := f.About("")
+func CalibrationIdentity(ctx context.Context, f *modelfile.Files) (string, error) {
+	origin, err := f.Origin(ctx)
 	if err != nil {
 		return "", err
 	}
+	return identityFrom(f, origin)
+}
+
+// identityFrom is CalibrationIdentity for a given origin of the model.
+func identityFrom(f *modelfile.Files, origin [sha256.Size]byte) (string, error) {
 	ld, named, err := weights.LayerMatrices(f)
 	if err != nil {
 		return "", err
 	}
 	h := sha256.New()
-	h.Write(about.Fingerprint[:])
+	h.Write(origin[:])
 	has := func(name string) bool { return named[name] != nil }
 	for _, group := range InputGroups(len(ld.Spec.Layers), has) {
 		for _, name := range group {

@@ -141,6 +141,7 @@ func (n *Network) placeLayers(o *exec.Offer, want int) error {
 		tokens = f.longest(first, tokens, o.Spec.Context)
 	}
 	n.needed, _ = f.total(first, tokens)
+	n.host = n.hostMemory(f, first, o)
 	spec := *o.Spec
 	spec.Layers, spec.Context = spec.Layers[first:], tokens
 	n.spec, n.first, n.layers = &spec, first, make([]layer, len(spec.Layers))
@@ -172,5 +173,6 @@ func (n *Network) Placement() exec.Placement {
 	return exec.Placement{
 		Device: n.context.Info.Name, First: n.first, Layers: n.first + len(n.layers),
 		Context: n.spec.Context, Held: n.context.Stats().Held, Need: n.needed, Memory: n.context.Info.Memory,
+		SharesMemory: n.context.SharesMemory, HostBuffers: n.host.buffers, HostKVPerToken: n.host.token, HostUpload: n.host.upload,
 	}
 }

@@ -83,6 +83,7 @@ func TestLayersByMemory(t *testing.T) {
 		require.Equal(t, exec.Placement{
 			Device: got.Device, First: all - layers, Layers: all, Context: length,
 			Held: got.Held, Need: least, Memory: least, HostBytes: got.HostBytes,
+			HostBuffers: got.HostBuffers, HostKVPerToken: got.HostKVPerToken, HostUpload: got.HostUpload, SharesMemory: got.SharesMemory,
 		}, got)
 		requireTooLittle(t, path, Accelerator{Layers: layers, Memory: least - 1}, layers)
 		if less := (Accelerator{Memory: withSpare(least) - 1}); layers == 1 {
@@ -94,7 +95,10 @@ func TestLayersByMemory(t *testing.T) {
 		}
 
 		var network *Network
-		m := load(t, path, onGPU(Accelerator{Memory: withSpare(least), Opened: func(n *Network) { network = n }}))
+		budget := tiering.New(0)
+		o := onGPU(Accelerator{Memory: withSpare(least), Opened: func(n *Network) { network = n }})
+		o.Budget, o.Context = budget, length
+		m := load(t, path, o)
 		require.Equal(t, all-layers, m.Placement().First)
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
@@ -102,6 +106,11 @@ func TestLayersByMemory(t *testing.T) {
 		held := network.context.Stats().Held
 		require.LessOrEqual(t, held, least)
 		require.Equal(t, held, m.Placement().Held)
+		if network.context.SharesMemory { // all buffers are the host's memory
+			host := m.Placement()
+			require.LessOrEqual(t, held, host.HostBuffers+length*host.HostKVPerToken)
+			require.Less(t, budget.Usage().By[tiering.Scratch], host.HostBuffers)
+		}
 		s.Close()
 	}
 	got, err := place(t, path, Accelerator{Layers: all + 70})

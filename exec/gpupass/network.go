@@ -14,7 +14,9 @@ import (
 
 // Accelerator opens networks on a device.
 type Accelerator struct {
-	Device string // as in opencl.Options
+	// Context is an open device; nil opens one. The caller closes it, after the networks.
+	Context *opencl.Context
+	Device  string // as in opencl.Options
 	// Layers is how many of a model's last layers the device computes, besides the
 	// output matrix: 0 for as many as fit, All to require all.
 	Layers int
@@ -29,11 +31,13 @@ func (p Accelerator) Open(o *exec.Offer) (exec.Network, error) {
 	if err := checkSupported(o.Spec); err != nil {
 		return nil, err
 	}
-	c, err := opencl.Open(opencl.Options{Device: p.Device, Budget: o.Budget, Memory: p.Memory})
-	if err != nil {
+	c, err := p.Context, error(nil)
+	if c != nil {
+		c.UseBudget(o.Budget)
+	} else if c, err = opencl.Open(opencl.Options{Device: p.Device, Budget: o.Budget, Memory: p.Memory}); err != nil {
 		return nil, err
 	}
-	n := &Network{spec: o.Spec, context: c, chunk: o.Chunk}
+	n := &Network{spec: o.Spec, context: c, borrowed: p.Context != nil, chunk: o.Chunk}
 	if err := n.allocateSingle(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -56,11 +60,13 @@ type Network struct {
 	spec    *arch.Spec // with the device's layers only
 	first   int        // index of the first layer in the model
 	context *opencl.Context
-	chunk   int
-	owned   []closer // memory, matrices and kernels, in order of creation
-	layers  []layer
-	loaded  int // layers, and the output matrix
-	head    *opencl.GEMV
+	// borrowed: the caller of Accelerator.Open closes the context.
+	borrowed bool
+	chunk    int
+	owned    []closer // memory, matrices and kernels, in order of creation
+	layers   []layer
+	loaded   int // layers, and the output matrix
+	head     *opencl.GEMV
 	// The norm before the output matrix, as an element of single.memory, and the
 	// matrix.
 	endGain   int
@@ -68,6 +74,7 @@ type Network struct {
 	matrices  []*opencl.WeightMatrix // all of them
 	weights   int64                  // bytes on the device
 	needed    int64                  // device bytes with a sequence of maximal length
+	host      hostMemory
 	// ops are the multiplications and additions with weights per token. lastOps is
 	// the part in the last layer's pruned steps and the output matrix, which few
 	// tokens need.
@@ -115,7 +122,11 @@ func (n *Network) Ops() (each, wanted int64) { return n.ops - n.lastOps, n.lastO
 
 // Close frees all resources. Close sequences first.
 func (n *Network) Close() error {
-	return errors.Join(n.dropRecording(), n.releaseFrom(0), n.context.Close())
+	err := errors.Join(n.dropRecording(), n.releaseFrom(0))
+	if n.borrowed {
+		return errors.Join(err, n.context.SetTrace(nil))
+	}
+	return errors.Join(err, n.context.Close())
 }
 
 // releaseFrom frees the resources registered since mark.

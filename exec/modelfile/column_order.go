@@ -1,7 +1,9 @@
 package modelfile
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/llmrun/llmrun/exec/arch"
@@ -98,16 +100,10 @@ func (v *inputOrder) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 		return v.Source.ReadAt(t, p, off)
 	}
 	base, _ := v.Source.Tensor(t.Name)
-	row, sorted := make([]float32, t.Cols()), make([]float32, t.Cols())
-	var out []byte
-	return ReadComputed(t, p, off, func(i int) ([]byte, error) {
-		if err := ReadRow(v.Source, base, row, i); err != nil {
-			return nil, err
-		}
+	return ReadComputed(v.Source, base, t, p, off, func(out []byte, row []float32, _ int) error {
 		for k, at := range order {
-			sorted[int(at)] = row[k]
+			binary.LittleEndian.PutUint32(out[4*int(at):], math.Float32bits(row[k]))
 		}
-		out = AppendFloats(out[:0], sorted)
-		return out, nil
+		return nil
 	})
 }

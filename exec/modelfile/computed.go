@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/quant"
@@ -48,22 +49,60 @@ func (o *Overlay) Tensor(name string) (store.Tensor, bool) {
 	return o.Visible[i], true
 }
 
-// ReadComputed reads bytes of a tensor with computed rows. row returns the bytes of one
-// row, which are valid until the next call.
-func ReadComputed(t store.Tensor, p []byte, off int64, row func(i int) ([]byte, error)) (int, error) {
-	if off < 0 || off+int64(len(p)) > t.Size {
-		return 0, fmt.Errorf("%w: tensor %s: bytes %d to %d lie outside its %d bytes", arch.ErrModel, t.Name, off, off+int64(len(p)), t.Size)
+// computedBytes is roughly how many bytes of stored rows ReadComputed reads at a time.
+const computedBytes = 64 << 10
+
+// rowBuffers is the memory for computing rows.
+type rowBuffers struct {
+	raw []byte    // stored rows
+	row []float32 // [cols]
+	out []byte    // a computed row
+}
+
+// rowPool holds idle buffers: weights that are converted while they are used must not make
+// garbage in each pass.
+var rowPool = sync.Pool{New: func() any { return new(rowBuffers) }}
+
+// ReadComputed reads bytes of a tensor t whose rows are computed from the decoded rows of a stored
+// one, base. compute fills out with row i of t.
+func ReadComputed(src store.Source, base, t store.Tensor, p []byte, off int64, compute func(out []byte, row []float32, i int) error) (int, error) {
+	if err := checkRange(t, p, off); err != nil || len(p) == 0 {
+		return 0, err
 	}
-	rowBytes := t.Size / int64(max(t.Rows(), 1))
-	for n := 0; n < len(p); {
-		at := off + int64(n)
-		data, err := row(int(at / rowBytes))
-		if err != nil {
+	rows := int64(max(t.Rows(), 1))
+	size, stored := t.Size/rows, base.Size/rows
+	b := rowPool.Get().(*rowBuffers)
+	defer rowPool.Put(b)
+	b.row, b.out = resized(b.row, t.Cols()), resized(b.out, int(size))
+	first, end := off/size, (off+int64(len(p))+size-1)/size
+	for n := 0; first < end; {
+		count := min(end-first, max(1, computedBytes/stored))
+		b.raw = resized(b.raw, int(count*stored))
+		if _, err := src.ReadAt(base, b.raw, first*stored); err != nil {
 			return n, err
 		}
-		n += copy(p[n:], data[at%rowBytes:])
+		for i := range count {
+			quant.DequantRow(base.Type, b.row, b.raw[i*stored:(i+1)*stored])
+			out, skip := b.out, off+int64(n)-(first+i)*size
+			if whole := p[n:]; skip == 0 && int64(len(whole)) >= size {
+				out = whole[:size]
+			}
+			if err := compute(out, b.row, int(first+i)); err != nil {
+				return n, err
+			}
+			n += copy(p[n:], out[skip:])
+		}
+		first += count
 	}
 	return len(p), nil
+}
+
+// checkRange returns an error if a read lies outside a computed tensor.
+func checkRange(t store.Tensor, p []byte, off int64) error {
+	if off < 0 || off > t.Size || int64(len(p)) > t.Size-off {
+		return fmt.Errorf("%w: tensor %s: bytes %d to %d lie outside its %d bytes", arch.ErrModel, t.Name, off, off+int64(len(p)), t.Size)
+	}
+	return nil
 }
 
 // ReadRow reads and decodes one row of a tensor.

@@ -10,6 +10,7 @@ import (
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/digest"
 	"github.com/llmrun/llmrun/store/gguf"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/safetensors"
@@ -31,30 +32,64 @@ type Files struct {
 	dir    string         // of the configuration files; not for GGUF
 	meta   *gguf.Metadata // of a GGUF file, or of a pack made from one
 	packed *pack.File     // only of packs
+	packFS vfs.FS         // of the pack; FS holds its attachments
 	cached *cacheUse      // only of packs in a cache
-	family *arch.Family
+	// adapterBytes is the size of the factors of adapters.
+	adapterBytes int64
+	beside       *besideWeights // adapters that are not merged; nil without any
+	family       *arch.Family
+	latent       *latentHeads // nil: no matrices of latent attention appear apart
+
+	// Hashes remembers the hashes of the model's files. nil remembers them for the process.
+	Hashes  *digest.Memo
+	content *Content             // nil until it is known
+	stamps  map[string]vfs.Stamp // of the files when they were opened
+	// stampErr is why some files have no stamp, nil if all were read.
+	stampErr error
 
 	warnings []string
+	// headers is the memory that the meter of FS counts for the headers.
+	headers int64
+	meter   vfs.Meter
+	// tensorsOnly: the metadata lack what only the tokenizer needs.
+	tensorsOnly bool
+}
+
+// countHeaders calls open and notes what it reserves with the meter of fsys.
+func (f *Files) countHeaders(fsys vfs.FS, open func() error) error {
+	if f.meter = vfs.MeterOf(fsys); f.meter == nil {
+		return open()
+	}
+	before := f.meter.Held()
+	err := open()
+	f.headers = f.meter.Held() - before
+	return err
 }
 
 // Open opens a model: a GGUF file (any part of a split one), a safetensors file, a
 // directory that contains either, or a pack.
 func Open(fsys vfs.FS, path string) (*Files, error) {
-	f := &Files{Path: path, FS: fsys}
+	return open(&Files{Path: path, FS: fsys})
+}
+
+// open opens the model at f.Path.
+func open(f *Files) (*Files, error) {
+	fsys := f.FS
 	file, kind, err := f.locate()
 	if err != nil {
 		return nil, err
 	}
-	switch kind {
-	case kindGGUF:
-		err = f.openGGUF(file)
-	case kindSafetensors:
-		err = f.openSafetensors(file)
-	case kindPack:
-		err = f.openPack(file)
+	if kind != kindPack {
+		f.stampFiles()
 	}
-	if err != nil {
+	open := map[fileKind]func(string) error{kindGGUF: f.openGGUF, kindSafetensors: f.openSafetensors, kindPack: f.openPack}[kind]
+	if err := f.countHeaders(fsys, func() error { return open(file) }); err != nil {
 		return nil, errors.Join(err, f.Close())
+	}
+	if f.Hyper != nil {
+		if err := f.splitLatent(); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
 	}
 	return f, nil
 }
@@ -85,23 +120,30 @@ func (f *Files) locate() (path string, kind fileKind, err error) {
 		return f.Path, kindGGUF, nil // the GGUF reader reports a file of another kind
 	}
 	f.dir = f.Path
-	if _, err := f.FS.Stat(vfs.Join(f.Path, "config.json")); err == nil {
-		return f.Path, kindSafetensors, nil
-	}
-	entries, err := f.FS.ReadDir(f.Path)
+	models, err := modelsIn(f.FS, f.Path)
 	if err != nil {
 		return "", 0, err
 	}
-	for _, e := range entries { // sorted: the first part of a split model comes first
-		if !e.IsDir && strings.HasSuffix(e.Name, ".gguf") {
-			return vfs.Join(f.Path, e.Name), kindGGUF, nil
+	for _, kind := range []fileKind{kindSafetensors, kindGGUF} {
+		for _, m := range models {
+			if m.kind == kind {
+				return m.path, kind, nil
+			}
 		}
 	}
-	return "", 0, fmt.Errorf("%w: %s contains neither config.json nor a .gguf file", arch.ErrModel, f.Path)
+	return "", 0, fmt.Errorf("%s contains neither config.json nor a .gguf file: %w", f.Path, fs.ErrNotExist)
 }
 
 func (f *Files) openGGUF(path string) error {
-	g, err := gguf.Open(f.FS, path)
+	fsys, name := f.FS, path
+	if dir, base := vfs.Split(path); path != f.Path { // found in the directory f.Path
+		fsys, name = vfs.Confine(fsys, dir), base
+	}
+	openFile := gguf.Open
+	if f.tensorsOnly {
+		openFile = gguf.OpenTensors
+	}
+	g, err := openFile(fsys, name)
 	if err != nil {
 		return err
 	}
@@ -134,6 +176,11 @@ func (f *Files) openSafetensors(path string) error {
 	f.Source = src
 	if f.Hyper.IntPacking != nil {
 		f.Source, f.warnings, err = UnpackIntegers(src, f.Hyper.IntPacking, f.Path)
+	} else if f.Hyper.MXFP4 {
+		f.Source, err = unpackMXFP4(src, f.Path)
+	}
+	if text := f.TensorSet().leftOut(); err == nil && text != "" {
+		f.warnings = append(f.warnings, text)
 	}
 	return err
 }
@@ -141,9 +188,15 @@ func (f *Files) openSafetensors(path string) error {
 // Warnings returns sentences for the user about the model, in order of discovery.
 func (f *Files) Warnings() []string { return f.warnings }
 
-// read returns a configuration file.
+// read returns a configuration file. A link out of the directory is refused: whoever made the
+// directory would otherwise choose which of the user's files the program reads.
+//
+// The file has been reserved with the meter while it was read. Only the reader of the
+// tokenizer works long with it, and reserves it again.
 func (f *Files) read(name string) ([]byte, error) {
-	return vfs.ReadFile(f.FS, vfs.Join(f.dir, name), maxJSON)
+	data, err := vfs.ReadFile(vfs.Confine(f.FS, f.dir), name, maxJSON)
+	vfs.Release(f.FS, int64(len(data)))
+	return data, err
 }
 
 // readOptional is read for an optional file. It returns nil if the file does not exist.
@@ -186,7 +239,7 @@ func (f *Files) Name() string {
 // Spec returns the description of the network.
 func (f *Files) Spec() (*arch.Spec, error) {
 	if f.family == nil {
-		return nil, fmt.Errorf("%w: %s contains a vocabulary but no weights", arch.ErrModel, f.Path)
+		return nil, fmt.Errorf("%w: %s contains a vocabulary but no weights", arch.ErrUnsupported, f.Path)
 	}
 	ts := f.TensorSet()
 	if f.Hyper.Vocab == 0 {
@@ -216,6 +269,10 @@ func (f *Files) Quantized() bool {
 
 // Close closes the files.
 func (f *Files) Close() error {
+	if f.meter != nil {
+		f.meter.Release(f.headers)
+		f.headers = 0
+	}
 	if f.Source == nil {
 		return nil
 	}

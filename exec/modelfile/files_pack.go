@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/llmrun/llmrun/exec/arch"
@@ -32,7 +33,7 @@ func (f *Files) openPack(path string) error {
 	if err != nil {
 		return err
 	}
-	f.Source, f.packed = p, p
+	f.Source, f.packed, f.packFS = p, p, f.FS
 	f.FS, f.dir = p.Attachments(), "."
 	if _, err := f.FS.Stat(ggufAttachment); errors.Is(err, fs.ErrNotExist) {
 		return f.readConfig()
@@ -53,17 +54,6 @@ func IsPack(fsys vfs.FS, path string) bool {
 
 // Packed returns the pack that f was opened from, or nil.
 func (f *Files) Packed() *pack.File { return f.packed }
-
-// CanStream reports whether weights can be streamed while the model is in use: the model is
-// a pack and no overlay changes its tensors. exact is exec.Options.Exact.
-func (f *Files) CanStream(exact bool) (bool, error) {
-	ts, err := f.TensorsFor(exact)
-	if err != nil {
-		return false, err
-	}
-	_, ok := ts.Source.(*pack.File)
-	return ok, nil
-}
 
 // Attachments returns the attachments of a pack made from f.
 func (f *Files) Attachments() (list []pack.Attachment, err error) {
@@ -115,52 +105,100 @@ func (f *Files) ropeTables() (tables []gguf.TensorData, err error) {
 // number and the number of parts.
 var partName = regexp.MustCompile(`^(.*)-\d{5}-of-(\d{5})\.gguf$`)
 
-// SourceFiles lists the files of the model at f.Path without opening it, for its
-// fingerprint.
+// indexSuffix is the suffix of the file that lists the weights of a safetensors model.
+const indexSuffix = ".safetensors.index.json"
+
+// SourceFiles lists the files that the model at f.Path consists of, without opening it.
 func (f *Files) SourceFiles() ([]string, error) {
 	path, kind, err := f.locate()
 	if err != nil {
 		return nil, err
 	}
-	dir, base := vfs.Split(path)
-	belongs := func(name string) bool { return name == base }
-	if kind == kindSafetensors {
-		dir = f.dir
-		belongs = func(name string) bool {
-			return strings.HasSuffix(name, ".safetensors") || strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".jinja")
-		}
-	} else if part := partName.FindStringSubmatch(base); part != nil {
-		belongs = func(name string) bool {
-			other := partName.FindStringSubmatch(name)
-			return other != nil && other[1] == part[1] && other[2] == part[2]
-		}
+	if kind != kindSafetensors {
+		return f.parts(path)
 	}
-	entries, err := f.FS.ReadDir(dir)
+	weights := f.safetensorsFiles(path)
+	return f.list(f.dir, func(name string) bool { return weights(name) || slices.Contains(hubAttachments, name) })
+}
+
+// Models lists the models in a directory: GGUF files, of which a split one counts once, packs, and
+// the directory itself if it is a model in the safetensors format. Another path is one model.
+func Models(fsys vfs.FS, path string) ([]string, error) {
+	info, err := fsys.Stat(path)
+	if err != nil || !info.IsDir {
+		return []string{path}, err
+	}
+	found, err := modelsIn(fsys, path)
 	if err != nil {
 		return nil, err
 	}
-	var files []string
-	for _, e := range entries {
-		if !e.IsDir && belongs(e.Name) {
-			files = append(files, vfs.Join(dir, e.Name))
-		}
+	var models []string
+	for _, m := range found {
+		models = append(models, m.path)
 	}
-	return files, nil
+	if len(models) == 0 {
+		return nil, fmt.Errorf("%s contains neither config.json nor a .gguf or %s file: %w", path, pack.Suffix, fs.ErrNotExist)
+	}
+	return models, nil
 }
 
-// About returns the origin of a pack made from f.
-func (f *Files) About(made string) (a pack.About, err error) {
-	_, a.Source = vfs.Split(f.Path)
-	a.CreatedBy = made
-	if f.packed != nil {
-		was := f.packed.About()
-		a.Source, a.SourceBytes, a.Fingerprint = was.Source, was.SourceBytes, was.Fingerprint
-		return a, nil
-	}
-	files, err := f.SourceFiles()
+// foundModel is a model in a directory: a file, or the directory itself.
+type foundModel struct {
+	path string
+	kind fileKind
+}
+
+// modelsIn lists the models in a directory by name, the first part of each split one.
+func modelsIn(fsys vfs.FS, dir string) (models []foundModel, err error) {
+	entries, err := fsys.ReadDir(dir)
 	if err != nil {
-		return a, err
+		return nil, err
 	}
-	a.Fingerprint, a.SourceBytes, err = pack.FingerprintOf(f.FS, files)
-	return a, err
+	seen := map[string]bool{} // common names of split files
+	for _, e := range entries {
+		path := vfs.Join(dir, e.Name)
+		part := partName.FindStringSubmatch(e.Name)
+		switch {
+		case e.IsDir:
+		case e.Name == "config.json":
+			models = append(models, foundModel{dir, kindSafetensors})
+		case part != nil:
+			if whole := part[1] + part[2]; !seen[whole] {
+				seen[whole] = true
+				models = append(models, foundModel{path, kindGGUF})
+			}
+		case strings.HasSuffix(e.Name, ".gguf"):
+			models = append(models, foundModel{path, kindGGUF})
+		case strings.HasSuffix(e.Name, pack.Suffix):
+			models = append(models, foundModel{path, kindPack})
+		}
+	}
+	return models, nil
+}
+
+// parts lists the parts of the GGUF file at path, or path alone if it is not split.
+func (f *Files) parts(path string) ([]string, error) {
+	dir, base := vfs.Split(path)
+	part := partName.FindStringSubmatch(base)
+	if part == nil {
+		return []string{path}, nil
+	}
+	return f.list(dir, func(name string) bool {
+		other := partName.FindStringSubmatch(name)
+		return other != nil && other[1] == part[1] && other[2] == part[2]
+	})
+}
+
+// safetensorsFiles returns a function that reports whether a file of the model's directory
+// holds weights, or lists those that do. path is the model's path.
+func (f *Files) safetensorsFiles(path string) func(name string) bool {
+	_, base := vfs.Split(path)
+	if path == f.dir {
+		base = "model.safetensors"
+		if _, err := f.FS.Stat(vfs.Join(f.dir, base)); err != nil {
+			base = "model" + indexSuffix
+		}
+	}
+	indexed := strings.HasSuffix(base, indexSuffix)
+	return func(name string) bool { return name == base || indexed && strings.HasSuffix(name, ".safetensors") }
 }

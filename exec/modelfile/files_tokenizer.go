@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -25,9 +26,48 @@ func (f *Files) Tokenizer() (*token.Tokenizer, error) {
 		if slices.Contains([]string{"", "none", "no_vocab"}, model) { // values of files without a vocabulary
 			return nil, fmt.Errorf("%w: %s", ErrNoTokenizer, f.Path)
 		}
-		return token.FromGGUF(f.meta)
+		return f.tokenizerFromGGUF()
 	}
 	return tokenizerIn(f.FS, f.dir, "tokenizer.json")
+}
+
+// Bounds of the memory of a tokenizer, relative to the bytes of its description, while it is
+// built and afterwards. Vocabularies of 128 000 tokens in JSON take up to 5 times their file
+// while they are built, and up to 2.7 times for the shortest pieces afterwards.
+const (
+	tokenizerBuilds = 6 // with the description itself
+	tokenizerKeeps  = 2
+)
+
+// buildTokenizer calls build with memory reserved for a tokenizer whose description at path
+// has n bytes.
+func buildTokenizer(fsys vfs.FS, path string, n int64, build func() (*token.Tokenizer, error)) (*token.Tokenizer, error) {
+	if err := vfs.Reserve(fsys, path, tokenizerBuilds*n); err != nil {
+		return nil, err
+	}
+	defer vfs.Release(fsys, tokenizerBuilds*n) // TokenizerMemory counts what stays
+	return build()
+}
+
+// TokenizerMemory bounds the memory that the model's tokenizer keeps, and what building it takes
+// meanwhile.
+func (f *Files) TokenizerMemory() (keeps, building int64, err error) {
+	n := int64(0)
+	if f.meta != nil {
+		n = f.meta.Memory()
+	} else {
+		info, err := vfs.Confine(f.FS, f.dir).Stat("tokenizer.json")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, 0, err
+		}
+		n = info.Size
+	}
+	return tokenizerKeeps * n, tokenizerBuilds * n, nil
+}
+
+// tokenizerFromGGUF builds the tokenizer of GGUF metadata.
+func (f *Files) tokenizerFromGGUF() (*token.Tokenizer, error) {
+	return buildTokenizer(f.FS, f.Path, f.meta.Memory(), func() (*token.Tokenizer, error) { return token.FromGGUF(f.meta) })
 }
 
 // tokenizerIn reads a tokenizer.json, and the special tokens from the other configuration
@@ -41,7 +81,7 @@ func tokenizerIn(fsys vfs.FS, dir, name string) (*token.Tokenizer, error) {
 	if data == nil {
 		return nil, fmt.Errorf("%w: %s is missing", ErrNoTokenizer, vfs.Join(dir, name))
 	}
-	var config token.Config
+	config := token.Config{Path: vfs.Join(dir, name)}
 	for name, field := range map[string]*[]byte{
 		"tokenizer_config.json":   &config.Tokenizer,
 		"special_tokens_map.json": &config.SpecialMap,
@@ -52,11 +92,11 @@ func tokenizerIn(fsys vfs.FS, dir, name string) (*token.Tokenizer, error) {
 			return nil, err
 		}
 	}
-	t, err := token.FromJSON(data, config)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", vfs.Join(dir, name), err)
+	t, err := buildTokenizer(fsys, config.Path, int64(len(data)), func() (*token.Tokenizer, error) { return token.FromJSON(data, config) })
+	if err != nil && !errors.Is(err, vfs.ErrMemory) {
+		return nil, fmt.Errorf("%s: %w", config.Path, err)
 	}
-	return t, nil
+	return t, err
 }
 
 // OpenTokenizer opens a tokenizer without a model: from a GGUF file with or without
@@ -91,7 +131,7 @@ func OpenTokenizer(fsys vfs.FS, path string) (*token.Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := (&Files{Path: path, meta: g.Meta()}).Tokenizer()
+	t, err := (&Files{Path: path, FS: fsys, meta: g.Meta()}).Tokenizer()
 	return t, errors.Join(err, g.Close())
 }
 

@@ -2,10 +2,9 @@ package modelfile
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
+	"sync"
 
-	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
 )
@@ -22,12 +21,13 @@ func (u *unpacked) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	if m == nil {
 		return u.Source.ReadAt(t, p, off)
 	}
-	if off < 0 || off > t.Size || int64(len(p)) > t.Size-off {
-		return 0, fmt.Errorf("%w: tensor %s: bytes %d to %d lie outside its %d bytes", arch.ErrModel, t.Name, off, off+int64(len(p)), t.Size)
+	if err := checkRange(t, p, off); err != nil {
+		return 0, err
 	}
 	rowBytes := t.Size / int64(m.rows)
-	panel := &intPanel{intMatrix: m, src: u.Source}
-	var out []byte
+	panel := panelPool.Get().(*intPanel)
+	defer panelPool.Put(panel)
+	panel.intMatrix, panel.src = m, u.Source
 	for n := 0; n < len(p); {
 		at := off + int64(n)
 		first := int(at / rowBytes)
@@ -36,24 +36,25 @@ func (u *unpacked) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 		if err := panel.read(first, last-first); err != nil {
 			return n, err
 		}
-		out = out[:0]
+		panel.out = panel.out[:0]
 		for row := range last - first {
-			out = panel.appendRow(out, row)
+			panel.out = panel.appendRow(panel.out, row)
 		}
-		n += copy(p[n:], out[at-int64(first)*rowBytes:])
+		n += copy(p[n:], panel.out[at-int64(first)*rowBytes:])
 	}
 	return len(p), nil
 }
 
 // readOrder reads bytes of a column order as floats, the type of vectors in packs.
 func readOrder(t store.Tensor, order []int32, p []byte, off int64) (int, error) {
-	return ReadComputed(t, p, off, func(int) ([]byte, error) {
-		values := make([]float32, len(order))
-		for i, input := range order {
-			values[i] = float32(input)
-		}
-		return AppendFloats(nil, values), nil
-	})
+	if err := checkRange(t, p, off); err != nil {
+		return 0, err
+	}
+	values := make([]float32, len(order))
+	for i, input := range order {
+		values[i] = float32(input)
+	}
+	return copy(p, AppendFloats(nil, values)[off:]), nil
 }
 
 // intPanel is a panel of unpacked rows of a weight.
@@ -67,7 +68,12 @@ type intPanel struct {
 	scales  []float32 // [n, groups]
 	sorted  [intBlock]uint8
 	scratch []byte
+	values  []float32 // [n] scales of a group
+	out     []byte    // converted rows
 }
+
+// panelPool holds idle panels.
+var panelPool = sync.Pool{New: func() any { return new(intPanel) }}
 
 // read unpacks n rows, from row first on.
 func (p *intPanel) read(first, n int) error {
@@ -164,14 +170,14 @@ func (p *intPanel) unpackByOutput(dst []uint8 /* [n, count] */, t store.Tensor, 
 func (p *intPanel) readScales(first int) error {
 	t := p.intMatrix.scales
 	size := t.Type.BlockBytes()
-	values := make([]float32, p.n)
+	p.values = resized(p.values, p.n)
 	for g := range p.groups {
 		raw, err := p.readRange(t, size*p.rows, g, size*first, size*(first+p.n))
 		if err != nil {
 			return err
 		}
-		quant.DequantRow(t.Type, values, raw)
-		for row, v := range values {
+		quant.DequantRow(t.Type, p.values, raw)
+		for row, v := range p.values {
 			p.scales[row*p.groups+g] = v
 		}
 	}

@@ -2,9 +2,11 @@ package modelfile
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/llmrun/llmrun/exec/arch"
@@ -16,6 +18,12 @@ import (
 
 // maxRank limits the rank of an adapter; known adapters have up to a few hundred.
 const maxRank = 4096
+
+// The files of an adapter.
+const (
+	adapterConfig  = "adapter_config.json"
+	adapterWeights = "adapter_model.safetensors"
+)
 
 // LoraConfig contains the fields of a peft adapter_config.json that the engine reads.
 type LoraConfig struct {
@@ -31,6 +39,9 @@ type LoraConfig struct {
 	ModulesToSave []string           `json:"modules_to_save"`
 }
 
+// ErrAdapter reports that an adapter is for another model.
+var ErrAdapter = errors.New("the adapter does not fit the model")
+
 // delta is the change of one tensor by an adapter: scale·B·A.
 type delta struct {
 	rank  int
@@ -44,16 +55,60 @@ type delta struct {
 type merged struct {
 	Overlay
 	deltas map[string][]delta // by tensor
+	// apart are the tensors that the model holds as parts which no change would reach.
+	apart map[string]bool
+	// keep takes the factors of adapters beside the weights; nil: they become deltas
+	keep func(t *store.Tensor, a, b *factor, scale float32)
 }
 
-// Merge adds a LoRA adapter, a directory in peft's format, to the weights. It may be called
-// several times.
+// factor is a matrix of an adapter as its file stores it.
+type factor struct {
+	t          quant.Type
+	rows, cols int
+	data       []byte
+}
+
+// floats returns the elements of the factor.
+func (f *factor) floats() []float32 {
+	out := make([]float32, f.rows*f.cols)
+	quant.DequantRow(f.t, out, f.data)
+	return out
+}
+
+// Merge adds a LoRA adapter, a directory in peft's format or a GGUF file, with an optional scale behind a
+// colon, to the weights. It may be called several times.
 func (f *Files) Merge(fsys vfs.FS, dir string) error {
-	if f.meta != nil || f.packed != nil {
-		return fmt.Errorf("%w: %s: an adapter in peft's format needs a safetensors model, not GGUF or a pack", arch.ErrUnsupported, dir)
+	m, ok := f.Source.(*merged)
+	if !ok {
+		base, err := f.InInputOrder()
+		if err != nil {
+			return err
+		}
+		m = f.newMerged(base)
 	}
-	path := vfs.Join(dir, "adapter_config.json")
-	data, err := vfs.ReadFile(fsys, path, maxJSON)
+	before := m.bytes()
+	if err := f.addAdapter(m, fsys, dir); err != nil {
+		return err
+	}
+	f.Source, f.adapterBytes = m, f.adapterBytes+m.bytes()-before
+	return nil
+}
+
+// addAdapter adds an adapter to the deltas of m.
+func (f *Files) addAdapter(m *merged, fsys vfs.FS, name string) error {
+	dir, factor, err := SplitAdapterScale(name)
+	if err != nil {
+		return err
+	}
+	if isGGUFAdapter(dir) {
+		return f.addGGUFAdapter(m, fsys, dir, factor)
+	}
+	if f.meta != nil {
+		return fmt.Errorf("%w: %s: an adapter in peft's format needs a safetensors model or its pack, not GGUF", arch.ErrUnsupported, dir)
+	}
+	path := vfs.Join(dir, adapterConfig)
+	fsys = vfs.Confine(fsys, dir)
+	data, err := vfs.ReadFile(fsys, adapterConfig, maxJSON)
 	if err != nil {
 		return err
 	}
@@ -64,24 +119,30 @@ func (f *Files) Merge(fsys vfs.FS, dir string) error {
 	if err := c.Check(path); err != nil {
 		return err
 	}
-	src, err := safetensors.Open(fsys, vfs.Join(dir, "adapter_model.safetensors"))
+	src, err := safetensors.Open(fsys, adapterWeights)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	m, ok := f.Source.(*merged)
-	if !ok {
-		base, err := f.InInputOrder()
-		if err != nil {
-			return err
-		}
-		m = newMerged(base)
+	scale := func(module string, rank int) float32 { return c.Scale(module, rank) * factor }
+	return m.add(src, peftFactors, scale, dir, f.TensorSet().root)
+}
+
+// SplitAdapterScale splits the name of an adapter, PATH or PATH:SCALE. The scale multiplies the adapter's own
+// one; without it, it is 1.
+func SplitAdapterScale(name string) (path string, scale float32, err error) {
+	at := strings.LastIndexByte(name, ':')
+	if at < 0 {
+		return name, 1, nil
 	}
-	if err := m.add(src, &c, dir, f.TensorSet().prefix); err != nil {
-		return err
+	x, err := strconv.ParseFloat(name[at+1:], 32)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		return name, 1, nil // a colon of the path
+	case err != nil || math.IsNaN(x) || math.IsInf(x, 0):
+		return "", 0, fmt.Errorf("%s: the scale behind the colon is not a finite number", name)
 	}
-	f.Source = m
-	return nil
+	return name[:at], float32(x), nil
 }
 
 // Check returns an error for adapters that need another computation.
@@ -132,39 +193,41 @@ func moduleMatches(pattern, module string) bool {
 	return err == nil && re.MatchString(module)
 }
 
-func newMerged(src store.Source) *merged {
-	return &merged{Overlay: NewOverlay(src), deltas: map[string][]delta{}}
+// newMerged returns the model's tensors, which src holds, without adapters.
+func (f *Files) newMerged(src store.Source) *merged {
+	m := &merged{Overlay: NewOverlay(src), deltas: map[string][]delta{}, apart: f.latentTensors()}
+	if f.packed != nil {
+		m.addHubNames(f.family)
+	}
+	return m
 }
 
-// add reads an adapter's matrices and assigns them to tensors. prefix precedes the names of
+// add reads an adapter's matrices and assigns them to tensors. root tells the names of
 // the model's tensors.
-func (m *merged) add(src store.Source, c *LoraConfig, dir, prefix string) error {
-	const aSuffix, bSuffix = ".lora_A.weight", ".lora_B.weight"
+func (m *merged) add(src store.Source, names factorNames, scale func(module string, rank int) float32, dir string, root nameRoot) error {
 	used := 0
 	for _, ta := range src.Tensors() {
-		module, ok := strings.CutSuffix(ta.Name, aSuffix)
+		module, tb, ok, err := names.factors(src, &ta, dir)
+		if err != nil {
+			return err
+		}
 		if !ok {
-			if !strings.HasSuffix(ta.Name, bSuffix) {
-				return fmt.Errorf("%w: %s: the adapter contains tensor %s, which is not a LoRA factor", arch.ErrUnsupported, dir, ta.Name)
-			}
 			continue
 		}
-		tb, ok := src.Tensor(module + bSuffix)
-		if !ok {
-			return fmt.Errorf("%w: %s: tensor %s%s is missing", arch.ErrModel, dir, module, bSuffix)
-		}
 		name := strings.TrimPrefix(module, "base_model.model.")
-		t, err := m.target(name, prefix, dir)
+		t, err := m.target(name, root, dir)
 		if err != nil {
 			return err
 		}
-		d, err := m.readFactors(src, ta, tb, *t, dir)
+		a, b, err := m.readFactors(src, ta, tb, *t, dir)
 		if err != nil {
 			return err
 		}
-		d.scale = c.Scale(name, d.rank)
-		m.deltas[t.Name] = append(m.deltas[t.Name], d)
-		t.Type, t.Size = quant.F32, int64(t.Rows())*int64(t.Cols())*4
+		whole, err := m.matrixScale(t)
+		if err != nil {
+			return err
+		}
+		m.addFactors(t, &a, &b, scale(name, a.rows), whole)
 		used++
 	}
 	if used == 0 {
@@ -173,31 +236,66 @@ func (m *merged) add(src store.Source, c *LoraConfig, dir, prefix string) error 
 	return nil
 }
 
+// addFactors adds the change of a tensor. whole multiplies the tensor's products, merged changes included.
+func (m *merged) addFactors(t *store.Tensor, a, b *factor, scale, whole float32) {
+	if m.keep != nil {
+		m.keep(t, a, b, scale)
+		return
+	}
+	m.deltas[t.Name] = append(m.deltas[t.Name], delta{rank: a.rows, scale: scale / whole, a: a.floats(), b: b.floats()})
+	t.Type, t.Size = quant.F32, int64(t.Rows())*int64(t.Cols())*4
+}
+
+// bytes returns the size of all factors.
+func (m *merged) bytes() (n int64) {
+	for _, deltas := range m.deltas {
+		for i := range deltas {
+			n += 4 * int64(len(deltas[i].a)+len(deltas[i].b))
+		}
+	}
+	return n
+}
+
 // target returns the model's tensor that an adapter's module changes.
-func (m *merged) target(module, prefix, dir string) (*store.Tensor, error) {
-	i, ok := m.Index[prefix+module+".weight"]
+func (m *merged) target(module string, root nameRoot, dir string) (*store.Tensor, error) {
+	i, ok := m.Index[root.of(module)+".weight"]
 	if !ok {
 		i, ok = m.Index[module+".weight"]
 	}
 	if !ok {
-		return nil, fmt.Errorf("%w: %s: the model has no tensor %s.weight, which the adapter changes", arch.ErrModel, dir, module)
+		return nil, fmt.Errorf("%w: %s: the model has no tensor %s.weight, which the adapter changes", ErrAdapter, dir, module)
 	}
-	return &m.Visible[i], nil
+	t := &m.Visible[i]
+	if m.apart[t.Name] {
+		return nil, fmt.Errorf("%w: %s: the adapter changes %s, which holds the keys' and values' matrices of latent attention: merge it into the model's file first, or train an adapter without it", arch.ErrUnsupported, dir, t.Name)
+	}
+	return t, nil
 }
 
 // readFactors reads the two factors for a tensor.
-func (m *merged) readFactors(src store.Source, ta, tb, t store.Tensor, dir string) (d delta, err error) {
-	d.rank = ta.Rows()
-	if len(t.Shape) != 2 || len(ta.Shape) != 2 || len(tb.Shape) != 2 || d.rank < 1 || d.rank > maxRank ||
-		ta.Cols() != t.Cols() || tb.Rows() != t.Rows() || tb.Cols() != d.rank {
-		return d, fmt.Errorf("%w: %s: the shapes of tensors %s %v and %s %v do not fit %s %v",
-			arch.ErrModel, dir, ta.Name, ta.Shape, tb.Name, tb.Shape, t.Name, t.Shape)
+func (m *merged) readFactors(src store.Source, ta, tb, t store.Tensor, dir string) (a, b factor, err error) {
+	rank := ta.Rows()
+	damaged := len(ta.Shape) != 2 || len(tb.Shape) != 2 || rank < 1 || rank > maxRank || tb.Cols() != rank
+	if damaged || len(t.Shape) != 2 || ta.Cols() != t.Cols() || tb.Rows() != t.Rows() {
+		reason := ErrAdapter
+		if damaged {
+			reason = arch.ErrModel
+		}
+		return a, b, fmt.Errorf("%w: %s: the shapes of tensors %s %v and %s %v do not fit %s %v",
+			reason, dir, ta.Name, ta.Shape, tb.Name, tb.Shape, t.Name, t.Shape)
 	}
-	if d.a, err = ReadFloats(src, ta); err != nil {
-		return d, err
+	if a, err = readFactor(src, ta); err != nil {
+		return a, b, err
 	}
-	d.b, err = ReadFloats(src, tb)
-	return d, err
+	b, err = readFactor(src, tb)
+	return a, b, err
+}
+
+// readFactor reads a factor.
+func readFactor(src store.Source, t store.Tensor) (factor, error) {
+	f := factor{t: t.Type, rows: t.Rows(), cols: t.Cols(), data: make([]byte, t.Size)}
+	_, err := src.ReadAt(t, f.data, 0)
+	return f, err
 }
 
 // ReadFloats returns all elements of a tensor.
@@ -218,17 +316,12 @@ func (m *merged) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 		return m.Source.ReadAt(t, p, off)
 	}
 	base, _ := m.Source.Tensor(t.Name)
-	row := make([]float32, t.Cols())
-	var out []byte
-	return ReadComputed(t, p, off, func(i int) ([]byte, error) {
-		if err := ReadRow(m.Source, base, row, i); err != nil {
-			return nil, err
-		}
+	return ReadComputed(m.Source, base, t, p, off, func(out []byte, row []float32, i int) error {
 		for _, d := range deltas {
 			d.addTo(row, i)
 		}
-		out = AppendFloats(out[:0], row)
-		return out, nil
+		AppendFloats(out[:0], row)
+		return nil
 	})
 }
 

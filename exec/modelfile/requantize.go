@@ -136,13 +136,8 @@ func (q *Quantized) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	if !ok || base.Type == t.Type {
 		return q.Source.ReadAt(t, p, off)
 	}
-	row := make([]float32, t.Cols())
-	out := make([]byte, t.Size/int64(t.Rows()))
-	return ReadComputed(t, p, off, func(i int) ([]byte, error) {
-		if err := ReadRow(q.Source, base, row, i); err != nil {
-			return nil, err
-		}
-		return out, quant.QuantizeRow(t.Type, out, row, q.Importance[t.Name])
+	return ReadComputed(q.Source, base, t, p, off, func(out []byte, row []float32, _ int) error {
+		return quant.QuantizeRow(t.Type, out, row, q.Importance[t.Name])
 	})
 }
 

@@ -17,7 +17,7 @@ func (ts *TensorSet) checkSurplus() error {
 			continue
 		}
 		number, _, _ := strings.Cut(rest, ".")
-		if layer, err := strconv.Atoi(number); err == nil && layer >= ts.Hyper.Layers {
+		if layer, err := strconv.Atoi(number); err == nil && layer >= ts.Hyper.Layers+ts.Hyper.NextLayers {
 			return ts.Hyper.FieldError(arch.KeyLayers, "%d layers, but the tensor %s belongs to layer %d; correct the field or download the model again",
 				ts.Hyper.Layers, t.Name, layer)
 		}

@@ -16,41 +16,10 @@ type TensorSet struct {
 	Source store.Source
 	family *arch.Family
 	Hyper  *arch.Hyper
-	prefix string // of every safetensors name, in multimodal models
+	root   nameRoot // of the safetensors names
 	Path   string
 	// packed: the source is a pack, with GGUF names and no fused or stacked tensors.
 	packed bool
-}
-
-// namePrefixes are the prefixes of the language model's tensors; multimodal models have
-// one.
-var namePrefixes = []string{"", "language_model.", "model.language_model."}
-
-func newTensorSet(src store.Source, fam *arch.Family, h *arch.Hyper, packed bool) *TensorSet {
-	ts := &TensorSet{Source: src, family: fam, Hyper: h, Path: h.Path, packed: packed}
-	if h.GGUF || packed {
-		return ts
-	}
-	for _, p := range namePrefixes {
-		ts.prefix = p
-		if _, ok := src.Tensor(ts.name("token_embd", -1) + ".weight"); ok {
-			return ts
-		}
-	}
-	ts.prefix = ""
-	return ts
-}
-
-// name returns the file's name of a role without ".weight" or ".bias".
-func (ts *TensorSet) name(role string, layer int) string {
-	if ts.Hyper.GGUF || ts.packed {
-		return TensorName(role, layer, "")
-	}
-	name := ts.family.HFName(role, layer)
-	if ts.prefix == "model.language_model." { // this prefix replaces "model."
-		return ts.prefix + strings.TrimPrefix(name, "model.")
-	}
-	return ts.prefix + name
 }
 
 // ByteRange is a range of bytes of a tensor.
@@ -88,6 +57,19 @@ func (ts *TensorSet) Matrix(role string, layer, rows, cols int) (TensorSlice, er
 		return TensorSlice{}, ts.Missing(role, layer)
 	}
 	return ts.allRows(t, rows, cols)
+}
+
+// LayerRows returns the rows of a layer in a matrix that has those of all layers, one after the
+// other; a pack has them in tensors of their own.
+func (ts *TensorSet) LayerRows(role string, layer, layers, rows, cols int) (TensorSlice, error) {
+	if ts.packed {
+		return ts.Matrix(role, layer, rows, cols)
+	}
+	all, err := ts.Matrix(role, -1, layers*rows, cols)
+	if err != nil {
+		return TensorSlice{}, err
+	}
+	return all.SubRows(layer*rows, rows), nil
 }
 
 // Missing returns the error for a required tensor that the file lacks.
@@ -144,6 +126,22 @@ func (s TensorSlice) selectRows(runs ...[2]int) TensorSlice {
 	return out
 }
 
+// SubRows returns n rows from row first on, out of the slice's ranges.
+func (s TensorSlice) SubRows(first, n int) TensorSlice {
+	rowBytes := s.Bytes() / int64(s.Rows)
+	out := TensorSlice{Type: s.Type, Rows: n, Cols: s.Cols}
+	skip, left := int64(first)*rowBytes, int64(n)*rowBytes
+	for _, g := range s.Ranges {
+		from := min(skip, g.Size)
+		size := min(left, g.Size-from)
+		if skip -= from; size > 0 {
+			out.Ranges = append(out.Ranges, ByteRange{g.Tensor, g.Offset + from, size})
+			left -= size
+		}
+	}
+	return out
+}
+
 // Vector returns an optional vector of n elements. The result reports whether the file has
 // it.
 func (ts *TensorSet) Vector(role string, layer int, suffix string, n int) (TensorSlice, bool, error) {
@@ -181,8 +179,8 @@ const (
 var ProjectionRoles = [...]string{"attn_q", "attn_k", "attn_v"}
 
 // qkvRows returns the rows of one projection in a fused tensor.
-func (ts *TensorSet) qkvRows(p Projection, kvHeads int) [][2]int {
-	d, heads := ts.Hyper.HeadDim, ts.Hyper.Heads
+func (ts *TensorSet) qkvRows(p Projection, kvHeads, d int) [][2]int {
+	heads := ts.Hyper.Heads
 	order := ts.family.QKV
 	if ts.Hyper.GGUF {
 		order = arch.QKVBlocks
@@ -206,11 +204,11 @@ func (ts *TensorSet) qkvRows(p Projection, kvHeads int) [][2]int {
 	return [][2]int{[...][2]int{{0, heads * d}, {heads * d, kvHeads * d}, {(heads + kvHeads) * d, kvHeads * d}}[p]}
 }
 
-// QKV returns a projection and its bias, from a tensor of its own or from a fused one.
-func (ts *TensorSet) QKV(p Projection, layer, kvHeads int) (w, bias TensorSlice, hasBias bool, err error) {
-	rows := ts.Hyper.HeadDim * kvHeads
+// QKV returns a projection to heads of d elements and its bias, from a tensor of its own or from a fused one.
+func (ts *TensorSet) QKV(p Projection, layer, kvHeads, d int) (w, bias TensorSlice, hasBias bool, err error) {
+	rows := d * kvHeads
 	if p == projectQ {
-		rows = ts.Hyper.HeadDim * ts.Hyper.Heads
+		rows = d * ts.Hyper.Heads
 	}
 	if _, ok := ts.Find(ProjectionRoles[p], layer, ".weight"); ok {
 		if w, err = ts.Matrix(ProjectionRoles[p], layer, rows, ts.Hyper.Dim); err != nil {
@@ -223,11 +221,11 @@ func (ts *TensorSet) QKV(p Projection, layer, kvHeads int) (w, bias TensorSlice,
 	if !ok {
 		return w, bias, false, ts.Missing(ProjectionRoles[p], layer)
 	}
-	all := ts.Hyper.HeadDim * (ts.Hyper.Heads + 2*kvHeads)
+	all := d * (ts.Hyper.Heads + 2*kvHeads)
 	if w, err = ts.allRows(fused, all, ts.Hyper.Dim); err != nil {
 		return
 	}
-	runs := ts.qkvRows(p, kvHeads)
+	runs := ts.qkvRows(p, kvHeads, d)
 	w = w.selectRows(runs...)
 	if bias, hasBias, err = ts.Vector("attn_qkv", layer, ".bias", all); err != nil || !hasBias {
 		return
@@ -239,16 +237,16 @@ func (ts *TensorSet) QKV(p Projection, layer, kvHeads int) (w, bias TensorSlice,
 }
 
 // GateUp returns an MLP's gate and up projections. A fused tensor contains the gate first.
-func (ts *TensorSet) GateUp(layer int) (gate, up TensorSlice, err error) {
-	if up, err = ts.Matrix("ffn_up", layer, 0, ts.Hyper.Dim); err != nil {
+func (ts *TensorSet) GateUp(gateRole, upRole string, layer int) (gate, up TensorSlice, err error) {
+	if up, err = ts.Matrix(upRole, layer, 0, ts.Hyper.Dim); err != nil {
 		return
 	}
-	if _, ok := ts.Find("ffn_gate", layer, ".weight"); ok {
-		gate, err = ts.Matrix("ffn_gate", layer, up.Rows, ts.Hyper.Dim)
+	if _, ok := ts.Find(gateRole, layer, ".weight"); ok {
+		gate, err = ts.Matrix(gateRole, layer, up.Rows, ts.Hyper.Dim)
 		return
 	}
 	if up.Rows%2 != 0 {
-		return gate, up, ts.Missing("ffn_gate", layer)
+		return gate, up, ts.Missing(gateRole, layer)
 	}
 	half := up.Rows / 2
 	return up.selectRows([2]int{0, half}), up.selectRows([2]int{half, half}), nil
@@ -260,15 +258,18 @@ func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (Ten
 	if ts.packed {
 		return ts.Matrix(single, layer, rows, cols)
 	}
-	if !ts.Hyper.GGUF {
-		name := fmt.Sprintf(ts.name(role, layer), i) + ".weight"
+	if pattern := ts.name(role, layer); strings.Contains(pattern, "%") {
+		name := fmt.Sprintf(pattern, i) + ".weight"
 		t, ok := ts.Source.Tensor(name)
+		if s, stacked, err := ts.stackedExpert(role, layer, i, experts, rows, cols); !ok && stacked {
+			return s, err
+		}
 		if !ok {
 			return TensorSlice{}, fmt.Errorf("%w: %s: tensor %s is missing", arch.ErrModel, ts.Path, name)
 		}
 		return ts.allRows(t, rows, cols)
 	}
-	if t, ok := ts.Find(role, layer, ".weight"); ok {
+	if t, ok := ts.findStack(role, layer); ok {
 		all, err := ts.stack(t, experts, rows, cols)
 		if err != nil {
 			return TensorSlice{}, err
@@ -276,11 +277,33 @@ func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (Ten
 		n := all.Rows / experts
 		return all.selectRows([2]int{i * n, n}), nil
 	}
-	if t, ok := ts.Find("ffn_gate_up_exps", layer, ".weight"); ok && role != "ffn_down_exps" {
+	if t, ok := ts.findStack("ffn_gate_up_exps", layer); ok && role != "ffn_down_exps" {
 		return ts.fusedExpert(t, role, i, experts, rows, cols)
 	}
 	// Old GGUF files store each expert in a tensor of its own.
 	return ts.Matrix(single, layer, rows, cols)
+}
+
+// ExpertBias returns the bias of one expert's matrix: a row of a stacked tensor, or a tensor of its own.
+func (ts *TensorSet) ExpertBias(role string, layer, i, experts, rows int) (TensorSlice, bool, error) {
+	if ts.packed {
+		return ts.Vector(ExpertRole(strings.TrimSuffix(role, "_exps"), i), layer, ".bias", rows)
+	}
+	s, ok, err := ts.Vector(role, layer, ".bias", experts*rows)
+	if !ok || err != nil {
+		return s, ok, err
+	}
+	s.Rows, s.Cols = experts, rows
+	return s.selectRows([2]int{i, 1}), true, nil
+}
+
+// findStack returns a tensor with the matrices of all experts. Safetensors files may name it without a
+// suffix.
+func (ts *TensorSet) findStack(role string, layer int) (t store.Tensor, ok bool) {
+	if t, ok = ts.Find(role, layer, ".weight"); !ok && !ts.Hyper.GGUF {
+		t, ok = ts.Find(role, layer, "")
+	}
+	return t, ok
 }
 
 // fusedExpert returns one expert's gate or up projection from a stacked tensor that

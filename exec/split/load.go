@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/arch"
@@ -35,7 +36,11 @@ type Options struct {
 	// bound. Report is called with decisions that the user should know. Both may be
 	// nil.
 	Progress func(done, total int)
-	Report   func(text string)
+	// Room returns how much memory measurements may take beside what the process holds already. If
+	// that is little, they take as little as possible, and are less exact: caches may hold the weights.
+	// nil: there is no limit.
+	Room   func() int64
+	Report func(text string)
 }
 
 // maxStaticChunk bounds the tokens of a static device's graphs. The device computes
@@ -52,6 +57,27 @@ const maxStaticChunk = 256
 // if the device is half of the cores, the CPU keeps the other half, unless the
 // trial shows that all cores together are faster.
 func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options) (*exec.Model, error) {
+	if model.Budget == nil {
+		model.Budget = tiering.New(0)
+	}
+	p, err := Prepare(ctx, f, model, o)
+	if err != nil {
+		return nil, err
+	}
+	return p.Load(ctx, model, nil)
+}
+
+// Prepared is how the matmuls of a model are split, before weights are loaded.
+type Prepared struct {
+	trial   trial
+	matmuls []weights.Matmul
+	// Measuring is what measurements took of the budget if there was little room; 0 if nothing was measured.
+	Measuring int64
+}
+
+// Prepare decides how matmuls are split, and makes the measurements that are not stored yet in
+// model.Budget. It reads no weights.
+func Prepare(ctx context.Context, f *modelfile.Files, model exec.Options, o Options) (*Prepared, error) {
 	var err error
 	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
 		return nil, err
@@ -59,9 +85,6 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 	threads := model.Threads
 	if threads == 0 {
 		model.Threads = devices.HostThreads(o.Device)
-	}
-	if model.Budget == nil {
-		model.Budget = tiering.New(0)
 	}
 	if model.Chunk <= 0 {
 		model.Chunk = exec.DefaultChunk
@@ -79,13 +102,36 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 	if err != nil {
 		return nil, err
 	}
-	t := &trial{files: f, model: model, threads: threads, o: &o, plan: plan}
-	if o.allowsWholePass(&model) && plan.wholePassFaster(matmuls) {
-		if m, err := t.loadOnDevice(ctx, matmuls); m != nil || err != nil {
+	t := trial{files: f, matmuls: matmuls, model: model, threads: threads, o: &o, plan: plan}
+	if o.HasDriver() {
+		err = t.rehearse(matmuls)
+		if err == nil && o.allowsWholePass(&model) && plan.wholePassFaster(matmuls) {
+			err = t.rehearseOnDevice(ctx)
+		}
+	}
+	return &Prepared{t, matmuls, plan.bench.took()}, err
+}
+
+// HasDriver reports whether the device needs a driver: the engine's own devices do not.
+func (o *Options) HasDriver() bool {
+	return o.Device != "cpu" && !strings.HasPrefix(o.Device, "cpu-") && !strings.HasPrefix(o.Device, "cpu/")
+}
+
+// Load loads the model with the same options as in Prepare, except for those of memory: its budget,
+// and plans of the rows that stay on the CPU, from makePlan; nil keeps all of them in memory.
+func (p *Prepared) Load(ctx context.Context, model exec.Options, makePlan PlanFunc) (*exec.Model, error) {
+	t := p.trial
+	model.Threads, model.Chunk = t.model.Threads, t.model.Chunk
+	t.model, t.makePlan = model, makePlan
+	if t.o.allowsWholePass(&model) && t.plan.wholePassFaster(p.matmuls) {
+		m, err := t.loadOnDevice(ctx, p.matmuls)
+		if err != nil && makePlan != nil && errors.Is(err, tiering.ErrBudget) {
+			t.report("%s computes no whole passes: %v", t.o.Device, err)
+		} else if m != nil || err != nil {
 			return m, err
 		}
 	}
-	return t.load(ctx, matmuls)
+	return t.load(ctx, p.matmuls)
 }
 
 // makePlan plans the splits and makes the measurements that the profile lacks. It
@@ -110,7 +156,7 @@ func makePlan(ctx context.Context, f *modelfile.Files, matmuls []weights.Matmul,
 		if measured++; o.Progress != nil {
 			o.Progress(measured, max(measured, p.measured))
 		}
-		return ctx.Err()
+		return errors.Join(ctx.Err(), l.allocate())
 	}
 	err = p.planAll(matmuls)
 	l.save(o.Dir, o.Report)

@@ -94,11 +94,16 @@ func (p *planner) fileBytes(matmuls []weights.Matmul) (sum int64) {
 // deviceBytes returns the device memory of a matrix's kernels, prepared as for the
 // model. It is math.MaxInt64 if one does not fit.
 func (p *planner) deviceBytes(matmul weights.Matmul, split weights.RowSplit) (sum int64, err error) {
+	if err := p.bench.allocate(); err != nil {
+		return 0, err
+	}
 	for _, rows := range split.RowRanges(matmul.Rows) {
 		op := opOf(matmul, p.chunk)
 		if op.Rows = rows[1] - rows[0]; op.Rows == 0 {
 			continue
 		}
+		rows := op.Rows
+		op = sampleOf(op)
 		p.bench.operands.For(otherDevice, &op, 0)
 		k, err := p.bench.devices[otherDevice].Prepare(op)
 		if hetero.IsOutOfMemory(err) {
@@ -107,7 +112,7 @@ func (p *planner) deviceBytes(matmul weights.Matmul, split weights.RowSplit) (su
 		if err != nil {
 			return 0, err
 		}
-		sum += k.Bytes()
+		sum += (k.Bytes()*int64(rows) + int64(op.Rows) - 1) / int64(op.Rows)
 		if err := k.Close(); err != nil {
 			return 0, err
 		}

@@ -45,7 +45,7 @@ func TestFitMemory(t *testing.T) {
 		p.splits[matmulKey(matmul)], p.hostOnly[matmulKey(matmul)] = split, p.hostSplit(matmul)
 	}
 	var err error
-	p.bench.operands, err = solve.NewOperands(tiering.New(0), p.bench.devices, ops)
+	p.bench.operands, err = solve.NewOperands(tiering.New(0), p.bench.devices, ops, solve.ColdBytes)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.bench.close()) })
 	limit := func(bytes int64) map[string]int {

@@ -16,6 +16,7 @@ import (
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // LoadOnDevice loads a model that the device computes completely. It returns
@@ -28,6 +29,7 @@ func LoadOnDevice(ctx context.Context, f *modelfile.Files, model exec.Options, o
 	if err := o.setAccelerator(&model); err != nil {
 		return nil, err
 	}
+	model.Plan = nil // it is for all layers on the CPU
 	return exec.Load(ctx, f, model)
 }
 
@@ -54,13 +56,12 @@ func (t *trial) loadOnDevice(ctx context.Context, matmuls []weights.Matmul) (m *
 	passes := t.passes(matmuls)
 	passes.Matmuls = "all on the device: " + passes.Matmuls
 	result := t.known(passes)
-	whole := func(ctx context.Context) (*exec.Model, error) { return LoadOnDevice(ctx, t.files, t.model, *t.o) }
 	if result == nil {
 		if err := t.checkPlacement(); err != nil {
 			return nil, ignoreUnsupported(err)
 		}
 		t.report("trial of %s: timing passes on the CPU alone, then on the device", t.o.Device)
-		m, result, err = t.compare(ctx, passes, timing{prompts: true, tokens: true, chunk: t.model.Chunk}, whole)
+		m, result, err = t.compare(ctx, passes, timing{prompts: true, tokens: true, chunk: t.model.Chunk}, t.loadPlaced)
 		if err != nil || result == nil {
 			return m, ignoreUnsupported(err)
 		}
@@ -74,12 +75,32 @@ func (t *trial) loadOnDevice(ctx context.Context, matmuls []weights.Matmul) (m *
 		return nil, nil
 	}
 	if m == nil {
-		if m, err = whole(ctx); err != nil {
+		if m, err = t.loadPlaced(ctx); err != nil {
 			return nil, ignoreUnsupported(err)
 		}
 	}
 	t.report("%s computes whole passes, which is predicted to be faster than any split", t.o.Device)
 	return m, nil
+}
+
+// loadPlaced loads the model on the device. A plan leaves its embedding on flash, of which only rows are
+// looked up, and counts what the device takes of the host's memory.
+func (t *trial) loadPlaced(ctx context.Context) (*exec.Model, error) {
+	model := t.model
+	if t.makePlan == nil {
+		return LoadOnDevice(ctx, t.files, model, *t.o)
+	}
+	if err := t.o.setAccelerator(&model); err != nil {
+		return nil, err
+	}
+	place, err := exec.PlaceLayers(t.files, model)
+	if err != nil {
+		return nil, err
+	}
+	if model.Plan, err = t.makePlan(Outcome{Whole: &place}); err != nil {
+		return nil, err
+	}
+	return exec.Load(ctx, t.files, model)
 }
 
 // checkPlacement checks that the device can compute the model, before weights are
@@ -91,6 +112,16 @@ func (t *trial) checkPlacement() error {
 	}
 	_, err := exec.PlaceLayers(t.files, model)
 	return err
+}
+
+// rehearseOnDevice makes the driver compile the kernels of whole passes.
+func (t *trial) rehearseOnDevice(ctx context.Context) error {
+	model := t.model
+	if err := t.o.setAccelerator(&model); err != nil {
+		return ignoreUnsupported(err)
+	}
+	model.Budget = tiering.New(0)
+	return ignoreUnsupported(exec.RehearseLayers(ctx, t.files, model))
 }
 
 // ignoreUnsupported returns nil if the device does not support the model or has no

@@ -17,6 +17,7 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/store/w8a8"
@@ -30,14 +31,14 @@ func calibratedDemo(t *testing.T) (f *modelfile.Files, options *exec.W8A8, ids [
 	if strings.HasPrefix(quant.Features(), "portable") {
 		t.Skip("splits do not depend on kernels, and this takes a minute without SIMD")
 	}
-	f, err := modelfile.Open(vfs.OS(), filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model"))
+	f, err := modelfile.Open(vfs.OS(), hubmodel.Dir(testutil.Root(t)))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	text, err := os.ReadFile(filepath.Join(testutil.Root(t), "testdata", "demo", "val_text.txt"))
 	require.NoError(t, err)
 	tokenizer, err := f.Tokenizer()
 	require.NoError(t, err)
-	ids = tokenizer.Encode(string(text), token.EncodeOptions{})
+	ids = testutil.Must(tokenizer.Encode(string(text), token.EncodeOptions{}))
 	const calibrated, read = 256, 320
 	index, err := exec.MeasureOutliers(t.Context(), f, ids[:calibrated], exec.Options{Exact: true}, exec.OutlierOptions{Made: "a test"})
 	require.NoError(t, err)
@@ -46,7 +47,7 @@ func calibratedDemo(t *testing.T) (f *modelfile.Files, options *exec.W8A8, ids [
 	c, err := w8a8.Open(fsys, "c")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	require.NoError(t, calib.UsePerRowInt8(f, c))
+	require.NoError(t, calib.UsePerRowInt8(t.Context(), f, c))
 	return f, &exec.W8A8{Calibration: c, Outliers: exec.OutlierFraction(1)}, ids[calibrated:][:read]
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/hetero/solve"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 const (
@@ -38,11 +39,14 @@ type planner struct {
 	quota    float64
 	alone    bool
 	costs    solve.Costs
-	types    map[quant.Type]bool // supported by the device
+	types    map[quant.Type]bool    // supported by the device
+	growth   map[quant.Type]float64 // size of the device's layout relative to the file's
 	splits   map[weights.Matmul]weights.RowSplit
 	hostOnly map[weights.Matmul]weights.RowSplit // splits with all rows on the CPU
 	losses   losses
 	capacity capacity // nil: the device has memory for everything
+	// kernelMemory is what the kernels of a matmul take in the process besides their weights.
+	kernelMemory map[weights.Matmul]int64
 	// measured is the number of measurements if the profile is empty.
 	measured int
 }
@@ -70,23 +74,18 @@ func (p *planner) static() bool { return p.bench.devices[otherDevice].Capabiliti
 
 // probeTypes finds the weight types that the device supports. Others are not split.
 func (p *planner) probeTypes(matmuls []weights.Matmul) error {
-	p.types = map[quant.Type]bool{}
+	p.types, p.growth = map[quant.Type]bool{}, map[quant.Type]float64{}
 	var refused error
 	for _, matmul := range matmuls {
 		if _, known := p.types[matmul.Type]; known {
 			continue
 		}
-		op := opOf(matmul, p.chunk)
-		op.Rows = min(op.Rows, rowStep)
-		p.bench.operands.For(otherDevice, &op, 0)
-		k, err := p.bench.devices[otherDevice].Prepare(op)
+		growth, err := p.probe(matmul)
 		if p.types[matmul.Type] = err == nil; err != nil {
 			refused = fmt.Errorf("%v: %w", matmul.Type, err)
 			continue
 		}
-		if err := k.Close(); err != nil {
-			return err
-		}
+		p.growth[matmul.Type] = growth
 	}
 	for _, matmul := range matmuls {
 		if p.types[matmul.Type] {
@@ -97,6 +96,28 @@ func (p *planner) probeTypes(matmuls []weights.Matmul) error {
 	return fmt.Errorf("%w: it supports none of the model's weight types: %w", arch.ErrUnsupported, refused)
 }
 
+// probe prepares a few rows of a matmul, and returns the size of the device's layout relative to the
+// file's.
+func (p *planner) probe(matmul weights.Matmul) (growth float64, err error) {
+	op := opOf(matmul, p.chunk)
+	op.Rows = min(op.Rows, rowStep)
+	rowBytes, err := op.Type.RowBytes(op.Cols)
+	if err != nil {
+		return 0, err
+	}
+	frame, err := tiering.Alloc(p.bench.budget, tiering.Scratch, op.Rows*rowBytes)
+	if err != nil {
+		return 0, err
+	}
+	defer frame.Free()
+	op.Weights = frame.Bytes()[:op.Rows*rowBytes]
+	k, err := p.bench.devices[otherDevice].Prepare(op)
+	if err != nil {
+		return 0, err
+	}
+	return max(1, float64(k.Bytes())/float64(len(op.Weights))), k.Close()
+}
+
 // planAll plans every matmul.
 func (p *planner) planAll(matmuls []weights.Matmul) error {
 	var samples []hetero.Op
@@ -105,6 +126,7 @@ func (p *planner) planAll(matmuls []weights.Matmul) error {
 			samples = append(samples, p.samples(matmul)...)
 		}
 	}
+	p.bench.samples = samples
 	p.measured = len(samples)*len(p.bench.devices) + startMeasurements
 	p.costs = hostCosts{solve.NewPredictor(p.bench.profiler, samples)}
 	for _, matmul := range matmuls {
@@ -148,7 +170,7 @@ func (p *planner) samples(matmul weights.Matmul) (list []hetero.Op) {
 		for _, rows := range []int{matmul.Rows, matmul.Rows / 4} {
 			op := opOf(matmul, tokens)
 			op.Rows = max(rowStep, rows/rowStep*rowStep)
-			list = append(list, op)
+			list = append(list, sampleOf(op))
 		}
 	}
 	return list
@@ -240,6 +262,9 @@ func piece(op hetero.Op, device, hostRows int) solve.Piece {
 // copyTime returns the time to copy half of a matmul's input and output; the solver
 // counts it twice.
 func (p *planner) copyTime(op hetero.Op) time.Duration {
+	if part := sampleOf(op); part.Rows < op.Rows {
+		return p.copyTime(part) * time.Duration(op.Rows+op.Cols) / time.Duration(part.Rows+part.Cols)
+	}
 	device := p.bench.devices[otherDevice]
 	if device.Capabilities().SharesMemory {
 		return 0
@@ -247,6 +272,10 @@ func (p *planner) copyTime(op hetero.Op) time.Duration {
 	width := (op.Rows + op.Cols) / 2
 	if took, known := p.bench.profile.Copy(p.bench.keys, op.Tokens, width); known {
 		return took
+	}
+	if err := p.bench.allocate(); err != nil {
+		p.bench.profiler.Err = err
+		return 0
 	}
 	_, y, _ := p.bench.operands.For(otherDevice, &op, 0)
 	y.Stride = width

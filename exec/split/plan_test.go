@@ -129,7 +129,7 @@ func TestCopyTimesAreSaved(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{SeparateMemory: true})
 	require.NoError(t, err)
 	devices, dir := []hetero.Device{soc.CPU, soc.GPU}, t.TempDir()
-	operands, err := solve.NewOperands(tiering.New(0), devices, []hetero.Op{opOf(matmul, 32)})
+	operands, err := solve.NewOperands(tiering.New(0), devices, []hetero.Op{opOf(matmul, 32)}, solve.ColdBytes)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, operands.CloseAfter(devices)) }()
 	var took [2]time.Duration

@@ -23,10 +23,13 @@ import (
 // trial loads a model as planned, or with fewer splits where that is faster.
 type trial struct {
 	files   *modelfile.Files
+	matmuls []weights.Matmul
 	model   exec.Options
 	threads int // of the CPU without the device; 0 = all fast cores
 	o       *Options
 	plan    *planner
+	// makePlan plans the memory of the CPU's rows; nil keeps all of them in memory.
+	makePlan PlanFunc
 }
 
 // halvesHost reports whether the device consists of CPU cores. Then the CPU has
@@ -170,13 +173,20 @@ var timePasses = timing.run
 
 // timeAlone times passes on the CPU alone and frees the model.
 func (t *trial) timeAlone(ctx context.Context, timed timing) (took profiles.PassTimes, err error) {
-	room, err := t.model.Budget.Reserve(tiering.Pinned, t.files.TensorBytes())
+	model := t.model
+	model.Threads = t.threads
+	bytes := t.files.TensorBytes()
+	if t.makePlan != nil {
+		if model.Plan, err = t.makePlan(Outcome{}); err != nil {
+			return took, err
+		}
+		bytes = model.Plan.PinnedBytes()
+	}
+	room, err := t.model.Budget.Reserve(tiering.Pinned, bytes)
 	if err != nil {
 		return took, err // before most of the model is loaded in vain
 	}
 	room.Release() // the weights reserve it piece by piece
-	model := t.model
-	model.Threads = t.threads
 	m, err := exec.Load(ctx, t.files, model)
 	if err != nil {
 		return took, err
@@ -199,6 +209,11 @@ func (t *trial) loadSplit(ctx context.Context) (*exec.Model, error) {
 		return nil, err
 	}
 	model := t.model
+	if model.Plan = nil; t.makePlan != nil {
+		if model.Plan, err = t.makePlan(t.plan.outcome(t.matmuls)); err != nil {
+			return nil, errors.Join(err, device.Close())
+		}
+	}
 	model.Split = &exec.Split{Name: t.o.Device, Device: device, RowsOf: t.plan.assign(), Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock()), Trace: t.o.Trace}
 	return exec.Load(ctx, t.files, model)
 }
@@ -221,14 +236,12 @@ func (t *trial) applyResult(result *profiles.Trial) {
 }
 
 // applyToAllCores gives the CPU all of its cores if a trial shows that they compute
-// whole passes faster. It decides for prompts and tokens together: a device for one
-// of them would withhold its cores from the other.
+// whole passes faster.
 func (t *trial) applyToAllCores(result *profiles.Trial) {
 	planned, alone := answerTime(result.Planned), answerTime(result.Alone)
-	if paysOff(planned, alone) {
+	if t.plan.losses = t.lossesOf(result); t.plan.losses == (losses{}) {
 		return
 	}
-	t.plan.losses = losses{prompts: true, tokens: true}
 	t.model.Threads = t.threads
 	t.report("%s is not used: a prompt and %d tokens took %v split with it and %v on all cores", t.o.Device, answerTokens, planned.Round(time.Microsecond), alone.Round(time.Microsecond))
 }

@@ -5,7 +5,9 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -25,12 +27,21 @@ const (
 // cancelled completes on its own; its buffer belongs to the reader until then. Methods
 // belong to the goroutine that holds the model's lock.
 type EmbeddingLookup struct {
-	e       *embedding
-	Cache   *rowCache // nil: no cache
-	scratch *tiering.Frame
-	Extra   *tiering.Frame // buffers of all readers but the first, or nil
-	reads   int64          // number of submitted reads
-	order   []uint64       // sorted tokens of a lookup; see sortByRow
+	e                    *embedding
+	Table                *EmbeddingLookup    // of the layers' own embeddings; nil: none
+	scheduler            *prefetch.Scheduler // admits the reads; nil admits all
+	Cache                *rowCache           // nil: no cache
+	scratch              *tiering.Frame
+	Extra                *tiering.Frame // buffers of all readers but the first, or nil
+	reads                int64          // number of submitted reads
+	order                []uint64       // sorted tokens of a lookup; see sortByRow
+	decodePart, copyPart func(i int, stored []byte)
+	receive              func(i int, stored []byte) // receives the rows of a lookup
+	decoded              []float32                  // [len(ids), Cols] where decode puts them
+	copied               []byte                     // [len(ids), RowBytes] where copyStored puts them
+
+	// Stalled is the total time that lookups waited for rows.
+	Stalled time.Duration
 
 	mu        sync.Mutex
 	buffers   []*lookupBuffer
@@ -50,6 +61,11 @@ type lookupBuffer struct {
 	needed   bool // the current lookup has yet to use it
 	stale    bool // an earlier lookup submitted the read: its error does not count
 	err      error
+}
+
+// ReadsFlash reports whether rows are read from the model's files.
+func (r *EmbeddingLookup) ReadsFlash() bool {
+	return r.e.section != nil || r.Table != nil && r.Table.ReadsFlash()
 }
 
 // LookupMemory is the memory of an EmbeddingLookup in bytes, without the first reader's
@@ -73,10 +89,18 @@ func (w *Weights) LookupMemory(plan *tiering.Plan) LookupMemory {
 	return LookupMemory{}
 }
 
+// TableMemory returns the memory that a plan grants to lookups in the table.
+func (w *Weights) TableMemory() LookupMemory {
+	all := min(tiering.TableRowCache, w.Table.Rows*w.Table.RowBytes())
+	readers := min(lookupReaders-1, all*2/3/w.Table.BufferBytes()) * w.Table.BufferBytes()
+	return LookupMemory{readers, all - readers}
+}
+
 // NewEmbeddingLookup returns the lookup of an embedding. It allocates memory only if rows
-// have to be read.
-func NewEmbeddingLookup(e *embedding, budget *tiering.Budget, m LookupMemory) (*EmbeddingLookup, error) {
-	r := &EmbeddingLookup{e: e, completed: make(chan struct{}, 1)}
+// have to be read, with a scheduler that admits the reads.
+func NewEmbeddingLookup(e *embedding, budget *tiering.Budget, m LookupMemory, scheduler *prefetch.Scheduler) (*EmbeddingLookup, error) {
+	r := &EmbeddingLookup{e: e, scheduler: scheduler, completed: make(chan struct{}, 1)}
+	r.decodePart, r.copyPart = r.decode, r.copyStored // creating a method value allocates
 	if e.section == nil {
 		return r, nil
 	}
@@ -99,7 +123,7 @@ func NewEmbeddingLookup(e *embedding, budget *tiering.Budget, m LookupMemory) (*
 // BufferBytes returns the memory that reading a row needs: the blocks of the pack that
 // contain the row's unit.
 func (e *embedding) BufferBytes() int {
-	_, unit := e.Unit()
+	_, unit := e.LastPlane().Unit()
 	return vfs.DirectAlign + unit + 2*pack.BlockBytes
 }
 
@@ -129,7 +153,9 @@ func (r *EmbeddingLookup) addReader(memory []byte) {
 	go func() {
 		defer r.exited.Done()
 		for range b.start {
+			grant, _ := r.scheduler.Admit(prefetch.Awaited, int(b.to-b.from))
 			_, err := r.e.section.ReadAt(b.memory[:b.to-b.from], b.from)
+			r.scheduler.Done(grant)
 			r.mu.Lock()
 			b.reading, b.err = false, err
 			if b.stale || !b.needed {
@@ -169,6 +195,9 @@ func (r *EmbeddingLookup) Resize(budget *tiering.Budget, memory int) error {
 
 // Close stops the readers, waits for their reads and frees the memory.
 func (r *EmbeddingLookup) Close() {
+	if r.Table != nil {
+		r.Table.Close()
+	}
 	r.stopReaders()
 	r.Cache.free()
 	if r.scratch != nil {
@@ -176,22 +205,58 @@ func (r *EmbeddingLookup) Close() {
 	}
 }
 
-// Lookup decodes the rows of tokens into dst. raw is a buffer for one stored row.
+// Lookup decodes the rows of tokens into dst. raw is a buffer of LookupBytes.
 func (r *EmbeddingLookup) Lookup(ctx context.Context, dst []float32 /* [len(ids), Cols] */, ids []int32, raw []byte) error {
+	r.decoded, r.receive = dst, r.decodePart
+	return r.lookup(ctx, ids, raw)
+}
+
+// LookupStored copies the rows of tokens, as they are stored, into dst. raw has LookupBytes. Bytes of tokens
+// behind the table's last row are 0, which is a row of zeros in any format.
+func (r *EmbeddingLookup) LookupStored(ctx context.Context, dst []byte /* [len(ids), RowBytes] */, ids []int32, raw []byte) error {
+	r.copied, r.receive = dst, r.copyPart
+	for i, id := range ids {
+		if int(id) >= r.e.Rows {
+			clear(dst[i*r.e.RowBytes() : (i+1)*r.e.RowBytes()])
+		}
+	}
+	return r.lookup(ctx, ids, raw)
+}
+
+// Begin submits the first reads of a lookup that follows.
+func (r *EmbeddingLookup) Begin(ids []int32) {
+	if r.e.section == nil {
+		return
+	}
 	r.resetBuffers()
 	r.sortByRow(ids)
-	stored := raw[:r.e.RowBytes()]
+	r.submitAhead(0)
+}
+
+// decode is receive of Lookup.
+func (r *EmbeddingLookup) decode(i int, stored []byte) {
+	quant.DequantRow(r.e.Type, r.decoded[i*r.e.Cols:(i+1)*r.e.Cols], stored)
+}
+
+// copyStored is receive of LookupStored.
+func (r *EmbeddingLookup) copyStored(i int, stored []byte) {
+	copy(r.copied[i*len(stored):], stored)
+}
+
+// lookup passes the stored rows of tokens to receive, in the order of rows.
+func (r *EmbeddingLookup) lookup(ctx context.Context, ids []int32, raw []byte) error {
+	r.resetBuffers()
+	r.sortByRow(ids)
 	var using *lookupBuffer
 	submitted := 0 // rows before this index were submitted
 	for at, key := range r.order {
 		id, i := int32(key>>32), int(uint32(key))
-		out := dst[i*r.e.Cols : (i+1)*r.e.Cols]
-		if int(id) < r.e.ResidentRows() {
-			r.e.decodeRow(out, r.e.Data, int(id), raw)
+		if int(id) < r.e.LastPlane().ResidentRows() {
+			r.receive(i, r.e.storedRow(r.e.residentUnit(int(id)), int(id), raw))
 			continue
 		}
 		if row := r.Cache.get(id); row != nil {
-			quant.DequantRow(r.e.Type, out, row)
+			r.receive(i, row)
 			continue
 		}
 		perUnit, _ := r.e.Unit()
@@ -204,8 +269,8 @@ func (r *EmbeddingLookup) Lookup(ctx context.Context, dst []float32 /* [len(ids)
 				return err
 			}
 		}
-		r.e.copyRow(stored, r.e.unitOf(using, unit), int(id)%perUnit)
-		quant.DequantRow(r.e.Type, out, stored)
+		stored := r.e.storedRow(r.e.unitOf(using, unit), int(id), raw)
+		r.receive(i, stored)
 		r.Cache.admit(id, stored)
 	}
 	return nil
@@ -228,6 +293,9 @@ func (r *EmbeddingLookup) resetBuffers() {
 func (r *EmbeddingLookup) sortByRow(ids []int32) {
 	r.order = r.order[:0]
 	for i, id := range ids {
+		if int(id) >= r.e.Rows { // the token has no row of this table
+			continue
+		}
 		r.order = append(r.order, uint64(uint32(id))<<32|uint64(uint32(i)))
 	}
 	slices.Sort(r.order)

@@ -48,7 +48,7 @@ type lookupTest struct {
 
 func newLookupTest(t *testing.T, e *embedding, memory int) *lookupTest {
 	budget := tiering.New(0)
-	r, err := NewEmbeddingLookup(e, budget, LookupMemory{memory * 2 / 3, memory / 3})
+	r, err := NewEmbeddingLookup(e, budget, LookupMemory{memory * 2 / 3, memory / 3}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		r.Close()
@@ -88,6 +88,7 @@ func TestEmbeddingLookupOnFlash(t *testing.T) {
 			}
 		}
 		r.Cache.Enable(true)
+		require.Positive(t, r.Stalled, "the time of reads is counted")
 	}
 }
 

@@ -2,6 +2,7 @@ package weights
 
 import (
 	"context"
+	"time"
 
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store/pack"
@@ -9,7 +10,7 @@ import (
 
 // blockRange returns the range of the section, in whole blocks, that contains a unit.
 func (e *embedding) blockRange(unit int) (from, to int64) {
-	_, size := e.Unit()
+	_, size := e.LastPlane().Unit()
 	from = e.off + int64(unit)*int64(size)
 	to = (from + int64(size) + pack.BlockBytes - 1) / pack.BlockBytes * pack.BlockBytes
 	return from / pack.BlockBytes * pack.BlockBytes, min(e.size, to)
@@ -17,7 +18,7 @@ func (e *embedding) blockRange(unit int) (from, to int64) {
 
 // unitOf returns a unit from a buffer that contains it.
 func (e *embedding) unitOf(b *lookupBuffer, unit int) []byte {
-	_, size := e.Unit()
+	_, size := e.LastPlane().Unit()
 	return b.memory[e.off+int64(unit)*int64(size)-b.from:][:size]
 }
 
@@ -51,7 +52,7 @@ func (r *EmbeddingLookup) submitAhead(at int) int {
 	defer r.mu.Unlock()
 	for ; at < len(r.order); at++ {
 		id := int32(r.order[at] >> 32)
-		if int(id) < r.e.ResidentRows() || r.Cache.contains(id) {
+		if int(id) < r.e.LastPlane().ResidentRows() || r.Cache.contains(id) {
 			continue
 		}
 		if b := r.findBuffer(int(id) / perUnit); b != nil {
@@ -100,16 +101,24 @@ func (r *EmbeddingLookup) submit(b *lookupBuffer, unit int) {
 // wait returns the buffer of a unit once it is read. The buffer is valid until it is
 // released.
 func (r *EmbeddingLookup) wait(ctx context.Context, unit int) (*lookupBuffer, error) {
-	for {
-		if b, done, err := r.tryTake(unit); done {
-			return b, err
-		}
+	b, done, err := r.tryTake(unit)
+	if done {
+		return b, err
+	}
+	begun := time.Now()
+	defer func() {
+		waited := time.Since(begun)
+		r.Stalled += waited
+		r.scheduler.Waited(waited)
+	}()
+	for ; !done; b, done, err = r.tryTake(unit) {
 		select {
 		case <-r.completed:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
+	return b, err
 }
 
 // tryTake returns the buffer of a unit if it is ready, and otherwise makes sure that a read

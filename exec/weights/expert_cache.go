@@ -59,6 +59,7 @@ type ExpertStats struct {
 	Guessed, Right, Early int64
 	Bytes                 int64         // read from flash
 	Stalled               time.Duration // time that the pass waited for reads
+	Stalls                int           // number of these waits
 }
 
 // HitRate returns the fraction of used experts that were in memory.
@@ -190,6 +191,9 @@ func (c *ExpertCache) assign(at, id int32) {
 	memory := c.slotMemory(at)
 	for i := range x.matrices {
 		p := &x.matrices[i]
+		if p.m == nil {
+			continue // an expert without a gate
+		}
 		p.m.Data = memory[p.off : p.off+p.bytes : p.off+p.bytes]
 	}
 	c.SlotOf[id] = at
@@ -224,7 +228,10 @@ func (c *ExpertCache) WaitReady(ctx context.Context, ready []int32) ([]int32, er
 		var err error
 		if ready, err = c.collectReady(ready); err != nil || len(ready) > 0 {
 			if !began.IsZero() {
-				c.stats.Stalled += time.Since(began)
+				waited := time.Since(began)
+				c.stats.Stalled += waited
+				c.stats.Stalls++
+				c.Reads.scheduler.Waited(waited)
 			}
 			return ready, err
 		}

@@ -5,23 +5,13 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun/internal/threadpool"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
 // expertReaders is the number of concurrent expert reads.
 const expertReaders = 4
-
-// expertsInPack reports whether all experts are sections of a pack. An ExpertCache then reads
-// them into its slots, even if all of them fit: a later plan may have fewer slots.
-func expertsInPack(layouts []Layout) bool {
-	for i := range layouts {
-		if layouts[i].Kind == expertLayout && layouts[i].section == nil {
-			return false
-		}
-	}
-	return true
-}
 
 // NewExpertCache returns a cache with a number of slots for the experts that the loader did
 // not load.
@@ -48,10 +38,10 @@ func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, e
 	return c, nil
 }
 
-// Open starts the readers. If all experts fit, it reads them now.
-func (c *ExpertCache) Open(ctx context.Context, arrived func(int)) error {
+// Open starts the readers, whose reads scheduler admits. If all experts fit, it reads them now.
+func (c *ExpertCache) Open(ctx context.Context, scheduler *prefetch.Scheduler, arrived func(int)) error {
 	threadpool.ReserveForReaders(expertReaders)
-	c.Reads.open(c.plannedSlots, c.Count, expertReaders)
+	c.Reads.open(c.plannedSlots, c.Count, expertReaders, scheduler)
 	if c.plannedSlots < c.Count {
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/dgraph-io/ristretto/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/internal/testutil"
@@ -55,40 +54,6 @@ func replay(p evictionPolicy, r testutil.Routing, trace [][][]int, slots int) fl
 	return float64(hits) / float64(used)
 }
 
-// ristrettoPolicy evicts the experts first that ristretto does not hold.
-type ristrettoPolicy struct {
-	cache  *ristretto.Cache[uint64, struct{}]
-	recent *recentPolicy
-}
-
-func newRistretto(tb testing.TB, layers, perLayer, slots int) *ristrettoPolicy {
-	cache, err := ristretto.NewCache(&ristretto.Config[uint64, struct{}]{
-		NumCounters: int64(10 * slots), MaxCost: int64(slots - 8), BufferItems: 64, IgnoreInternalCost: true,
-	})
-	require.NoError(tb, err)
-	tb.Cleanup(cache.Close)
-	return &ristrettoPolicy{cache, newRecentPolicy(layers, perLayer)}
-}
-
-func (p *ristrettoPolicy) begin(int) {}
-func (p *ristrettoPolicy) used(id, rows int) {
-	p.recent.used(id, rows)
-	p.cache.Get(uint64(id))
-}
-
-func (p *ristrettoPolicy) admitted(id int) {
-	p.cache.Set(uint64(id), struct{}{}, 1)
-	p.cache.Wait()
-}
-func (p *ristrettoPolicy) evicted(int) {}
-
-func (p *ristrettoPolicy) Value(id int) float64 {
-	if _, ok := p.cache.GetTTL(uint64(id)); ok {
-		return math.MaxFloat64 / 2 * (1 + p.recent.Value(id)/1e12)
-	}
-	return p.recent.Value(id)
-}
-
 // TestFrequentBeatsRecent checks that the frequency policy has more hits than LRU on every
 // routing.
 func TestFrequentBeatsRecent(t *testing.T) {
@@ -132,7 +97,6 @@ func BenchmarkExpertPolicies(b *testing.B) {
 			}{
 				{"recent", newRecentPolicy(r.Layers, r.Experts)},
 				{"frequent", newFrequentPolicy(r.Layers, r.Experts)},
-				{"ristretto", newRistretto(b, r.Layers, r.Experts, slots)},
 			} {
 				b.Run(fmt.Sprintf("skew=%v/stay=%v/subject=%d/slots=%d/%s", r.Skew, r.Stay, r.Subject, slots, c.name), func(b *testing.B) {
 					b.ReportAllocs()

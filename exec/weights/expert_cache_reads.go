@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"sync"
+
+	"github.com/llmrun/llmrun/prefetch"
 )
 
 // expertReads fills slots with several concurrent reads. Required reads go before predicted
@@ -17,6 +19,8 @@ type expertReads struct {
 	guessed   slotList      // slots of predicted experts
 	completed chan struct{} // capacity 1: a slot is no longer busy
 	bytes     int64
+	scheduler *prefetch.Scheduler // admits the reads; nil admits all
+	leave     func()
 	closed    bool
 	exited    sync.WaitGroup
 }
@@ -39,8 +43,9 @@ type expertSlot struct {
 func (s *expertSlot) busy() bool { return s.inFlight > 0 || s.next < len(s.memory) }
 
 // open starts readers for a number of slots, which may grow to room.
-func (r *expertReads) open(slots, room, readers int) {
+func (r *expertReads) open(slots, room, readers int, scheduler *prefetch.Scheduler) {
 	r.work.L = &r.Mu
+	r.scheduler, r.leave = scheduler, scheduler.Join(r.work.Broadcast, nil)
 	r.completed = make(chan struct{}, 1)
 	r.Slots = make([]expertSlot, slots, room)
 	for i := range r.Slots {
@@ -65,6 +70,9 @@ func (r *expertReads) close() {
 	r.work.Broadcast()
 	r.Mu.Unlock()
 	r.exited.Wait()
+	if r.leave != nil {
+		r.leave()
+	}
 }
 
 // require turns a predicted read into a required one. The caller holds the lock.
@@ -84,16 +92,17 @@ func (r *expertReads) wait(ctx context.Context) error {
 	}
 }
 
-// readLoop is the goroutine of one reader.
+// readLoop is the goroutine of one reader. A refused guess waits until the scheduler wakes all
+// readers. What the pass waits for is always admitted.
 func (r *expertReads) readLoop() {
 	defer r.exited.Done()
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	for !r.closed {
 		at := r.required.first()
-		list := &r.required
+		list, class := &r.required, prefetch.Awaited
 		if at < 0 {
-			at, list = r.guessed.first(), &r.guessed
+			at, list, class = r.guessed.first(), &r.guessed, prefetch.Guessed
 		}
 		if at < 0 {
 			r.work.Wait()
@@ -102,6 +111,11 @@ func (r *expertReads) readLoop() {
 		s := &r.Slots[at]
 		lo := s.next
 		hi := min(lo+sectionPiece, len(s.memory))
+		grant, ok := r.scheduler.Admit(class, hi-lo)
+		if !ok {
+			r.work.Wait()
+			continue
+		}
 		if s.next = hi; hi == len(s.memory) {
 			list.remove(at)
 		}
@@ -109,6 +123,7 @@ func (r *expertReads) readLoop() {
 		from, dst := s.from, s.memory[lo:hi]
 		r.Mu.Unlock()
 		n, err := from.ReadAt(dst, int64(lo))
+		r.scheduler.Done(grant)
 		r.Mu.Lock()
 		r.bytes += int64(n)
 		r.complete(at, n == len(dst), err)

@@ -18,6 +18,9 @@ import (
 type ImportOptions struct {
 	Made     string // program and version, stored in the pack
 	Progress func(done, total int64)
+	Planes   PlaneOf // chooses matrices to store in two planes; nil: none
+	// Attachments are stored beside those of the model.
+	Attachments []pack.Attachment
 }
 
 // Import writes a model as a pack, in the layout and order that LoadWeights uses. It
@@ -43,6 +46,8 @@ type importer struct {
 	ld       *Loader
 	places   []*Placement // of all sections, in order
 	contents pack.Contents
+	files    *modelfile.Files
+	made     string
 }
 
 // ImportWith returns a function that plans imports, for modelfile.CacheOptions.
@@ -59,10 +64,13 @@ func newImporter(f *modelfile.Files, o ImportOptions) (*importer, error) {
 	if err != nil {
 		return nil, err
 	}
-	im := &importer{ld: &Loader{Tensors: f.TensorSet(), Spec: spec, Progress: o.Progress}}
+	im := &importer{files: f, made: o.Made, ld: &Loader{Tensors: f.TensorSet(), Spec: spec, Progress: o.Progress}}
 	layouts, err := im.ld.PlanAll(&Weights{Layers: make([]LayerWeights, len(spec.Layers))})
 	if err != nil {
 		return nil, err
+	}
+	if o.Planes != nil && splitPlanes(layouts, func(p *Placement) tiled.Plane { return o.Planes(p.name, p.Slice.Type) }) == 0 {
+		return nil, ErrNoPlanes
 	}
 	for i := range layouts {
 		s := pack.Section{Name: layouts[i].Name}
@@ -74,10 +82,8 @@ func newImporter(f *modelfile.Files, o ImportOptions) (*importer, error) {
 		}
 		im.contents.Sections = append(im.contents.Sections, s)
 	}
-	if im.contents.Attachments, err = f.Attachments(); err != nil {
-		return nil, err
-	}
-	im.contents.About, err = f.About(o.Made)
+	im.contents.Attachments, err = f.Attachments()
+	im.contents.Attachments = append(im.contents.Attachments, o.Attachments...)
 	return im, err
 }
 
@@ -101,6 +107,9 @@ type rowBlock struct {
 
 // Write writes the pack. Workers read and arrange blocks of rows ahead of the writer, which
 // writes them in order. Memory is limited to a few blocks, whatever the size of a tensor.
+//
+// The source is hashed at the same time, unless its hash is known: the pack needs tensors in
+// another order than they have in the file, but the page cache serves most second reads.
 func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -117,6 +126,17 @@ func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 	for range workers {
 		wg.Go(func() { im.arrangeBlocks(work, spare) })
 	}
+	hashed := make(chan error, 1)
+	wg.Go(func() {
+		_, err := im.files.About(ctx, im.made)
+		hashed <- err
+	})
+	im.contents.Origin = func() (pack.About, error) {
+		if err := <-hashed; err != nil {
+			return pack.About{}, err
+		}
+		return im.files.AboutImported(ctx, im.made)
+	}
 	err := pack.Write(fsys, path, im.contents, func(w io.Writer) error { return im.writeBlocks(ctx, w, ordered, spare) })
 	cancel()
 	wg.Wait()
@@ -125,13 +145,13 @@ func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 
 // arrangeBlocks is a worker: it reads and arranges blocks.
 func (im *importer) arrangeBlocks(work <-chan *rowBlock, spare <-chan []byte) {
-	var raw []byte
+	var raw, tiles []byte
 	for c := range work {
 		select {
 		case c.out = <-spare:
 		default:
 		}
-		raw, c.err = im.ld.arrange(c, raw)
+		raw, tiles, c.err = im.ld.arrange(c, raw, tiles)
 		close(c.done)
 	}
 }
@@ -184,13 +204,13 @@ func (im *importer) submitBlocks(ctx context.Context, work, ordered chan<- *rowB
 func (p *Placement) rowBytes() int { return int(p.Slice.Bytes()) / p.Slice.Rows }
 
 // arrange reads a block's rows and arranges them as the pack stores them. It reuses the
-// buffer raw, which it returns, and the block's out buffer.
-func (ld *Loader) arrange(c *rowBlock, raw []byte) ([]byte, error) {
+// buffers raw and tiles, which it returns, and the block's out buffer.
+func (ld *Loader) arrange(c *rowBlock, raw, tiles []byte) (toRaw, toTiles []byte, err error) {
 	s := &c.p.Slice
 	n := c.rows * c.p.rowBytes()
 	raw = slices.Grow(raw[:0], n)[:n]
 	if err := ld.ReadRows(s, c.first, raw); err != nil {
-		return raw, err
+		return raw, tiles, err
 	}
 	switch {
 	case c.p.Vector != nil:
@@ -200,12 +220,20 @@ func (ld *Loader) arrange(c *rowBlock, raw []byte) ([]byte, error) {
 	case c.p.tile:
 		size, err := tiled.Bytes(s.Type, c.rows, s.Cols)
 		if err != nil {
-			return raw, err
+			return raw, tiles, err
 		}
-		c.out = slices.Grow(c.out[:0], size)[:size]
-		tiled.Pack(c.out, s.Type, raw, c.rows, s.Cols)
+		if c.p.plane == tiled.Whole {
+			c.out = slices.Grow(c.out[:0], size)[:size]
+			tiled.Pack(c.out, s.Type, raw, c.rows, s.Cols)
+			break
+		}
+		tiles = slices.Grow(tiles[:0], size)[:size]
+		tiled.Pack(tiles, s.Type, raw, c.rows, s.Cols)
+		part := size / s.Type.BlockBytes() * c.p.plane.BlockBytes(s.Type)
+		c.out = slices.Grow(c.out[:0], part)[:part]
+		tiled.SplitPlane(c.out, c.p.plane, s.Type, tiles)
 	default:
 		c.out, raw = raw, c.out
 	}
-	return raw, nil
+	return raw, tiles, nil
 }

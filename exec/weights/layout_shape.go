@@ -16,6 +16,9 @@ func (l *Layout) AddTo(s *tiering.Shape) {
 	case EmbeddingLayout:
 		s.Embedding = bytes
 		return
+	case TableLayout:
+		s.Table, s.TableRow = bytes, l.Places[0].Slice.Bytes()/int64(l.Places[0].Slice.Rows)
+		return
 	case expertLayout:
 		if strings.HasSuffix(l.Name, ".0") { // the layer's other experts have the same size
 			s.ExpertLayers++
@@ -24,12 +27,17 @@ func (l *Layout) AddTo(s *tiering.Shape) {
 		s.ExpertBytes = max(s.ExpertBytes, int64(vfs.DirectSize(l.Size)))
 		return
 	case EndsLayout:
-		s.Head = tiering.Section{Name: l.Name, Bytes: bytes, Granule: PinGranule, Block: pack.BlockBytes}
+		s.Head = l.shape()
 	default:
-		s.Layers = append(s.Layers, tiering.Section{Name: l.Name, Bytes: bytes, Granule: PinGranule, Block: pack.BlockBytes})
+		s.Layers = append(s.Layers, l.shape())
 		s.OpsPerToken += l.ops()
 	}
 	l.addUnits(s)
+}
+
+// shape returns the section of a plan.
+func (l *Layout) shape() tiering.Section {
+	return tiering.Section{Name: l.Name, Bytes: int64(l.Size), Fixed: int64(l.fixed()), Granule: PinGranule, Block: pack.BlockBytes}
 }
 
 // addUnits adds the units that the planner must not cut: vectors, and the tiles or rows of
@@ -54,7 +62,7 @@ func (l *Layout) Describe() {
 	for i := range l.Places {
 		p := &l.Places[i]
 		if p.Matrix != nil {
-			*p.Matrix = Matrix{Type: p.Slice.Type, Rows: p.Slice.Rows, Cols: p.Slice.Cols, Tiled: p.tile}
+			*p.Matrix = p.outline()
 		}
 	}
 }
@@ -62,7 +70,7 @@ func (l *Layout) Describe() {
 // ops returns the multiplications and additions of the layout's matmuls for one token.
 func (l *Layout) ops() (n int64) {
 	for i := range l.Places {
-		if m := l.Places[i].Matrix; m != nil {
+		if m := l.Places[i].Matrix; m != nil && !m.Plane.IsLow() {
 			n += 2 * int64(m.Rows) * int64(m.Cols)
 		}
 	}

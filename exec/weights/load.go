@@ -10,8 +10,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/quant"
-	"github.com/llmrun/llmrun/quant/tiled"
-	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -35,11 +34,13 @@ type Loader struct {
 	pinFile       bool // see exec.Options.PinFile
 	Exact         bool // keep rows untiled, for float32 matmuls
 	Frames        []*tiering.Frame
-	places        []Placement    // of the layer that is being planned
-	experts       []Layout       // of the same layer
-	Orders        []*columnOrder // column orders of all matrices that have one
-	Residency     *Residency     // of a pack that follows a plan; otherwise nil
-	CachedExperts []Layout       // experts that an ExpertCache reads
+	places        []Placement         // of the layer that is being planned
+	experts       []Layout            // of the same layer
+	Orders        []*columnOrder      // column orders of all matrices that have one
+	Residency     *Residency          // of weights that follow a plan; otherwise nil
+	Scheduler     *prefetch.Scheduler // admits the reads; nil admits all
+	convert       *convertMemory      // nil: a pack stores all sections
+	CachedExperts []Layout            // experts that an ExpertCache reads
 
 	Progress    func(done, total int64)
 	mu          sync.Mutex // guards Done, which concurrent readers update
@@ -48,23 +49,25 @@ type Loader struct {
 
 // Layout is the content of one frame, and of one section of a pack.
 type Layout struct {
-	Name   string // "embedding", "ends", "blk.N" or "blk.N.expert.E"
+	Name   string // "embedding", "per-layer embeddings", "ends", "blk.N" or "blk.N.expert.E"
 	Kind   layoutKind
 	Layer  int // of a layer or expert; the number of layers for EndsLayout
 	Places []Placement
-	// section is set if a pack stores exactly this content.
+	// section is set if a pack stores exactly this content, or if a conversion makes it.
 	section io.ReaderAt
 	// SectionSize is the length of the section. Its first Size bytes are in memory.
 	SectionSize int
 	Size        int // of the frame
 	Frame       *tiering.Frame
+	// drafts: the matrices are in planes, of which the high ones stay in memory.
+	drafts bool
 	// streamFrom is the offset in the section where its streamed part begins.
 	streamFrom int
 	// Mapped: the weights are used in the mapped file. index is the section's number in the
 	// pack, and mapping all of its bytes.
 	Mapped  bool
 	index   int
-	mapping []byte
+	mapping *vfs.Mapping
 }
 
 // layoutKind is the part of a model that a layout contains.
@@ -75,19 +78,9 @@ const (
 	LayerLayout     layoutKind = iota
 	EmbeddingLayout            // an embedding that is not the output matrix
 	EndsLayout                 // final norm and output matrix
+	TableLayout                // the layers' own embeddings
 	expertLayout               // one expert of a layer
 )
-
-// Placement is the place of one tensor in a frame.
-type Placement struct {
-	name   string // GGUF name; fused tensors are split
-	Slice  modelfile.TensorSlice
-	off    int
-	tile   bool         // rows are stored in tiles
-	Matrix *Matrix      // receives the tensor; nil: Vector does
-	rest   streamedRows // the rows of the matrix that are streamed
-	Vector *[]float32   // receives the elements as float32
-}
 
 // LoadOptions are the options of loading. They mean the same as in exec.Options.
 type LoadOptions struct {
@@ -95,22 +88,38 @@ type LoadOptions struct {
 	Plan              *tiering.Plan
 	PinFile, MapFirst bool
 	Exact             bool
-	Progress          func(done, total int64)
+	// Nested loads the planes of a pack as it stores them; otherwise they are joined as they are read.
+	Nested    bool
+	Offloaded int // see PlanHost
+	// Split is weights with the rows that another device computes, from OffloadRows; nil: none.
+	Split     *Weights
+	Progress  func(done, total int64)
+	Scheduler *prefetch.Scheduler // admits the reads; nil admits all
 }
 
 // LoadWeights reads all weights of a model, or as much of them as the plan pins. It calls
 // Progress, which may be nil, with the bytes read so far.
 func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, o LoadOptions) (*Weights, *Loader, error) {
-	ld := &Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: o.Exact, pinFile: o.PinFile, Progress: o.Progress}
-	w := &Weights{Layers: make([]LayerWeights, len(spec.Layers))}
-	layouts, err := ld.PlanAll(w)
+	ld := &Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: o.Exact, pinFile: o.PinFile, Progress: o.Progress, Scheduler: o.Scheduler}
+	w, layouts, err := ld.PlanHost(o.Offloaded)
 	if err != nil {
 		return nil, nil, err
+	}
+	if o.Nested {
+		layouts = ld.InPlanes(layouts)
+	}
+	if o.Split != nil {
+		w.shareOffload(o.Split)
+		KeepHostRows(w, layouts)
 	}
 	for i := range layouts {
 		ld.findSection(&layouts[i])
 	}
 	if o.Plan != nil {
+		if err := ld.convertSections(layouts); err != nil {
+			ld.Free()
+			return nil, nil, err
+		}
 		if layouts, err = ld.applyPlan(w, layouts, o.Plan); err != nil {
 			return nil, nil, err
 		}
@@ -122,7 +131,7 @@ func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, 
 		ld.Free()
 		return nil, nil, err
 	}
-	if !w.Head.Present() {
+	if !w.Head.Present() && o.Offloaded == 0 {
 		w.Head.Matrix, w.Tied = w.Embed.Matrix, true
 	}
 	if ld.Residency != nil {
@@ -136,6 +145,7 @@ func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, 
 func (ld *Loader) readWeights(ctx context.Context, layouts []Layout) error {
 	ld.Total += ReadBytes(layouts)
 	queue := prefetch.New(loadReaders)
+	queue.Scheduler = ld.Scheduler
 	err := ld.readAll(ctx, queue, layouts)
 	queue.Close() // no read writes to a frame after this
 	if err != nil {
@@ -262,27 +272,6 @@ func ReadBytes(layouts []Layout) (n int64) {
 	return n
 }
 
-// Bytes returns the size of the placement in its frame.
-func (p *Placement) Bytes() int {
-	switch {
-	case p.Vector != nil:
-		return 4 * p.Slice.Cols * p.Slice.Rows
-	case p.tile:
-		rows := (p.Slice.Rows + tiled.TileRows - 1) / tiled.TileRows * tiled.TileRows
-		return rows * int(p.Slice.Bytes()) / p.Slice.Rows
-	}
-	return int(p.Slice.Bytes())
-}
-
-// matrixOver returns the placement's matrix over data, which contains its first rows or all
-// rows.
-func (p *Placement) matrixOver(data []byte) Matrix {
-	m := Matrix{Type: p.Slice.Type, Rows: p.Slice.Rows, Cols: p.Slice.Cols, Data: data, Tiled: p.tile, Order: p.Matrix.Order}
-	rows, bytes := m.Unit()
-	m.Streamed.Count = m.Rows - min(m.Rows, len(data)/bytes*rows)
-	return m
-}
-
 // readPlacements reads the tensors of a layout that no section stores.
 func (ld *Loader) readPlacements(ctx context.Context, queue *prefetch.Queue, places []Placement, mem []byte) error {
 	var tickets []*prefetch.Ticket
@@ -297,6 +286,9 @@ func (ld *Loader) readPlacements(ctx context.Context, queue *prefetch.Queue, pla
 		}
 		dst := mem[p.off : p.off+p.Bytes()]
 		*p.Matrix = p.matrixOver(dst)
+		if len(dst) == 0 { // another device has all rows
+			continue
+		}
 		if p.tile {
 			if err := ld.readTiled(ctx, &p.Slice, dst); err != nil && failed == nil {
 				failed = err
@@ -326,6 +318,8 @@ func (ld *Loader) readVector(p *Placement, mem []byte) error {
 	}
 	*p.Vector = out
 	raw := make([]byte, p.Slice.Bytes())
+	grant, _ := ld.Scheduler.Admit(prefetch.Awaited, ld.storedBytes(p))
+	defer ld.Scheduler.Done(grant)
 	dst := raw
 	for _, g := range p.Slice.Ranges {
 		if _, err := ld.Tensors.Source.ReadAt(g.Tensor, dst[:g.Size], g.Offset); err != nil {
@@ -337,11 +331,3 @@ func (ld *Loader) readVector(p *Placement, mem []byte) error {
 	ld.AddRead(len(raw))
 	return nil
 }
-
-// tensorReader reads within one tensor.
-type tensorReader struct {
-	src store.Source
-	t   store.Tensor
-}
-
-func (r tensorReader) ReadAt(p []byte, off int64) (int, error) { return r.src.ReadAt(r.t, p, off) }

@@ -27,12 +27,21 @@ func (ld *Loader) planVector(v *[]float32, role string, layer int, suffix string
 	return err
 }
 
+// planRequired plans a required vector of n elements.
+func (ld *Loader) planRequired(v *[]float32, role string, layer, n int) error {
+	if _, ok := ld.Tensors.Find(role, layer, ".weight"); ok {
+		return ld.planVector(v, role, layer, ".weight", n)
+	}
+	if s, ok, err := ld.Tensors.Vector(role, layer, "", n); ok && ld.Tensors.Hyper.GGUF { // some converters omit the suffix
+		ld.places = append(ld.places, Placement{name: modelfile.TensorName(role, layer, ".weight"), Slice: s, Vector: v})
+		return err
+	}
+	return ld.Tensors.Missing(role, layer)
+}
+
 // planGain plans a required norm.
 func (ld *Loader) planGain(g *Gain, role string, layer, n int) error {
-	if _, ok := ld.Tensors.Find(role, layer, ".weight"); !ok {
-		return ld.Tensors.Missing(role, layer)
-	}
-	if err := ld.planVector(&g.Weight, role, layer, ".weight", n); err != nil {
+	if err := ld.planRequired(&g.Weight, role, layer, n); err != nil {
 		return err
 	}
 	if !ld.Spec.Norm.Layer {
@@ -41,10 +50,13 @@ func (ld *Loader) planGain(g *Gain, role string, layer, n int) error {
 	return ld.planVector(&g.Bias, role, layer, ".bias", n)
 }
 
-// planLinear plans a required matrix and its optional bias.
+// planLinear plans a required matrix and its optional scale and bias.
 func (ld *Loader) planLinear(m *Linear, role string, layer, rows, cols int) error {
 	s, err := ld.Tensors.Matrix(role, layer, rows, cols)
 	if err := ld.planMatrix(&m.Matrix, role, layer, s, err); err != nil {
+		return err
+	}
+	if err := ld.planScale(m, role, layer); err != nil {
 		return err
 	}
 	return ld.planVector(&m.Bias, role, layer, ".bias", s.Rows)
@@ -66,6 +78,17 @@ func (ld *Loader) planEnds(w *Weights) (layouts []Layout, err error) {
 		layouts = append(layouts, Layout{Name: "embedding", Kind: EmbeddingLayout, Places: ld.places})
 		ld.places = nil
 	}
+	if s.PerLayer > 0 {
+		ends := ld.places
+		table, err := ld.planTable(w)
+		if err != nil {
+			return nil, err
+		}
+		layouts, ld.places = append(layouts, table), ends
+		if err := ld.planGain(&w.TableNorm, "per_layer_proj_norm", -1, s.PerLayer); err != nil {
+			return nil, err
+		}
+	}
 	normRole := "output_norm"
 	if _, ok := ld.Tensors.Find(normRole, -1, ".weight"); !ok && ld.Tensors.Hyper.GGUF {
 		if _, ok := ld.Tensors.Find("token_embd_norm", -1, ".weight"); ok {
@@ -80,30 +103,36 @@ func (ld *Loader) planEnds(w *Weights) (layouts []Layout, err error) {
 			return nil, err
 		}
 	}
-	return append(layouts, Layout{Name: "ends", Kind: EndsLayout, Layer: len(s.Layers), Places: ld.places}), nil
+	return append(layouts, Layout{Name: "ends", Kind: EndsLayout, Layer: len(w.Layers), Places: ld.places}), nil
 }
 
 // planLayer plans one layer in the order in which the forward pass uses it.
 func (ld *Loader) planLayer(l int, w *LayerWeights) error {
 	s := ld.Spec
+	if err := ld.planStreams(l, w); err != nil {
+		return err
+	}
 	if s.PreNorm {
-		if err := ld.planGain(&w.AttnNorm, "attn_norm", l, s.Dim); err != nil {
+		norm := &w.AttnNorm
+		if s.Layers[l].Mixer == arch.NoMixer {
+			norm = &w.FFNNorm
+		}
+		if err := ld.planGain(norm, "attn_norm", l, s.Dim); err != nil {
 			return err
 		}
 	}
-	mixer := ld.planAttention
-	if s.Layers[l].Mixer == arch.ShortConv {
-		mixer = ld.planConv
-	}
-	if err := mixer(l, w); err != nil {
+	if err := ld.planMixer(l, w); err != nil {
 		return err
+	}
+	if s.Layers[l].NoMLP {
+		return nil
 	}
 	if s.PostNorm {
 		if err := ld.planGain(&w.PostAttnNorm, "post_attention_norm", l, s.Dim); err != nil {
 			return err
 		}
 	}
-	if s.PreNorm && s.Parallel != arch.ParallelSharedNorm {
+	if s.PreNorm && s.Layers[l].Mixer != arch.NoMixer && s.Parallel != arch.ParallelSharedNorm {
 		if err := ld.planGain(&w.FFNNorm, "ffn_norm", l, s.Dim); err != nil {
 			return err
 		}
@@ -111,41 +140,75 @@ func (ld *Loader) planLayer(l int, w *LayerWeights) error {
 	ffn := ld.planMLP
 	if s.Layers[l].Experts {
 		ffn = ld.planExperts
+		if s.DenseBeside {
+			ffn = ld.planBeside
+		}
 	}
 	if err := ffn(l, w); err != nil {
 		return err
 	}
 	if s.PostNorm {
-		return ld.planGain(&w.PostFFNNorm, "post_ffw_norm", l, s.Dim)
+		if err := ld.planGain(&w.PostFFNNorm, "post_ffw_norm", l, s.Dim); err != nil {
+			return err
+		}
 	}
-	return nil
+	return ld.planPerLayer(l, w)
 }
 
 func (ld *Loader) planAttention(l int, w *LayerWeights) error {
 	s := ld.Spec
-	kv := s.Layers[l].KVHeads
-	for p, m := range []*Linear{&w.Q, &w.K, &w.V} {
-		matrix, bias, hasBias, err := ld.Tensors.QKV(modelfile.Projection(p), l, kv)
+	kv, d := s.Layers[l].KVHeads, s.Layers[l].HeadDim
+	if err := ld.planLeft(l, w); err != nil {
+		return err
+	}
+	projections := []*Linear{&w.Q, &w.K, &w.V}
+	switch {
+	case s.Layers[l].KVBack > 0: // the file may have keys and values that nothing uses
+		projections = projections[:1]
+	case s.Layers[l].KeyIsValue:
+		projections = projections[:2]
+	}
+	for p, m := range projections {
+		if p == 0 && s.GatedAttention {
+			if err := ld.planGatedQuery(l, w); err != nil {
+				return err
+			}
+			continue
+		}
+		matrix, bias, hasBias, err := ld.Tensors.QKV(modelfile.Projection(p), l, kv, d)
 		if err := ld.planMatrix(&m.Matrix, modelfile.ProjectionRoles[p], l, matrix, err); err != nil {
 			return err
 		}
 		if hasBias {
 			ld.places = append(ld.places, Placement{name: modelfile.TensorName(modelfile.ProjectionRoles[p], l, ".bias"), Slice: bias, Vector: &m.Bias})
 		}
+		if err := ld.planScale(m, modelfile.ProjectionRoles[p], l); err != nil {
+			return err
+		}
 	}
 	if s.QKNorm != arch.NoQKNorm {
-		nq, nk := s.HeadDim, s.HeadDim
+		nq, nk := d, d
 		if s.QKNorm == arch.QKNormAllHeads {
-			nq, nk = s.HeadDim*s.Heads, s.HeadDim*kv
+			nq, nk = d*s.Heads, d*kv
 		}
 		if err := ld.planGain(&w.QNorm, "attn_q_norm", l, nq); err != nil {
 			return err
 		}
-		if err := ld.planGain(&w.KNorm, "attn_k_norm", l, nk); err != nil {
+		if s.Layers[l].KVBack == 0 {
+			if err := ld.planGain(&w.KNorm, "attn_k_norm", l, nk); err != nil {
+				return err
+			}
+		}
+	}
+	if s.Sinks {
+		if err := ld.planRequired(&w.Sinks, "attn_sinks", l, s.Heads); err != nil {
 			return err
 		}
 	}
-	return ld.planLinear(&w.O, "attn_output", l, s.Dim, s.HeadDim*s.Heads)
+	if err := ld.planRight(l, w); err != nil {
+		return err
+	}
+	return ld.planLinear(&w.O, "attn_output", l, s.Dim, d*s.Heads)
 }
 
 func (ld *Loader) planConv(l int, w *LayerWeights) error {
@@ -153,10 +216,7 @@ func (ld *Loader) planConv(l int, w *LayerWeights) error {
 	if err := ld.planLinear(&w.ConvIn, "shortconv.in_proj", l, 3*s.Dim, s.Dim); err != nil {
 		return err
 	}
-	if _, ok := ld.Tensors.Find("shortconv.conv", l, ".weight"); !ok {
-		return ld.Tensors.Missing("shortconv.conv", l)
-	}
-	if err := ld.planVector(&w.Conv, "shortconv.conv", l, ".weight", s.Dim*s.ConvTaps); err != nil {
+	if err := ld.planRequired(&w.Conv, "shortconv.conv", l, s.Dim*s.ConvTaps); err != nil {
 		return err
 	}
 	if err := ld.planVector(&w.ConvBias, "shortconv.conv", l, ".bias", s.Dim); err != nil {
@@ -166,30 +226,37 @@ func (ld *Loader) planConv(l int, w *LayerWeights) error {
 }
 
 func (ld *Loader) planMLP(l int, w *LayerWeights) error {
-	s := ld.Spec
-	if !s.Gated {
-		if err := ld.planLinear(&w.MLP.Up, "ffn_up", l, 0, s.Dim); err != nil {
-			return err
-		}
-	} else {
-		gate, up, err := ld.Tensors.GateUp(l)
-		if err := ld.planMatrix(&w.MLP.Gate.Matrix, "ffn_gate", l, gate, err); err != nil {
-			return err
-		}
-		if err := ld.planMatrix(&w.MLP.Up.Matrix, "ffn_up", l, up, nil); err != nil {
-			return err
-		}
-		for _, b := range []struct {
-			role string
-			m    *Linear
-		}{{"ffn_gate", &w.MLP.Gate}, {"ffn_up", &w.MLP.Up}} {
-			if err := ld.planVector(&b.m.Bias, b.role, l, ".bias", up.Rows); err != nil {
-				return err
-			}
-		}
+	if err := ld.planInner(&w.MLP, "ffn_gate", "ffn_up", l); err != nil {
+		return err
 	}
 	inner := ld.plannedRows(&w.MLP.Up.Matrix)
-	return ld.planLinear(&w.MLP.Down, "ffn_down", l, s.Dim, inner)
+	return ld.planLinear(&w.MLP.Down, "ffn_down", l, ld.Spec.Dim, inner)
+}
+
+// planInner plans the gate and the up projection of an MLP, or the latter alone.
+func (ld *Loader) planInner(w *MLP, gateRole, upRole string, l int) error {
+	if !ld.Spec.Gated {
+		return ld.planLinear(&w.Up, upRole, l, 0, ld.Spec.Dim)
+	}
+	gate, up, err := ld.Tensors.GateUp(gateRole, upRole, l)
+	if err := ld.planMatrix(&w.Gate.Matrix, gateRole, l, gate, err); err != nil {
+		return err
+	}
+	if err := ld.planMatrix(&w.Up.Matrix, upRole, l, up, nil); err != nil {
+		return err
+	}
+	for _, b := range []struct {
+		role string
+		m    *Linear
+	}{{gateRole, &w.Gate}, {upRole, &w.Up}} {
+		if err := ld.planVector(&b.m.Bias, b.role, l, ".bias", up.Rows); err != nil {
+			return err
+		}
+		if err := ld.planScale(b.m, b.role, l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // plannedRows returns the rows of a planned matrix that is not read yet.
@@ -218,12 +285,17 @@ func (ld *Loader) planExperts(l int, w *LayerWeights) error {
 			return err
 		}
 		inner = up.Rows
-		gate, err := ld.Tensors.Expert("ffn_gate_exps", l, i, s.Experts, up.Rows, s.Dim)
-		if err := ld.planMatrix(&e.Gate.Matrix, modelfile.ExpertRole("ffn_gate", i), l, gate, err); err != nil {
-			return err
+		if s.Gated {
+			gate, err := ld.Tensors.Expert("ffn_gate_exps", l, i, s.Experts, up.Rows, s.Dim)
+			if err := ld.planMatrix(&e.Gate.Matrix, modelfile.ExpertRole("ffn_gate", i), l, gate, err); err != nil {
+				return err
+			}
 		}
 		down, err := ld.Tensors.Expert("ffn_down_exps", l, i, s.Experts, s.Dim, up.Rows)
 		if err := ld.planMatrix(&e.Down.Matrix, modelfile.ExpertRole("ffn_down", i), l, down, err); err != nil {
+			return err
+		}
+		if layer, err = ld.appendExpertScales(layer, e, l, i); err != nil {
 			return err
 		}
 		ld.experts = append(ld.experts, Layout{
@@ -231,26 +303,25 @@ func (ld *Loader) planExperts(l int, w *LayerWeights) error {
 		})
 	}
 	ld.places = layer
+	if err := ld.planVector(&w.RouterBias, "exp_probs_b.bias", l, "", s.Experts); err != nil {
+		return err
+	}
+	if err := ld.planExpertBiases(l, w, inner); err != nil {
+		return err
+	}
 	return ld.planShared(l, w)
 }
 
 // planShared plans the shared expert, if the layer has one.
 func (ld *Loader) planShared(l int, w *LayerWeights) error {
-	up, ok := ld.Tensors.Find("ffn_up_shexp", l, ".weight")
-	if !ok {
+	if _, ok := ld.Tensors.Find("ffn_up_shexp", l, ".weight"); !ok {
 		return nil
 	}
-	rows, err := ld.Tensors.RowsOf(up, ld.Spec.Dim)
-	if err != nil {
+	if err := ld.planInner(&w.Shared, "ffn_gate_shexp", "ffn_up_shexp", l); err != nil {
 		return err
 	}
-	if err := ld.planLinear(&w.Shared.Gate, "ffn_gate_shexp", l, rows, ld.Spec.Dim); err != nil {
-		return err
-	}
-	if err := ld.planLinear(&w.Shared.Up, "ffn_up_shexp", l, rows, ld.Spec.Dim); err != nil {
-		return err
-	}
-	if err := ld.planLinear(&w.Shared.Down, "ffn_down_shexp", l, ld.Spec.Dim, rows); err != nil {
+	inner := ld.plannedRows(&w.Shared.Up.Matrix)
+	if err := ld.planLinear(&w.Shared.Down, "ffn_down_shexp", l, ld.Spec.Dim, inner); err != nil {
 		return err
 	}
 	if _, ok := ld.Tensors.Find("ffn_gate_inp_shexp", l, ".weight"); !ok {

@@ -18,29 +18,48 @@ const sectionPiece = 16 * pack.BlockBytes
 // tiles and the loader needs rows.
 func (ld *Loader) findSection(l *Layout) {
 	file, ok := ld.Tensors.Source.(*pack.File)
-	if !ok || len(l.Places) == 0 {
+	if !ok || !l.locate(file) {
 		return
 	}
-	section := -1
+	l.section, l.SectionSize = file.Section(l.index), int(file.SectionSize(l.index))
+	l.Size = l.SectionSize
+}
+
+// locate finds the section of a pack that stores all tensors of a layout, and reports success.
+// It sets the section's number and the places of the tensors in it.
+func (l *Layout) locate(file *pack.File) bool {
 	for i := range l.Places {
 		p := &l.Places[i]
 		at, ok := file.Find(p.name)
 		if i == 0 {
-			section = at.Section
+			l.index = at.Section
 		}
-		if !ok || at.Section != section || at.Layout != p.layout() || at.Type != p.storedType() || at.Bytes != int64(p.Bytes()) {
-			return
+		if !ok || at.Section != l.index || at.Layout != p.layout() || at.Type != p.storedType() || at.Bytes != int64(p.Bytes()) {
+			return false
 		}
 		p.off = int(at.Off)
 	}
-	l.section, l.Size = file.Section(section), int(file.SectionSize(section))
-	l.SectionSize, l.index = l.Size, section
+	return len(l.Places) > 0
+}
+
+// storedBytes returns the bytes that reading a placement transfers: whole blocks of a pack.
+func (ld *Loader) storedBytes(p *Placement) int {
+	file, ok := ld.Tensors.Source.(*pack.File)
+	if !ok {
+		return int(p.Slice.Bytes())
+	}
+	at, ok := file.Find(p.name)
+	if !ok {
+		return int(p.Slice.Bytes())
+	}
+	first, end := at.Off/pack.BlockBytes*pack.BlockBytes, (at.Off+at.Bytes+pack.BlockBytes-1)/pack.BlockBytes*pack.BlockBytes
+	return int(min(end, file.SectionSize(at.Section)) - first)
 }
 
 // layout returns how a pack stores the placement's rows.
 func (p *Placement) layout() pack.Layout {
 	if p.tile {
-		return pack.Tiles
+		return pack.PlaneLayout(p.plane)
 	}
 	return pack.Rows
 }

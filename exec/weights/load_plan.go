@@ -1,8 +1,6 @@
 package weights
 
 import (
-	"fmt"
-
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -11,54 +9,32 @@ import (
 // stays in memory and the rest is streamed. Norms and biases move to a layout of their own,
 // which always stays in memory. An embedding that is not the output matrix is not loaded.
 func (ld *Loader) applyPlan(w *Weights, layouts []Layout, plan *tiering.Plan) ([]Layout, error) {
-	file, ok := ld.Tensors.Source.(*pack.File)
-	if !ok {
-		if plan.Resident() {
-			return layouts, nil
-		}
-		return nil, fmt.Errorf("%w: %s does not fit into the budget: only a pack can be streamed; import it first", tiering.ErrBudget, ld.Tensors.Path)
-	}
-	if !plan.Resident() {
-		if err := file.BypassCache(); err != nil {
-			return nil, err
-		}
-		if err := ld.checkSections(layouts); err != nil {
-			return nil, err
-		}
-	}
-	ld.Residency = &Residency{w: w, File: file, budget: ld.Budget, layers: len(ld.Spec.Layers)}
+	file, _ := ld.Tensors.Source.(*pack.File)
+	ld.Residency = &Residency{w: w, File: file, budget: ld.Budget, layers: len(w.Layers)}
 	if err := ld.Residency.Check(plan); err != nil {
+		return nil, err
+	}
+	if err := ld.Residency.BypassCache(plan); err != nil {
 		return nil, err
 	}
 	return ld.pinSections(w, layouts, plan), nil
 }
 
-// checkSections returns an error unless the pack stores every layout as a section.
-func (ld *Loader) checkSections(layouts []Layout) error {
-	for i := range layouts {
-		if layouts[i].section == nil {
-			return fmt.Errorf("%w: %s: the pack stores %s in another layout; import the model again", tiering.ErrBudget, ld.Tensors.Path, layouts[i].Name)
-		}
-	}
-	return nil
-}
-
 // pinSections limits each layout to the part that a plan pins, and returns the layouts to
 // load: an ExpertCache loads the experts, and an EmbeddingLookup reads the embedding.
 func (ld *Loader) pinSections(w *Weights, layouts []Layout, plan *tiering.Plan) []Layout {
-	cacheExperts := expertsInPack(layouts)
 	vectors := Layout{Name: "norms and biases"}
 	loaded := layouts[:0]
 	for _, l := range layouts {
 		switch {
-		case l.section == nil:
 		case l.Kind == expertLayout:
-			if cacheExperts {
-				ld.CachedExperts = append(ld.CachedExperts, l)
-				continue
-			}
+			ld.CachedExperts = append(ld.CachedExperts, l)
+			continue
 		case l.Kind == EmbeddingLayout:
 			w.Embed.leaveOnFlash(&l)
+			continue
+		case l.Kind == TableLayout:
+			w.Table.leaveOnFlash(&l)
 			continue
 		case l.Kind == EndsLayout:
 			w.Embed.noteSection(&l)
@@ -114,10 +90,4 @@ func (l *Layout) pinnedBytes(pinned int64) int {
 		return l.SectionSize
 	}
 	return int(pinned / pack.BlockBytes * pack.BlockBytes)
-}
-
-// unit returns the smallest divisible unit of the placement's matrix.
-func (p *Placement) unit() (rows, bytes int) {
-	m := Matrix{Type: p.Slice.Type, Rows: p.Slice.Rows, Cols: p.Slice.Cols, Tiled: p.tile}
-	return m.Unit()
 }

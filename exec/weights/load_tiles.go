@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store"
 )
 
 // tileReadBytes is roughly how many bytes of rows are read before they are packed into
@@ -47,7 +49,9 @@ func (ld *Loader) eachRows(ctx context.Context, s *modelfile.TensorSlice, blockB
 				}
 				first := c * rows
 				n := min(rows, s.Rows-first)
-				if errs[i] = ld.ReadRows(s, first, raw[:n*rowBytes]); errs[i] != nil {
+				grant, _ := ld.Scheduler.Admit(prefetch.Awaited, n*rowBytes)
+				errs[i] = ld.ReadRows(s, first, raw[:n*rowBytes])
+				if ld.Scheduler.Done(grant); errs[i] != nil {
 					next.Store(int64(blocks)) // stops the other goroutines
 					return
 				}
@@ -66,7 +70,11 @@ func (ld *Loader) eachRows(ctx context.Context, s *modelfile.TensorSlice, blockB
 
 // ReadRows reads rows of a tensor, from row first on, out of its byte ranges.
 func (ld *Loader) ReadRows(s *modelfile.TensorSlice, first int, dst []byte) error {
-	skip := int64(first) * (s.Bytes() / int64(s.Rows))
+	return ld.readBytes(s, int64(first)*(s.Bytes()/int64(s.Rows)), dst)
+}
+
+// readBytes reads bytes of a tensor, from byte skip of its rows on, out of its byte ranges.
+func (ld *Loader) readBytes(s *modelfile.TensorSlice, skip int64, dst []byte) error {
 	for _, g := range s.Ranges {
 		if skip >= g.Size {
 			skip -= g.Size
@@ -83,3 +91,11 @@ func (ld *Loader) ReadRows(s *modelfile.TensorSlice, first int, dst []byte) erro
 	}
 	return nil
 }
+
+// tensorReader reads within one tensor.
+type tensorReader struct {
+	src store.Source
+	t   store.Tensor
+}
+
+func (r tensorReader) ReadAt(p []byte, off int64) (int, error) { return r.src.ReadAt(r.t, p, off) }

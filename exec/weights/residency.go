@@ -9,11 +9,11 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Residency holds the pinned part of a pack in memory and streams the rest. It follows a
+// Residency holds the pinned part of the weights in memory and streams the rest. It follows a
 // plan, which can be replaced while the model is in use.
 type Residency struct {
 	w       *Weights
-	File    *pack.File
+	File    *pack.File // nil: the model is not a pack
 	budget  *tiering.Budget
 	Threads prefetch.Threads // of the model
 	layers  int
@@ -22,6 +22,8 @@ type Residency struct {
 	// that is not finished. Used: a pass has used the weights.
 	MapFirst, Promoting, Used bool
 	Plan                      *tiering.Plan // the current plan
+	check                     mappingCheck
+	damaged                   error // promoted weights do not match their checksums
 
 	Sections []Layout     // the layers in order, then the ends
 	MaxUnit  int          // bytes of the largest unit that a matrix can be cut into
@@ -45,9 +47,19 @@ func (r *Residency) Check(plan *tiering.Plan) error {
 	return nil
 }
 
+// BypassCache makes reads of a pack bypass the page cache if a plan streams weights, or if reads
+// use mappings, those of the embedding too.
+func (r *Residency) BypassCache(plan *tiering.Plan) error {
+	if r.File == nil || plan.Resident() && !r.File.ReadsMapped() {
+		return nil
+	}
+	return r.File.BypassCache()
+}
+
 // adopt takes over the loaded sections.
 func (r *Residency) adopt(loaded []Layout) {
 	r.Sections = make([]Layout, r.layers+1)
+	r.Sections[r.layers].Kind = EndsLayout // empty if an accelerator has the output matrix
 	for _, l := range loaded {
 		r.Mapped = r.Mapped || l.Mapped
 		if l.SectionSize == 0 || l.Kind == expertLayout {
@@ -65,7 +77,7 @@ func (r *Residency) adopt(loaded []Layout) {
 func (r *Residency) Sequence() (seq prefetch.Sequence, ok bool) {
 	for i := range r.Sections {
 		l := &r.Sections[i]
-		run := prefetch.Run{From: l.section, Off: int64(l.streamFrom), Size: int64(max(0, l.matrixEnd()-l.streamFrom))}
+		run := prefetch.Run{From: l.section, Off: int64(l.streamFrom), Size: int64(max(0, r.streamEnd(l)-l.streamFrom))}
 		ok = ok || run.Size > 0
 		if l.Kind == EndsLayout {
 			seq.Tail = []prefetch.Run{run}
@@ -76,6 +88,23 @@ func (r *Residency) Sequence() (seq prefetch.Sequence, ok bool) {
 	return seq, ok
 }
 
+// streamEnd returns the end of the weights in a section that the CPU multiplies. Behind them are rows
+// of an output matrix that another device computes, but which are looked up.
+func (r *Residency) streamEnd(l *Layout) int {
+	end := l.matrixEnd()
+	o := r.w.Head.Offload
+	if l.Kind != EndsLayout || !r.w.Tied || o == nil {
+		return end
+	}
+	for i := range l.Places {
+		if p := &l.Places[i]; p.Matrix == &r.w.Embed.Matrix {
+			rows, unit := p.unit()
+			end = min(end, l.blockEnd(p.off+(max(o.Single, o.Batch)+rows-1)/rows*unit))
+		}
+	}
+	return end
+}
+
 // matrixEnd returns the end of the last matrix in the section, rounded up to a block of the
 // pack. The vectors that follow it are always in memory.
 func (l *Layout) matrixEnd() int {
@@ -83,7 +112,12 @@ func (l *Layout) matrixEnd() int {
 	for i := range l.Places {
 		end = max(end, l.Places[i].off+l.Places[i].Bytes())
 	}
-	return min((end+pack.BlockBytes-1)/pack.BlockBytes*pack.BlockBytes, l.SectionSize)
+	return l.blockEnd(end)
+}
+
+// blockEnd rounds an offset in the section up to a block of the pack.
+func (l *Layout) blockEnd(off int) int {
+	return min((off+pack.BlockBytes-1)/pack.BlockBytes*pack.BlockBytes, l.SectionSize)
 }
 
 // Start allocates the ring of a plan and begins to stream.
@@ -192,9 +226,10 @@ func (r *Residency) growSection(ctx context.Context, l *Layout, pinned int64) er
 	}
 	var err error
 	if l.Mapped {
-		err = l.verifyMapping(ctx, r.File, before, l.Size, func(int) {})
+		err = r.verifyMapping(ctx, l, before)
 	} else {
 		queue := prefetch.New(loadReaders)
+		queue.Scheduler = r.Threads.Scheduler
 		defer queue.Close()
 		err = queue.Submit(ctx, prefetch.Request{
 			From: l.section, Off: int64(before), Dst: l.Frame.Bytes()[before:], Piece: sectionPiece,

@@ -56,25 +56,41 @@ func (r *Residency) CanInterleave() bool {
 		return false
 	}
 	for l := range r.w.Layers {
-		if _, ok := r.attentionEnd(l); !ok {
+		if !r.w.Layers[l].KVInStream(&r.Sections[l]) {
 			return false
 		}
 	}
 	return true
 }
 
-// attentionEnd returns the end, in a layer's section, of the matrices of queries, keys and
+// KVInStream reports whether the stream of weights can read a layer's KV in the middle of its
+// section, where attention needs it.
+func (w *LayerWeights) KVInStream(section *Layout) bool {
+	_, ok := w.attentionEnd(section)
+	return ok
+}
+
+// attentionEnd returns the end, in the layer's section, of the matrices of queries, keys and
 // values. ok is false if other matrices come before it.
-func (r *Residency) attentionEnd(l int) (end int, ok bool) {
-	w, places := &r.w.Layers[l], r.Sections[l].Places
-	before := []*Matrix{&w.Q.Matrix, &w.K.Matrix, &w.V.Matrix}
+func (w *LayerWeights) attentionEnd(section *Layout) (end int, ok bool) {
+	if section.drafts {
+		return 0, false // draft passes read KV, but no weights
+	}
+	places := section.Places
+	if len(w.Latent.Keys) > 0 {
+		return 0, false // its matrices come in several steps
+	}
+	before := []*Matrix{&w.AltUp.Left.Matrix, &w.Q.Matrix, &w.K.Matrix, &w.V.Matrix}
+	for i := range w.AltUp.In {
+		before = append(before, &w.AltUp.In[i].Matrix)
+	}
 	for i := range places {
 		if slices.Contains(before, places[i].Matrix) {
 			end = max(end, places[i].off+places[i].Bytes())
 		}
 	}
 	for i := range places {
-		if places[i].off < end && !slices.Contains(before, places[i].Matrix) {
+		if places[i].off < end && places[i].Matrix != nil && !slices.Contains(before, places[i].Matrix) {
 			return 0, false
 		}
 	}
@@ -96,7 +112,7 @@ func (r *Residency) Interleave(kv []prefetch.Run, first []int) (at []int) {
 			seq.Body = append(seq.Body, run)
 			continue
 		}
-		end, _ := r.attentionEnd(l)
+		end, _ := r.w.Layers[l].attentionEnd(&r.Sections[l])
 		end = max(0, end-int(run.Off))
 		p.end = int64(end)
 		p.afterFrom = int64(end / pack.BlockBytes * pack.BlockBytes)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -156,6 +157,15 @@ func withSlow(name string, o Options) (string, Options, error) {
 
 // maxSlow exceeds the ratio between a large and a small core.
 const maxSlow = 64
+
+// Loads reports whether opening a device by name may load a driver: whether the program was built with
+// one of its kind or, for other names than kinds, with any. It loads none.
+func (r *Registry) Loads(name string) bool {
+	kind, isKind := kinds[name]
+	return slices.ContainsFunc(r.providers, func(p *Provider) bool {
+		return p.Tag != "" && p.Find != nil && (!isKind || p.Kind == kind)
+	})
+}
 
 // find returns the device with a name.
 func (r *Registry) find(name string) (Found, error) {

@@ -120,3 +120,17 @@ func TestHalvesCoverAllThreads(t *testing.T) {
 		require.Zero(t, HostThreads(device), device)
 	}
 }
+
+// TestLoadsDriver checks which names load a driver: those of its kind, and names that are no kind. Asking
+// loads none.
+func TestLoadsDriver(t *testing.T) {
+	queries := 0
+	r := New(processor(), fake("driver", "", nil, &queries))
+	for name, want := range map[string]bool{"gpu": true, "npu": false, "driver-0": true, "other": true} {
+		require.Equal(t, want, r.Loads(name), name)
+	}
+	absent := New(processor(), &Provider{Name: "driver", Kind: hetero.GPU, Tag: "fake"})
+	require.False(t, absent.Loads("gpu"))
+	require.False(t, absent.Loads("driver-0"))
+	require.Zero(t, queries)
+}

@@ -150,6 +150,9 @@ func Open(o Options) (*Context, error) {
 	return c, nil
 }
 
+// UseBudget charges memory that is allocated from now on to another budget.
+func (c *Context) UseBudget(b *tiering.Budget) { c.budget = b }
+
 // parseChoice returns the choice that an environment variable names, or usual if the
 // variable is unset.
 func parseChoice[T fmt.Stringer](variable, name string, usual T, ways ...T) (way T, err error) {

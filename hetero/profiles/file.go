@@ -27,6 +27,10 @@ type File struct {
 	Version int                     `json:"version"`
 	Devices map[string]solve.Record `json:"devices"` // by Key
 	Pairs   map[string]Pair         `json:"pairs"`   // by both keys
+	// Memory is what drivers take of the machine's memory; see Settle.
+	Memory map[string]int64 `json:"memory,omitempty"`
+	// Needs is what models take with a device, by a key of the caller; see SetNeed.
+	Needs map[string]json.RawMessage `json:"needs,omitempty"`
 }
 
 // Pair holds the measurements of two devices together.

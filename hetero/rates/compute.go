@@ -28,6 +28,10 @@ const (
 	// filler is the value of all weight bytes. Scales made of it are normal numbers
 	// in every format; denormal numbers would slow some processors down.
 	filler = 0x3C
+
+	// ComputeRoom is the memory of Compute besides the weights: inputs, the same in 8 bits,
+	// outputs, and the fewest rows of weights in float32.
+	ComputeRoom = promptTokens*cols*4*3/2 + promptTokens*promptRows*4 + promptRows*cols*4
 )
 
 // WeightBytes returns the number of weight bytes that Compute should measure with,
@@ -38,10 +42,10 @@ func WeightBytes(model int64) int64 {
 
 // Compute returns the rate of weight bytes in matmuls with one token and the rate
 // of operations in matmuls with many tokens. The operations are integer ones if the
-// engine computes this type in integers. It allocates memory for the given bytes of
-// weights and little more.
-func Compute(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error) {
-	p, err := newMatmulBench(t, threads, int(bytes))
+// engine computes this type in integers. budget grants memory for the given bytes of weights
+// and up to ComputeRoom more.
+func Compute(budget *tiering.Budget, t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error) {
+	p, err := newMatmulBench(budget, t, threads, int(bytes))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -69,7 +73,7 @@ type matmulBench struct {
 	tiles     []*tiled.Scratch
 }
 
-func newMatmulBench(t quant.Type, threads, bytes int) (*matmulBench, error) {
+func newMatmulBench(budget *tiering.Budget, t quant.Type, threads, bytes int) (*matmulBench, error) {
 	rowBytes, err := t.RowBytes(cols)
 	if err != nil {
 		return nil, err
@@ -81,7 +85,7 @@ func newMatmulBench(t quant.Type, threads, bytes int) (*matmulBench, error) {
 	p.rows = max(promptRows, bytes/rowBytes/rowsPerPart*rowsPerPart)
 	var probe tiering.Arena
 	p.carve(&probe)
-	if p.frame, err = tiering.Alloc(tiering.New(0), tiering.Scratch, probe.Need()); err != nil {
+	if p.frame, err = tiering.Alloc(budget, tiering.Scratch, probe.Need()); err != nil {
 		return nil, err
 	}
 	p.carve(tiering.NewArena(p.frame))

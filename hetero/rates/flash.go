@@ -2,6 +2,7 @@ package rates
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -42,13 +43,18 @@ func gcd(a, b int64) int64 {
 
 // Flash reads a file of size bytes in pieces, several at a time, for about the given
 // time, and returns the rate in GB/s. Reads of from should bypass the page cache;
-// otherwise Flash measures the cache. Pieces are aligned to their size.
-func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs float64, err error) {
+// otherwise Flash measures the cache. Pieces are aligned to their size. budget grants the ring,
+// a smaller one if need be.
+func Flash(budget *tiering.Budget, from io.ReaderAt, size int64, piece int, during time.Duration) (gbs float64, err error) {
 	pieces := size / int64(max(1, piece))
 	if piece < 1 || pieces < 1 {
 		return 0, fmt.Errorf("rates: %d bytes are too few to measure reads of %d", size, piece)
 	}
-	frame, err := tiering.AllocForReads(tiering.New(0), tiering.Ring, ringPieces*piece)
+	ring := int64(ringPieces)
+	frame, err := tiering.AllocForReads(budget, tiering.Ring, int(ring)*piece)
+	for ; errors.Is(err, tiering.ErrBudget) && ring > 2*tiering.StreamReads; ring /= 2 {
+		frame, err = tiering.AllocForReads(budget, tiering.Ring, int(ring/2)*piece)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -58,7 +64,7 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 	r := flashBench{
 		from: from, during: during,
 		place: func(k int64) int64 { return (at(k/window)*window + k%window) * int64(piece) },
-		slot:  func(k int64) []byte { return frame.Bytes()[int(k%ringPieces)*piece:][:piece] },
+		slot:  func(k int64) []byte { return frame.Bytes()[int(k%ring)*piece:][:piece] },
 	}
 	file, ok := from.(vfs.File)
 	if ok && piece%vfs.DirectAlign == 0 && vfs.Queueable(file) {
@@ -115,14 +121,20 @@ func (r *flashBench) queued(queue *vfs.ReadQueue, file vfs.File) (gbs float64, e
 			continue
 		}
 		completed++
-		if k := int64(tag); n < len(r.slot(k)) {
-			if n, err = r.from.ReadAt(r.slot(k), r.place(k)); err != nil {
-				return 0, err
-			}
+		if n, err = r.complete(int64(tag), n); err != nil {
+			return 0, err
 		}
 		read += int64(n)
 	}
 	return speed(read, start), nil
+}
+
+// complete repeats a read of the queue that has read only n bytes.
+func (r *flashBench) complete(k int64, n int) (int, error) {
+	if n >= len(r.slot(k)) {
+		return n, nil
+	}
+	return r.from.ReadAt(r.slot(k), r.place(k))
 }
 
 func speed(bytes int64, since time.Time) float64 {

@@ -3,8 +3,10 @@ package rates
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -21,7 +24,7 @@ import (
 func TestMatmulsAreComputed(t *testing.T) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.BF16, quant.F32} {
 		t.Run(typ.String(), func(t *testing.T) {
-			p, err := newMatmulBench(typ, 2, 0)
+			p, err := newMatmulBench(tiering.New(0), typ, 2, 0)
 			require.NoError(t, err)
 			defer p.close()
 			for _, c := range []struct{ rows, tokens int }{{p.rows, 1}, {promptRows, 3}} {
@@ -42,9 +45,9 @@ func TestWeightBytes(t *testing.T) {
 }
 
 func TestComputeRefuses(t *testing.T) {
-	_, _, err := Compute(quant.Q4_0, 0, 0)
+	_, _, err := Compute(tiering.New(0), quant.Q4_0, 0, 0)
 	require.Error(t, err)
-	_, _, err = Compute(quant.Invalid, 1, 0)
+	_, _, err = Compute(tiering.New(0), quant.Invalid, 1, 0)
 	require.Error(t, err)
 }
 
@@ -78,17 +81,17 @@ func TestFlash(t *testing.T) {
 	const piece = 64 << 10
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{wait: func() { time.Sleep(2 * time.Millisecond) }, beyond: 10 * piece}
-		gbs, err := Flash(s, 10*piece+5, piece, 40*time.Millisecond)
+		gbs, err := Flash(tiering.New(0), s, 10*piece+5, piece, 40*time.Millisecond)
 		require.NoError(t, err)
 		require.InEpsilon(t, tiering.StreamReads*piece/0.002/1e9, gbs, 1e-9, "the rate of the source")
 		require.EqualValues(t, tiering.StreamReads, s.most.Load(), "reads overlap")
 	})
 
-	_, err := Flash(&slow{fail: 3 * piece, beyond: 10 * piece}, 10*piece, piece, time.Second)
+	_, err := Flash(tiering.New(0), &slow{fail: 3 * piece, beyond: 10 * piece}, 10*piece, piece, time.Second)
 	require.ErrorContains(t, err, "worn out")
-	_, err = Flash(bytes.NewReader(nil), 0, piece, time.Second)
+	_, err = Flash(tiering.New(0), bytes.NewReader(nil), 0, piece, time.Second)
 	require.ErrorContains(t, err, "too few")
-	_, err = Flash(bytes.NewReader(nil), 10, 0, time.Second)
+	_, err = Flash(tiering.New(0), bytes.NewReader(nil), 10, 0, time.Second)
 	require.Error(t, err)
 }
 
@@ -96,7 +99,7 @@ func BenchmarkCompute(b *testing.B) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		b.Run(typ.String(), func(b *testing.B) {
 			for b.Loop() {
-				decode, prefill, err := Compute(typ, 2, 1<<30)
+				decode, prefill, err := Compute(tiering.New(0), typ, 2, 1<<30)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -116,4 +119,53 @@ func TestSpreadVisitsTheWholeFile(t *testing.T) {
 		}
 		require.Len(t, seen, int(windows), "%d windows", windows)
 	}
+}
+
+// TestMeasurementsStayWithinABudget gives the measurements a budget with room for what they
+// say they need, for a small ring, and for nothing. They take their memory from it and return
+// it.
+func TestMeasurementsStayWithinABudget(t *testing.T) {
+	const weights = 4 << 20
+	budget := tiering.New(weights + ComputeRoom)
+	_, _, err := Compute(budget, quant.F32, 1, weights)
+	require.NoError(t, err)
+	require.Greater(t, budget.Usage().TotalPeak, int64(weights))
+	require.NoError(t, budget.Check())
+
+	const piece = 64 << 10
+	budget = tiering.New(20 * piece)
+	_, err = Flash(budget, &slow{beyond: 10 * piece}, 10*piece, piece, time.Millisecond)
+	require.NoError(t, err)
+	require.Greater(t, budget.Usage().TotalPeak, int64(15*piece))
+	require.NoError(t, budget.Check())
+
+	_, _, err = Compute(tiering.New(piece), quant.F32, 1, weights)
+	require.ErrorIs(t, err, tiering.ErrBudget)
+	_, err = Flash(tiering.New(piece), &slow{beyond: 10 * piece}, 10*piece, piece, time.Millisecond)
+	require.ErrorIs(t, err, tiering.ErrBudget)
+}
+
+// TestRoundsAreScattered checks that a round makes its reads at once, at other places each time, and
+// that an error ends it.
+func TestRoundsAreScattered(t *testing.T) {
+	const page, size = 5000, 100 * 8192
+	var mu sync.Mutex
+	seen := map[int64]int{}
+	from := prefetch.ReaderFunc(func(p []byte, off int64) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[off]++
+		if len(p) != 8192 || off%8192 != 0 || off+8192 > size {
+			return 0, fmt.Errorf("a read of %d bytes at %d", len(p), off)
+		}
+		return len(p), nil
+	})
+	took, err := Round(tiering.New(0), from, size, page, time.Millisecond)
+	require.NoError(t, err)
+	require.Positive(t, took)
+	require.Greater(t, len(seen), RoundReads-1)
+	_, err = Round(tiering.New(0), prefetch.ReaderFunc(func([]byte, int64) (int, error) { return 0, io.ErrUnexpectedEOF }), size, page, 0)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	_, err = Round(tiering.New(0), from, 10, page, 0)
+	require.ErrorContains(t, err, "too few")
 }

@@ -9,10 +9,9 @@ import (
 )
 
 const (
-	// coldBytes is the size of the memory from which consecutive matmuls read
-	// their weights. It exceeds most caches and suffices for a Profiler's own
-	// measurements in any type.
-	coldBytes = 64 << 20
+	// ColdBytes is the size of the memory from which consecutive matmuls read
+	// their weights. It exceeds most caches.
+	ColdBytes = 64 << 20
 	// weightAlign aligns the weights of different matmuls.
 	weightAlign = 64
 	// filler is the value of all weight bytes: scales made of it are normal numbers
@@ -23,34 +22,38 @@ const (
 // Operands are memory for measured matmuls: dummy weights, an input that all
 // devices read, and an output per device.
 type Operands struct {
+	budget  *tiering.Budget
 	frame   *tiering.Frame // weights
 	pool    *hetero.BufferPool
 	x       *hetero.Buffer
 	outputs []*hetero.Buffer // [devices]
 }
 
-// NewOperands allocates memory for the largest of the matmuls and for the
-// Profiler's and Predictor's own measurements. Call CloseAfter on the result even
-// after an error: devices may have buffers attached.
-func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.Op) (*Operands, error) {
-	weights, activations := coldBytes, 0
+// NewOperands allocates memory for the largest of the matmuls and for a Profiler's own
+// measurements. The weights take at least the bytes cold: ColdBytes, or 0 if memory is
+// scarce. Call CloseAfter on the result even after an error: devices may have buffers
+// attached.
+func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.Op, cold int) (*Operands, error) {
+	weights, activations := cold, 0
 	for _, op := range ops {
 		rowBytes, err := op.Type.RowBytes(op.Cols)
 		if err != nil {
 			return nil, fmt.Errorf("solve: matmul of %d × %d × %d: %w", op.Tokens, op.Rows, op.Cols, err)
 		}
-		weights = max(weights, op.Rows*rowBytes)
-		activations = max(activations, op.Tokens*max(op.Rows, op.Cols), 512*2048)
+		probe, err := op.Type.RowBytes(ProbeSide)
+		if err != nil {
+			return nil, fmt.Errorf("solve: %d columns: %w", ProbeSide, err)
+		}
+		weights = max(weights, op.Rows*rowBytes, ProbeSide*probe)
+		activations = max(activations, op.Tokens*max(op.Rows, op.Cols), max(op.Tokens, startTokens)*ProbeSide)
 	}
-	frame, err := tiering.Alloc(budget, tiering.Scratch, weights)
+	if cold > 0 {
+		activations = max(activations, rateTokens*ProbeSide)
+	}
+	o := &Operands{budget: budget}
+	err := o.allocateWeights(weights)
 	if err != nil {
 		return nil, err
-	}
-	o := &Operands{frame: frame}
-	memory := frame.Bytes()
-	memory[0] = filler
-	for n := 1; n < len(memory); n *= 2 {
-		copy(memory[n:], memory[:n])
 	}
 	if o.pool, err = hetero.NewBufferPool(budget, 1+len(devices), 4*activations, devices...); err != nil {
 		return o, err
@@ -66,6 +69,29 @@ func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.O
 		}
 	}
 	return o, nil
+}
+
+// allocateWeights allocates the weights.
+func (o *Operands) allocateWeights(bytes int) (err error) {
+	if o.frame, err = tiering.Alloc(o.budget, tiering.Scratch, bytes); err != nil {
+		return err
+	}
+	memory := o.frame.Bytes()
+	memory[0] = filler
+	for n := 1; n < len(memory); n *= 2 {
+		copy(memory[n:], memory[:n])
+	}
+	return nil
+}
+
+// Enlarge gives the weights ColdBytes, if they have less. No kernel may be open.
+func (o *Operands) Enlarge() error {
+	if len(o.frame.Bytes()) >= ColdBytes {
+		return nil
+	}
+	o.frame.Free()
+	o.frame = nil
+	return o.allocateWeights(ColdBytes)
 }
 
 // For is the Inputs function of a Profiler of the same devices.
@@ -92,7 +118,9 @@ func (o *Operands) CloseAfter(devices []hetero.Device) (err error) {
 	}
 	if o != nil {
 		o.pool.Close()
-		o.frame.Free()
+		if o.frame != nil {
+			o.frame.Free()
+		}
 	}
 	return err
 }

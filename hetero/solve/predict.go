@@ -83,7 +83,7 @@ func (q *Predictor) rate(key predictorKey) rate {
 	r, known := q.rates[key]
 	if !known {
 		side := q.Measured.probeSize()
-		large := hetero.Op{Tokens: 512, Rows: side, Cols: side, Type: key.typ, Streamed: true}
+		large := hetero.Op{Tokens: rateTokens, Rows: side, Cols: side, Type: key.typ, Streamed: true}
 		single := hetero.Op{Tokens: 1, Rows: side, Cols: side, Type: key.typ, Streamed: true}
 		r.flops = work(large) / q.Measured.Time(key.device, large).Seconds()
 		r.weights = work(single) / q.Measured.Time(key.device, single).Seconds()

@@ -84,6 +84,11 @@ const (
 	burst = 4
 	// maxMeasure bounds the time of measuring one matmul; one run is always made.
 	maxMeasure = 200 * time.Millisecond
+	// ProbeSide is the size of the square matrices of the Profiler's own measurements on
+	// real devices.
+	ProbeSide = 2048
+	// startTokens and rateTokens are the tokens of such matmuls.
+	startTokens, rateTokens = 32, 512
 	// startRepeats multiplies Repeats for measurements of the start latency.
 	startRepeats = 6
 	// maxVariants bounds the number of kernels with different weights, see Inputs.
@@ -123,14 +128,14 @@ func (p *Profiler) measure(device int, op hetero.Op) measured {
 // on real devices it is smaller to save time.
 func (p *Profiler) probeSize() int {
 	if p.Repeats > 0 {
-		return 2048
+		return ProbeSide
 	}
-	return 4096
+	return 2 * ProbeSide
 }
 
 // startOp returns a matmul that takes longer than a call of Submit.
 func (p *Profiler) startOp() hetero.Op {
-	return hetero.Op{Tokens: 32, Rows: p.probeSize(), Cols: p.probeSize(), Type: p.Weights, Streamed: true}
+	return hetero.Op{Tokens: startTokens, Rows: p.probeSize(), Cols: p.probeSize(), Type: p.Weights, Streamed: true}
 }
 
 // Start measures the start latency.

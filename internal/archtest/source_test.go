@@ -65,6 +65,7 @@ func walkFiles(t *testing.T, visit func(rel, full string)) {
 		switch {
 		case entry.IsDir() && skippedDir(rel):
 			return fs.SkipDir
+		case rel == ".git": // a worktree has a file there, which names the repository
 		case entry.Type().IsRegular():
 			visit(rel, full)
 		}

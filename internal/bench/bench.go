@@ -28,9 +28,17 @@ type Options struct {
 	Depths  []int  // tokens in the context before a test
 	Threads []int  // 0 = the fast cores
 	Repeats int
+	// Sustain is how long to decode without a pause after the tests, with the most threads and
+	// at the first depth; 0 = not at all. System is the root of the files that tell frequency
+	// and energy; nil = that of the operating system.
+	Sustain time.Duration
+	System  fs.FS
 	// SweepBytes is the memory that the bandwidth measurement reads; 0 = 1 GiB, or less if
 	// memory is short.
 	SweepBytes int
+	// RAM is the memory budget of the process, 0 for none: the measurement of the limits keeps
+	// within it. Open applies it to the model.
+	RAM int64
 	// Open opens the model, in place of the library's defaults; KV and Chunk are unused then.
 	// It passes the progress of loading to Loading.
 	Open func(ctx context.Context, threads, context int) (*Opened, error)
@@ -48,15 +56,17 @@ type Opened struct {
 
 // Report is the result of a benchmark.
 type Report struct {
-	Model       string  `json:"model"`
-	Machine     Machine `json:"machine"`
-	KV          string  `json:"kv"`
-	RAM         int64   `json:"ram_bytes,omitempty"` // memory budget; 0 = none
-	Limits      Limits  `json:"limits"`
-	Tests       []Test  `json:"tests"`
-	WeightBytes int64   `json:"weight_bytes_per_token"` // read to decode one token, without keys and values
-	LoadSeconds float64 `json:"load_seconds"`
-	PeakRSS     int64   `json:"peak_rss_bytes"` // 0 = the system does not report it
+	Model   string  `json:"model"`
+	Machine Machine `json:"machine"`
+	KV      string  `json:"kv"`
+	RAM     int64   `json:"ram_bytes,omitempty"` // memory budget; 0 = none
+	Limits  Limits  `json:"limits"`
+	Tests   []Test  `json:"tests"`
+	// Sustained is set with Options.Sustain.
+	Sustained   *Sustained `json:"sustained,omitempty"`
+	WeightBytes int64      `json:"weight_bytes_per_token"` // read to decode one token, without keys and values
+	LoadSeconds float64    `json:"load_seconds"`
+	PeakRSS     int64      `json:"peak_rss_bytes"` // 0 = the system does not report it
 }
 
 // Machine describes the machine of a measurement.
@@ -80,6 +90,7 @@ type Test struct {
 	TokPerSec Spread `json:"tok_per_s"`
 	// OfLimit is the median as a fraction of its limit: of the read bandwidth for tg, of the
 	// integer peak of vector registers for pp.
+	// It is 0 if the limit was not measured.
 	OfLimit float64 `json:"of_limit"`
 	// BytesPerToken are the weights, keys and values that a token of tg reads, OpsPerToken the
 	// operations (two per weight) that a token of pp takes. The other field is 0.
@@ -136,7 +147,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		Machine: ThisMachine(),
 		Tests:   o.tests(),
 	}
-	r.Limits.setSweep(o.SweepBytes)
+	r.Limits.setSweep(o.SweepBytes, o.RAM)
 	if err := r.Limits.measure(o.Threads); err != nil {
 		return nil, err
 	}
@@ -148,6 +159,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	memory.sample()
 	r.PeakRSS = memory.peak
 	// The limits are measured again after the runs, because machines drift within minutes.
+	r.Limits.setSweep(o.SweepBytes, o.RAM)
 	if err := r.Limits.measure(o.Threads); err != nil {
 		return nil, err
 	}
@@ -188,7 +200,9 @@ func (r *Report) run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	err = r.runOn(ctx, o, opened.Model)
+	if err = r.runOn(ctx, o, opened.Model); err == nil {
+		err = r.sustain(ctx, o, opened.Model)
+	}
 	return errors.Join(err, opened.Close())
 }
 
@@ -226,6 +240,9 @@ func (r *Report) load(ctx context.Context, o *Options) (*Opened, error) {
 		open = o.openWithDefaults
 	}
 	longest := 0
+	if o.Sustain > 0 {
+		longest = o.Depths[0] + sustainedTokens
+	}
 	for i := range r.Tests {
 		longest = max(longest, r.Tests[i].Depth+r.Tests[i].Length)
 	}
@@ -281,9 +298,11 @@ func (t *Test) summarize(l *Limits) {
 	t.FlashPerToken = t.flash / int64(max(1, len(t.samples)*t.Length))
 	t.TokPerSec = SpreadOf(t.samples)
 	at := l.at(t.Threads)
-	if t.Decode {
+	switch {
+	case t.Decode && at.ReadGBs == 0: // no room to measure the limit
+	case t.Decode:
 		t.OfLimit = t.TokPerSec.Median * float64(t.BytesPerToken) / (at.ReadGBs * 1e9)
-	} else {
+	default:
 		t.OfLimit = t.TokPerSec.Median * float64(t.OpsPerToken) / (at.Int8Gops * 1e9)
 	}
 }

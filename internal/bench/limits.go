@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/llmrun/llmrun/quant/limits"
 	"github.com/llmrun/llmrun/tiering"
@@ -32,21 +34,37 @@ type LimitsAt struct {
 // hold.
 const minSweepBytes = 64 << 20
 
+// Memory of the process while the limits are measured, which a budget has to hold beside the
+// measurement: what will be used of code and stacks, and the whole program where the system does not
+// tell how much it holds.
+const (
+	measureMargin = 4 << 20
+	programBytes  = 24 << 20
+)
+
 // setSweep sets the memory that the bandwidth measurement reads: n, or a size that suits the
-// machine if n is 0.
-func (l *Limits) setSweep(n int) {
+// machine if n is 0. With a memory budget it is at most what the budget leaves.
+func (l *Limits) setSweep(n int, budget int64) {
 	l.SweepBytes = n
-	if n > 0 {
-		return
+	if n == 0 {
+		l.SweepBytes = limits.SweepBytes
+		if available := availableMemory(); available > 0 {
+			l.SweepBytes = int(max(minSweepBytes, min(limits.SweepBytes, available/2)))
+		}
 	}
-	l.SweepBytes = limits.SweepBytes
-	if available := availableMemory(); available > 0 {
-		l.SweepBytes = int(max(minSweepBytes, min(limits.SweepBytes, available/2)))
+	if budget > 0 {
+		debug.FreeOSMemory() // of the model that was measured
+		held := cmp.Or(residentMemory(), programBytes) + measureMargin
+		l.SweepBytes = int(max(0, min(int64(l.SweepBytes), budget-held)))
 	}
 }
 
+// MayBeCached reports whether caches may hold the memory that the measurement read, so that it tells
+// their bandwidth.
+func (l *Limits) MayBeCached() bool { return l.SweepBytes < minSweepBytes }
+
 // measure measures the peaks for each number of threads, in ascending order. It keeps the best of
-// several measurements.
+// several measurements. It does not measure the bandwidth if a memory budget has no room for it.
 func (l *Limits) measure(threads []int) error {
 	frame, err := tiering.Alloc(tiering.New(0), tiering.Scratch, l.SweepBytes)
 	if err != nil {
@@ -62,9 +80,11 @@ func (l *Limits) measure(threads []int) error {
 		l.ByThreads = make([]LimitsAt, len(threads))
 	}
 	for i, n := range threads {
-		read, err := limits.ReadBandwidth(memory, n)
-		if err != nil {
-			return err
+		read := 0.0
+		if len(memory) >= n*limits.LeastBytes {
+			if read, err = limits.ReadBandwidth(memory, n); err != nil {
+				return err
+			}
 		}
 		peak, instruction, err := limits.Int8Peak(n)
 		if err != nil {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -185,4 +186,26 @@ func TestShapes(t *testing.T) {
 	require.Greater(t, len(shapes), 15)
 	_, err = Shapes("q9")
 	require.Error(t, err)
+}
+
+// TestBudgetWithoutRoomForLimits measures no bandwidth where the budget has no room for it, and less
+// memory where it has little.
+func TestBudgetWithoutRoomForLimits(t *testing.T) {
+	var l Limits
+	l.setSweep(0, 1<<20)
+	require.Zero(t, l.SweepBytes)
+	require.NoError(t, l.measure([]int{1}))
+	require.Zero(t, l.ReadGBs)
+	require.Positive(t, l.Int8Gops)
+	test := Test{Decode: true, Threads: 1, Length: 1, BytesPerToken: 1 << 20, samples: []float64{3}}
+	test.summarize(&l)
+	require.Zero(t, test.OfLimit)
+
+	held := cmp.Or(residentMemory(), programBytes)
+	l.setSweep(0, held+32<<20)
+	require.Greater(t, l.SweepBytes, 8<<20)
+	require.LessOrEqual(t, l.SweepBytes, 32<<20)
+	require.True(t, l.MayBeCached())
+	require.NoError(t, l.measure([]int{1}))
+	require.Positive(t, l.ReadGBs)
 }

@@ -11,3 +11,6 @@ func (*memoryWatch) begin() {}
 func (*memoryWatch) sample() {}
 
 func availableMemory() int64 { return 0 }
+
+// residentMemory returns 0: unknown.
+func residentMemory() int64 { return 0 }

@@ -29,7 +29,7 @@ func (p *Program) Execute(ctx context.Context, s *Streams, args []string) int {
 	case errors.As(err, &stopped):
 		return stopped.ExitCode()
 	case errors.As(err, &usage):
-		fmt.Fprintf(s.Err, "%s: %s\n%s\n", p.Name, usage.Message, usage.hint())
+		fmt.Fprintf(s.Err, "%s: %s\n%s\n", p.Name, VisibleText(usage.Message), usage.hint())
 		return ExitUsage
 	}
 	fmt.Fprintf(s.Err, "%s: %s\n", p.Name, OneLine(err))

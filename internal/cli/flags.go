@@ -233,39 +233,6 @@ func parseCount(s string, low, high int) (int, error) {
 	return 0, fmt.Errorf("must be a whole number from %d to %d, not %q", low, high, s)
 }
 
-// Fraction declares a flag for a fraction above 0 and at most 1.
-func (f *FlagSet) Fraction(target *float64, names, usage string) {
-	f.Value(names, "FRACTION", usage, func(s string) error {
-		x, err := ParseFraction(s)
-		if err != nil || x == 0 {
-			return fmt.Errorf("must be above 0 and at most 1, not %q", s)
-		}
-		*target = x
-		return nil
-	})
-}
-
-// Percent declares a flag for a percentage above 0, which target holds as a fraction.
-func (f *FlagSet) Percent(target *float64, names, usage string) {
-	f.Value(names, "PERCENT", usage, func(s string) error {
-		n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
-		if err != nil || !(n > 0 && n <= 100) {
-			return fmt.Errorf("must be a percentage such as 50%%, not %q", s)
-		}
-		*target = n / 100
-		return nil
-	})
-}
-
-// ParseFraction parses a number from 0 to 1.
-func ParseFraction(s string) (float64, error) {
-	x, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(x >= 0 && x <= 1) {
-		return 0, fmt.Errorf("must be a number from 0 to 1, not %q", s)
-	}
-	return x, nil
-}
-
 // Parse sets the flags in args and returns the other arguments. Everything after "--" is an
 // argument.
 func (f *FlagSet) Parse(args []string) (positional []string, err error) {
@@ -296,6 +263,8 @@ func (f *FlagSet) parseFlag(arg string, rest []string) ([]string, error) {
 	if !hasValue {
 		if b, ok := known.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
 			value = "true"
+		} else if _, ok := known.Value.(optionalValue); ok && (len(rest) == 0 || strings.HasPrefix(rest[0], "-")) {
+			value = ""
 		} else if len(rest) > 0 {
 			value, rest = rest[0], rest[1:]
 		} else {

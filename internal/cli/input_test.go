@@ -15,11 +15,16 @@ func TestReadAllRefusesHugeInput(t *testing.T) {
 	file, err := os.Create(path)
 	require.NoError(t, err)
 	defer file.Close()
-	require.NoError(t, file.Truncate(maxInput+1))
+	require.NoError(t, file.Truncate(MaxInput+1))
 	_, err = ReadAll(&Streams{In: file}, "-f", "-")
 	require.EqualError(t, err, "-f: standard input has more than 64.0 MiB of text, the maximum; split it")
 	_, err = ReadAll(&Streams{}, "-f", path)
 	require.ErrorContains(t, err, path+" has more than 64.0 MiB")
+
+	_, err = ReadUpTo(&Streams{}, "-f", path, 3, nil)
+	require.ErrorIs(t, err, ErrTooLong)
+	_, err = ReadUpTo(&Streams{In: file}, "-f", "-", 3, nil)
+	require.ErrorIs(t, err, ErrTooLong)
 
 	require.NoError(t, file.Truncate(3))
 	text, err := ReadAll(&Streams{}, "-f", path)

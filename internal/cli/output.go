@@ -63,11 +63,12 @@ func (o *output) Failure() error {
 	return fmt.Errorf("writing the result: %w", o.err)
 }
 
-// ModelText writes text from a model or its files. On a terminal it replaces control characters
-// by pictures, so that the text cannot move the cursor, set the title or fill the clipboard.
+// ModelText writes text from a model or its files. On a terminal it makes control characters
+// visible, so that the text cannot move the cursor, set the title, fill the clipboard or change
+// the order of what is shown.
 func (o *output) ModelText(text string) {
 	if o.Terminal {
-		text = strings.Map(VisibleRune, text)
+		text = VisibleText(text)
 	}
 	fmt.Fprint(o, text)
 }
@@ -79,9 +80,33 @@ func (o *output) EndLine() {
 	}
 }
 
-// VisibleRune maps control characters to their pictures in Unicode. Line breaks and tabs stay.
-func VisibleRune(r rune) rune {
-	const pictures = 0x2400
+// pictures is the first of Unicode's pictures of control characters.
+const pictures = 0x2400
+
+// bidirectional are the characters that change the order in which text is shown: marks,
+// embeddings and overrides, and isolates. A terminal shows nothing in their place.
+const bidirectional = "\u061C\u200E\u200F\u202A\u202B\u202C\u202D\u202E\u2066\u2067\u2068\u2069"
+
+// VisibleText replaces control characters by their pictures in Unicode, and characters that change
+// the order of text by their numbers, such as <U+202E>. Line breaks and tabs stay.
+func VisibleText(text string) string {
+	text = strings.Map(visibleRune, text)
+	if !strings.ContainsAny(text, bidirectional) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if strings.ContainsRune(bidirectional, r) {
+			fmt.Fprintf(&b, "<U+%04X>", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// visibleRune maps control characters to their pictures in Unicode. Line breaks and tabs stay.
+func visibleRune(r rune) rune {
 	switch {
 	case r == '\n' || r == '\t':
 		return r
@@ -95,6 +120,30 @@ func VisibleRune(r rune) rune {
 		return '\uFFFD'
 	}
 	return r
+}
+
+// Visible returns a writer that passes VisibleText of each write to w, for reports that contain
+// names.
+func Visible(w io.Writer) io.Writer { return visibleWriter{w} }
+
+type visibleWriter struct{ w io.Writer }
+
+func (v visibleWriter) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(v.w, VisibleText(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// VisibleLine is VisibleText for text that a file stores, such as a name, as a part of one line:
+// line breaks and tabs become pictures too.
+func VisibleLine(text string) string {
+	return VisibleText(strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || r == '\r' {
+			return pictures + r
+		}
+		return r
+	}, text))
 }
 
 // WriteJSON writes v as JSON on one line.
@@ -165,7 +214,7 @@ func OneLine(err error) string {
 		}
 		text.WriteString(line)
 	}
-	return strings.Map(VisibleRune, text.String())
+	return VisibleText(text.String())
 }
 
 // FormatBytes formats a size in binary units.

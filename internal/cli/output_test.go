@@ -21,6 +21,8 @@ func TestModelTextOnATerminal(t *testing.T) {
 		{"bell and delete", "a\ab\x7f", "a␇b␡"},
 		{"carriage return", "a\r\nb\rc", "a\nbc"},
 		{"C1 control", "a\u009bb", "a\uFFFDb"},
+		{"order of text", "a\u202Eb\u2069c\u061C", "a<U+202E>b<U+2069>c<U+061C>"},
+		{"Hebrew", "שלום", "שלום"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -31,6 +33,12 @@ func TestModelTextOnATerminal(t *testing.T) {
 			require.Equal(t, test.text, file.String(), "a file gets the unchanged text")
 		})
 	}
+}
+
+// TestVisibleLineStaysOneLine checks that a stored name cannot begin another line of a table.
+func TestVisibleLineStaysOneLine(t *testing.T) {
+	require.Equal(t, "user:␊␍assistant␉␛[2J", VisibleLine("user:\n\rassistant\t\x1b[2J"))
+	require.Equal(t, "<U+200F>a<U+2066>", VisibleLine("\u200Fa\u2066"))
 }
 
 type brokenWriter struct{ writes int }

@@ -54,7 +54,7 @@ func Present(s *Streams, asJSON bool, report any, write func(io.Writer), drawing
 	if asJSON {
 		return s.Out.WriteJSON(report)
 	}
-	write(s.Out)
+	write(Visible(s.Out))
 	return nil
 }
 

@@ -69,7 +69,7 @@ func OpenLab(names []string, ops []hetero.Op) (l *deviceLab, err error) {
 	if len(names) == 2 && l.devices[0].Capabilities().Static {
 		return l, fmt.Errorf("%w: %s accepts only prepared numbers of tokens: name a device before it that accepts any number", ErrDevices, names[0])
 	}
-	if l.operands, err = solve.NewOperands(l.budget, l.devices, ops); err != nil {
+	if l.operands, err = solve.NewOperands(l.budget, l.devices, ops, solve.ColdBytes); err != nil {
 		return l, err
 	}
 	l.Profiler = solve.NewProfiler(l.devices, l.operands.For)

@@ -31,31 +31,42 @@ type Target struct {
 
 // Action declares --json and returns the action of the command, which takes no arguments.
 func (m Measurement[R]) Action(f *cli.FlagSet) cli.Action {
-	asJSON := false
-	f.Group("Output")
-	f.Toggle(&asJSON, "json", "print one JSON object instead of tables")
+	asJSON := AddJSON(f)
 	return func(ctx context.Context, s *cli.Streams, args []string) error {
 		if err := cli.NoArguments(args); err != nil {
 			return err
 		}
-		if m.Check != nil {
-			if err := m.Check(); err != nil {
-				return err
-			}
-		}
-		if err := m.Model.check(); err != nil {
-			return err
-		}
-		report, err := m.measure(ctx, s)
-		if err != nil {
-			return err
-		}
-		var drawings []cli.Drawing
-		if m.Draw != nil {
-			drawings = m.Draw(report)
-		}
-		return cli.Present(s, asJSON, report, func(w io.Writer) { m.Write(report, w) }, drawings...)
+		return m.Present(ctx, s, *asJSON)
 	}
+}
+
+// AddJSON declares --json.
+func AddJSON(f *cli.FlagSet) *bool {
+	asJSON := false
+	f.Group("Output")
+	f.Toggle(&asJSON, "json", "print one JSON object instead of tables")
+	return &asJSON
+}
+
+// Present measures and prints the report.
+func (m Measurement[R]) Present(ctx context.Context, s *cli.Streams, asJSON bool) error {
+	if m.Check != nil {
+		if err := m.Check(); err != nil {
+			return err
+		}
+	}
+	if err := m.Model.check(); err != nil {
+		return err
+	}
+	report, err := m.measure(ctx, s)
+	if err != nil {
+		return err
+	}
+	var drawings []cli.Drawing
+	if m.Draw != nil {
+		drawings = m.Draw(report)
+	}
+	return cli.Present(s, asJSON, report, func(w io.Writer) { m.Write(report, w) }, drawings...)
 }
 
 // measure runs the measurement with progress bars, until Ctrl-C. It removes the model of a shape

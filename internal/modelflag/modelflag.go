@@ -86,7 +86,7 @@ func (m *Source) synthesize(ctx context.Context, s *cli.Streams) (path string, r
 	}
 	return path, func() {
 		if m.Keep {
-			fmt.Fprintf(s.Err, "llmrun: the model stays in %s\n", path)
+			fmt.Fprintf(s.Err, "llmrun: the model stays in %s\n", cli.VisibleLine(path))
 		} else if err := os.Remove(path); err != nil {
 			fmt.Fprintf(s.Err, "llmrun: removing the model failed: %s\n", cli.OneLine(err))
 		}

@@ -39,14 +39,23 @@ func Root(tb testing.TB) string {
 // files are read-only.
 func Shared(tb testing.TB, set string, elem ...string) string {
 	tb.Helper()
+	path, found := Find(tb, set, elem...)
+	if !found {
+		tb.Skipf("no reference material %s in testdata or beside the checkout", filepath.Join(append([]string{set}, elem...)...))
+	}
+	return path
+}
+
+// Find is Shared for a file that not every place has: found is false if none has it.
+func Find(tb testing.TB, set string, elem ...string) (path string, found bool) {
+	tb.Helper()
 	for _, dir := range setDirs(tb, set) {
 		path := filepath.Join(append([]string{dir}, elem...)...)
 		if _, err := os.Stat(path); err == nil {
-			return path
+			return path, true
 		}
 	}
-	tb.Skipf("no reference material %s in testdata or beside the checkout", filepath.Join(append([]string{set}, elem...)...))
-	return ""
+	return "", false
 }
 
 // Glob returns the paths in a set that match a pattern. A path that testdata and the
@@ -89,4 +98,12 @@ func ReadJSON(tb testing.TB, path string, v any) {
 	if err := json.Unmarshal(data, v); err != nil {
 		tb.Fatalf("%s: %v", path, err)
 	}
+}
+
+// Must returns v, and panics for an error. It wraps a call that succeeds in every test.
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

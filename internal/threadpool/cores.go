@@ -17,6 +17,9 @@ import (
 //     bandwidth and takes cache from the first.
 //   - On big.LITTLE processors the little cores are excluded: they are several
 //     times slower and share power and bandwidth with the big ones.
+//   - On Intel's hybrid processors the efficiency cores are excluded only beside many
+//     performance cores. Laptops have two of those and eight of the others, and
+//     [Pool.RunRange] gives each core work by its measured rate.
 //   - GOMAXPROCS is never exceeded. Go's runtime derives it from the affinity
 //     mask and the container's CPU quota.
 //
@@ -66,7 +69,7 @@ func ReserveForReaders(readers int) {
 // lists often do not describe the hardware.
 const smtThreshold = 4
 
-// coresFromSysfs counts fast physical cores from Linux's /proc and /sys below root.
+// coresFromSysfs counts the physical cores to use, from Linux's /proc and /sys below root.
 // It returns fallback when they are missing or unreadable (Android hides parts of
 // them from apps).
 func coresFromSysfs(root fs.FS, fallback int) int {
@@ -74,8 +77,18 @@ func coresFromSysfs(root fs.FS, fallback int) int {
 	if len(cpus) == 0 {
 		return fallback
 	}
-	cpus = fastest(root, cpus)
-	if len(cpus) <= smtThreshold {
+	fast := fastest(root, cpus)
+	n := physicalCores(root, fast)
+	if isHybrid(root) && n < enoughCores {
+		slow := slices.DeleteFunc(slices.Clone(cpus), func(cpu int) bool { return slices.Contains(fast, cpu) })
+		n += physicalCores(root, slow)
+	}
+	return n
+}
+
+// physicalCores counts the physical cores of some CPUs.
+func physicalCores(root fs.FS, cpus []int) int {
+	if len(cpus) <= smtThreshold && !isHybrid(root) {
 		return len(cpus)
 	}
 	cores := make(map[string]bool)
@@ -88,6 +101,18 @@ func coresFromSysfs(root fs.FS, fallback int) int {
 	}
 	return len(cores)
 }
+
+// enoughCores is the number of performance cores beside which efficiency cores are left
+// out. It is chosen, not measured: no hybrid processor was available.
+const enoughCores = 6
+
+// performanceCPUs returns the CPUs of the performance cores of Intel's hybrid processors,
+// nil for other processors.
+func performanceCPUs(root fs.FS) []int {
+	return parseCPUList(readLine(root, "sys/devices/cpu_core", "cpus"))
+}
+
+func isHybrid(root fs.FS) bool { return len(performanceCPUs(root)) > 0 }
 
 // cpuDir returns the sysfs directory of a CPU.
 func cpuDir(cpu int) string { return "sys/devices/system/cpu/cpu" + strconv.Itoa(cpu) }
@@ -110,13 +135,9 @@ func allowedCPUs(root fs.FS) []int {
 // hybrid processors it drops all but the performance cores.
 func fastest(root fs.FS, cpus []int) []int {
 	selected := make([]int, 0, len(cpus))
-	if performance := parseCPUList(readLine(root, "sys/devices/cpu_core", "cpus")); len(performance) > 0 {
-		isPerformance := make(map[int]bool)
-		for _, cpu := range performance {
-			isPerformance[cpu] = true
-		}
+	if performance := performanceCPUs(root); len(performance) > 0 {
 		for _, cpu := range cpus {
-			if isPerformance[cpu] {
+			if slices.Contains(performance, cpu) {
 				selected = append(selected, cpu)
 			}
 		}

@@ -35,6 +35,18 @@ func (m machine) fs() fstest.MapFS {
 	return files
 }
 
+// hybrid returns the siblings of performance cores with two threads and efficiency cores with one.
+func hybrid(performance, efficiency int) (siblings []string) {
+	for core := range performance {
+		list := fmt.Sprintf("%d-%d", 2*core, 2*core+1)
+		siblings = append(siblings, list, list)
+	}
+	for core := range efficiency {
+		siblings = append(siblings, fmt.Sprint(2*performance+core))
+	}
+	return siblings
+}
+
 func TestCoresFromSysfs(t *testing.T) {
 	smt := []string{"0,4", "1,5", "2,6", "3,7", "0,4", "1,5", "2,6", "3,7"}
 	for name, c := range map[string]struct {
@@ -52,8 +64,12 @@ func TestCoresFromSysfs(t *testing.T) {
 			machine{allowed: "0-3", capacity: []int{250, 250, 250, 250, 800, 800, 800, 1024}}, 4,
 		},
 		"hybrid laptop 2P+8E": {
-			machine{allowed: "0-11", hybrid: "0-3", siblings: []string{"0-1", "0-1", "2-3", "2-3"}}, 4,
+			machine{allowed: "0-11", hybrid: "0-3", siblings: hybrid(2, 8)}, 10,
 		},
+		"hybrid laptop, performance cores only": {
+			machine{allowed: "0-3", hybrid: "0-3", siblings: hybrid(2, 8)}, 2,
+		},
+		"hybrid desktop 8P+4E":    {machine{allowed: "0-19", hybrid: "0-15", siblings: hybrid(8, 4)}, 8},
 		"hybrid, efficiency only": {machine{allowed: "4-11", hybrid: "0-3"}, 8},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,8 +9,9 @@
 // use (see [Interleaver]); two streams would compete for bandwidth. Begin reading in
 // plan.go and reader.go.
 //
-// A [PageReader] reads the pages that the page selector chose. The choice depends on
-// the query, so these pages cannot be prefetched.
+// [PickedPages] reads the pages that the page selector picked, neighbours together, and
+// keeps those that are picked frequently in the ring, which the stream does not need
+// then.
 //
 // Every page is verified before its results are used. Attention computes the checksum
 // of a KV head block while the block is in the processor's cache; [PageChecksum]

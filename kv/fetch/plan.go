@@ -40,17 +40,35 @@ func (r *Reader) FirstPage(layer, pos int) int {
 	return max(0, pos-w+1) / r.Cache.PageTokens()
 }
 
+// stored returns the layer in whose pages a layer finds its keys and values.
+func (r *Reader) stored(layer int) int {
+	if r.Stored == nil {
+		return layer
+	}
+	return r.Stored[layer]
+}
+
+// pageBytes returns the size of the pages that a layer reads.
+func (r *Reader) pageBytes(layer int) int { return r.Cache.PageBytes(r.stored(layer)) }
+
 // plan computes the reads for a batch and returns their runs.
 func (r *Reader) plan(b Batch) (runs []prefetch.Run) {
 	r.planned, r.reads = r.planned[:0], r.reads[:0]
 	for l := range r.layers {
 		r.first[l], r.runs[l] = len(r.reads), len(runs)
-		if r.Cache.PageBytes(l) == 0 || r.selects && r.Windows[l] == 0 {
+		if r.pageBytes(l) == 0 {
 			continue
 		}
 		for i := range b.Sequences() {
+			if b.Selects(i) && r.Windows[l] == 0 {
+				continue
+			}
 			seq, pos := b.Sequence(i)
-			runs = r.planLayer(runs, l, i, seq, pos)
+			first := r.FirstPage(l, pos)
+			if r.Windows[l] == 0 {
+				first = b.Shared(i)
+			}
+			runs = r.planLayer(runs, l, i, seq, first)
 		}
 	}
 	r.first[r.layers], r.runs[r.layers] = len(r.reads), len(runs)
@@ -58,14 +76,14 @@ func (r *Reader) plan(b Batch) (runs []prefetch.Run) {
 }
 
 // planLayer appends the reads of a layer for one sequence: every segment with a page
-// that the layer attends to.
-func (r *Reader) planLayer(runs []prefetch.Run, layer, sequence int, seq *kv.Seq, pos int) []prefetch.Run {
+// from page first on.
+func (r *Reader) planLayer(runs []prefetch.Run, layer, sequence int, seq *kv.Seq, first int) []prefetch.Run {
 	begun := len(runs)
-	attended, page := r.FirstPage(layer, pos), 0
+	page := 0
 	for _, span := range seq.Cold() {
-		if page+span.Pages > attended {
-			from, off, _ := span.Segment().LayerRun(layer)
-			size := vfs.DirectSize(int64(span.Pages * r.Cache.PageBytes(layer)))
+		if page+span.Pages > first {
+			from, off, _ := span.Segment().LayerRun(r.stored(layer))
+			size := vfs.DirectSize(int64(span.Pages * r.pageBytes(layer)))
 			if last := len(runs) - 1; last >= begun && runs[last].From == from && runs[last].Off+runs[last].Size == off {
 				runs[last].Size += size
 			} else {

@@ -14,6 +14,11 @@ type Batch interface {
 	Sequences() int
 	// Sequence returns sequence i and the position of its first new token.
 	Sequence(i int) (seq *kv.Seq, pos int)
+	// Selects reports whether layers without a window read only selected pages of it.
+	Selects(i int) bool
+	// Shared returns how many first pages of sequence i are those of the sequence before it. Layers
+	// without a window read them once for both.
+	Shared(i int) int
 }
 
 // Interleaver is a stream of weights that can also read pages. A model that streams no
@@ -37,6 +42,9 @@ type Interleaver interface {
 type Options struct {
 	Cache   *kv.Cache
 	Windows []int // [layer] sliding window in tokens; 0: all tokens
+	// Stored is the layer in whose pages a layer finds its keys and values: itself, or an
+	// earlier one; nil: itself in all layers.
+	Stored  []int // [layer]
 	Budget  *tiering.Budget
 	Ring    int64 // size of the ring; 0: DefaultRing
 	User    prefetch.Threads
@@ -69,26 +77,15 @@ type Reader struct {
 	planned    []plannedSeq     // the sequences for which reads are planned
 	streamRuns []int            // [run] its number in the stream of weights; nil: not interleaved
 	generation int              // generation of the weight stream when the reads were planned
-	selects    bool             // layers without a window read only selected pages
 	onDemand   bool             // do not prefetch, see ReadOnDemand
+	ringUses   int              // how often the stream began to use the ring
 }
 
 // plannedSeq identifies the pages of a sequence for which reads were planned.
 type plannedSeq struct {
 	version uint64
 	pos     int
-}
-
-// Page is a page in memory.
-type Page struct {
-	Data    []byte
-	segment kv.Segment
-	index   int // in the segment
-}
-
-// Verify compares the checksum of the page with the checksum of the written page.
-func (p *Page) Verify(layer int, sum uint32) error {
-	return p.segment.Verify(layer, p.index, sum)
+	selects bool
 }
 
 // NewReader returns a reader. It allocates its ring when a batch has pages on flash,
@@ -113,7 +110,7 @@ func (r *Reader) Reserve() error {
 	if r.ring != nil {
 		return nil
 	}
-	piece := vfs.DirectSize(min(int(r.Ring/4), tiering.DefaultPiece))
+	piece := max(vfs.DirectAlign, vfs.DirectSize(min(int(r.Ring/4), tiering.DefaultPiece)))
 	slots := max(int(r.Ring)/piece, (r.largestPage+piece-1)/piece+1, 2)
 	ring, err := tiering.AllocForReads(r.Budget, tiering.KVFrames, slots*piece+r.largestPage)
 	if err == nil {
@@ -122,13 +119,41 @@ func (r *Reader) Reserve() error {
 	return err
 }
 
+// Release frees the ring. The reader allocates it again when it needs it.
+func (r *Reader) Release() {
+	if r.ring == nil {
+		return
+	}
+	if r.stream != nil {
+		r.stream.Reconfigure(prefetch.Ring{}, prefetch.Sequence{})
+	}
+	r.ring.Free()
+	r.ring, r.streamRuns = nil, nil
+	r.planned, r.reads = r.planned[:0], r.reads[:0] // the next batch is planned again
+	clear(r.first)
+	clear(r.runs)
+}
+
+// idleRing returns the ring if the stream does not use it for the current batch, and how often
+// the stream has used it. If the ring is in use or does not fit in memory, ring is nil.
+func (r *Reader) idleRing() (ring []byte, uses int) {
+	if len(r.reads) > 0 && r.streamRuns == nil || r.Reserve() != nil {
+		return nil, 0
+	}
+	return r.ring.Bytes(), r.ringUses
+}
+
+// keeps reports whether a layer's pages can be picked.
+func (r *Reader) keeps(layer int) bool {
+	return r.Windows[layer] == 0 && r.Cache.PageBytes(layer) > 0
+}
+
 // Begin prepares the reads of a batch. The sequences already have room for their new
 // tokens. If the sequences have the same pages on flash as in the last batch, reads
-// in flight remain valid. selects states that layers without a window read only
-// selected pages.
-func (r *Reader) Begin(b Batch, selects bool) error {
-	if !r.planMatches(b, selects) {
-		if err := r.configure(b, selects); err != nil {
+// in flight remain valid.
+func (r *Reader) Begin(b Batch) error {
+	if !r.planMatches(b) {
+		if err := r.configure(b); err != nil {
 			return err
 		}
 	}
@@ -156,10 +181,7 @@ func OnFlash(b Batch) bool {
 }
 
 // planMatches reports whether the planned reads are those that a batch needs.
-func (r *Reader) planMatches(b Batch, selects bool) bool {
-	if r.selects != selects {
-		return false
-	}
+func (r *Reader) planMatches(b Batch) bool {
 	if len(r.planned) != b.Sequences() {
 		return len(r.reads) == 0 && !OnFlash(b)
 	}
@@ -168,7 +190,7 @@ func (r *Reader) planMatches(b Batch, selects bool) bool {
 	}
 	for i := range b.Sequences() {
 		seq, pos := b.Sequence(i)
-		if r.planned[i].version != seq.Version() || pos < r.planned[i].pos {
+		if r.planned[i].version != seq.Version() || pos < r.planned[i].pos || r.planned[i].selects != b.Selects(i) {
 			return false
 		}
 	}
@@ -176,9 +198,8 @@ func (r *Reader) planMatches(b Batch, selects bool) bool {
 }
 
 // configure plans the reads of a batch and starts the first ones.
-func (r *Reader) configure(b Batch, selects bool) error {
+func (r *Reader) configure(b Batch) error {
 	var seq prefetch.Sequence
-	r.selects = selects
 	seq.Body = r.plan(b)
 	r.streamRuns = nil
 	if len(r.reads) > 0 && r.Weights.CanInterleave() {
@@ -192,10 +213,11 @@ func (r *Reader) configure(b Batch, selects bool) error {
 		if err := r.Reserve(); err != nil {
 			return err
 		}
+		r.ringUses++
 	}
 	for i := range b.Sequences() {
 		seq, pos := b.Sequence(i)
-		r.planned = append(r.planned, plannedSeq{seq.Version(), pos})
+		r.planned = append(r.planned, plannedSeq{seq.Version(), pos, b.Selects(i)})
 	}
 	switch {
 	case r.stream != nil:
@@ -230,7 +252,7 @@ func (r *Reader) ringFor(runs []prefetch.Run) prefetch.Ring {
 // Take waits for pages of adjacent segments, from page of the first segment on, and
 // appends the pages that are ready, at least one.
 func (r *Reader) Take(ctx context.Context, pages []Page, reads []Read, layer, page int) ([]Page, error) {
-	unit := r.Cache.PageBytes(layer)
+	unit := r.pageBytes(layer)
 	last := &reads[len(reads)-1]
 	begin := reads[0].off + int64(page)*int64(unit)
 	left := int(last.off + int64(last.Pages)*int64(unit) - begin)

@@ -18,14 +18,20 @@ import (
 // be the old or the new one with all of its segments, and the new one after Save has
 // returned.
 func TestSaveSurvivesCrashes(t *testing.T) {
+	for kind, of := range fileSystems {
+		t.Run(kind, func(t *testing.T) { saveSurvivesCrashes(t, of) })
+	}
+}
+
+func saveSurvivesCrashes(t *testing.T, of func(vfs.FS) vfs.FS) {
 	older, newer := randomTokens(1, 44), randomTokens(1, 120)
 	for _, keep := range []float64{0, 0.5, 1} {
 		mem := vfs.NewMem()
-		s := openStore(t, mem, 0)
+		s := openStore(t, of(mem), 0)
 		require.NoError(t, save(s.dir, "talk", mustWrite(t, s, older, 3)))
 		crashes := 0
 		check := func(k int64, mustBeNew bool) {
-			after := openStore(t, mem.CrashClone(keep, uint64(k)), 0)
+			after := openStore(t, of(mem.CrashClone(keep, uint64(k))), 0)
 			m, err := after.dir.Session("talk")
 			require.NoError(t, err, "crash before operation %d with %v of the unsynced bytes", k, keep)
 			want := newer
@@ -44,12 +50,12 @@ func TestSaveSurvivesCrashes(t *testing.T) {
 			require.NoError(t, save(after.dir, "talk", mustWrite(t, after, newer, 3)), "the next save works")
 			crashes++
 		}
-		watched := openStore(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
+		watched := openStore(t, of(vfs.NewFaulty(mem, func(op vfs.Op) error {
 			if op.Kind != vfs.OpRead && op.Kind != vfs.OpStat && op.Kind != vfs.OpReadDir && op.Kind != vfs.OpSize && op.Kind != vfs.OpOpen {
 				check(op.Index, false)
 			}
 			return nil
-		}), 0)
+		})), 0)
 		require.NoError(t, save(watched.dir, "talk", mustWrite(t, watched, newer, 3)))
 		check(-1, true)
 		require.Greater(t, crashes, 50)
@@ -59,12 +65,18 @@ func TestSaveSurvivesCrashes(t *testing.T) {
 // TestUnsyncedSegmentsAreSoundOrUnused checks that segments that are not durable may
 // be lost with the power, but never have other contents.
 func TestUnsyncedSegmentsAreSoundOrUnused(t *testing.T) {
+	for kind, of := range fileSystems {
+		t.Run(kind, func(t *testing.T) { unsyncedSegments(t, of) })
+	}
+}
+
+func unsyncedSegments(t *testing.T, of func(vfs.FS) vfs.FS) {
 	a := randomTokens(5, 120)
 	mem := vfs.NewMem()
 	damaged, sound := 0, 0
-	watched := openStore(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
+	watched := openStore(t, of(vfs.NewFaulty(mem, func(op vfs.Op) error {
 		for _, keep := range []float64{0, 0.5, 0.95, 1} {
-			after := openStore(t, mem.CrashClone(keep, uint64(op.Index)), 0)
+			after := openStore(t, of(mem.CrashClone(keep, uint64(op.Index))), 0)
 			parts, err := after.Lookup(a)
 			if err != nil {
 				require.ErrorIs(t, err, store.ErrFormat)
@@ -82,7 +94,7 @@ func TestUnsyncedSegmentsAreSoundOrUnused(t *testing.T) {
 			require.NoError(t, Close(parts))
 		}
 		return nil
-	}), 0)
+	})), 0)
 	_, err := writeSegment(watched, a, 5, false)
 	require.NoError(t, err)
 	require.Positive(t, damaged)
@@ -99,21 +111,27 @@ var kinds = map[vfs.OpKind]bool{
 // every k. The error must name the path, the previous session must survive, and a
 // retry must succeed.
 func TestEveryFaultIsReported(t *testing.T) {
+	for kind, of := range fileSystems {
+		t.Run(kind, func(t *testing.T) { everyFaultIsReported(t, of) })
+	}
+}
+
+func everyFaultIsReported(t *testing.T, of func(vfs.FS) vfs.FS) {
 	older, newer := randomTokens(1, 44), randomTokens(1, 70)
 	for k := int64(0); ; k++ {
 		mem := vfs.NewMem()
-		before := openStore(t, mem, 0)
+		before := openStore(t, of(mem), 0)
 		require.NoError(t, save(before.dir, "talk", mustWrite(t, before, older, 3)))
 		var failed *vfs.Op
 		saved := false
-		faulty := vfs.NewFaulty(mem, func(op vfs.Op) error {
-			reading := op.Kind == vfs.OpClose && !strings.Contains(op.Path, vfs.TempMark) // closing a file after reading loses nothing
+		faulty := of(vfs.NewFaulty(mem, func(op vfs.Op) error {
+			reading := op.Kind == vfs.OpClose && (vfs.IsSealedName(op.Path) || !strings.Contains(op.Path, vfs.TempMark)) // closing a file after reading loses nothing
 			if op.Index == k && kinds[op.Kind] && !reading {
 				failed = &op
 				return errInjected
 			}
 			return nil
-		})
+		}))
 		err := func() error {
 			d, err := OpenDir(faulty, "cache", 0)
 			if err != nil {
@@ -157,7 +175,7 @@ func TestEveryFaultIsReported(t *testing.T) {
 		var ioErr *vfs.IOError
 		require.ErrorAs(t, err, &ioErr)
 		require.Equal(t, failed.Offset, ioErr.Off)
-		after := openStore(t, mem, 0)
+		after := openStore(t, of(mem), 0)
 		m, err := after.dir.Session("talk")
 		require.NoError(t, err)
 		if saved {
@@ -168,7 +186,7 @@ func TestEveryFaultIsReported(t *testing.T) {
 		_, err = after.dir.VerifySession("talk")
 		require.NoError(t, err)
 		require.NoError(t, save(after.dir, "talk", mustWrite(t, after, newer, 3)))
-		require.Empty(t, filesIn(t, mem, "cache/kv", vfs.TempMark), "operation %d, %s %s", k, failed.Kind, failed.Path)
+		require.Empty(t, filesIn(t, of(mem), "cache/kv", vfs.TempMark), "operation %d, %s %s", k, failed.Kind, failed.Path)
 	}
 }
 

@@ -221,10 +221,11 @@ func openBytes(tb testing.TB, data []byte) (err error) {
 
 func TestMalformedSessions(t *testing.T) {
 	mem, _, name := saved(t)
-	golden, err := vfs.ReadFile(mem, name, 1<<20)
+	written, err := vfs.ReadFile(mem, name, 1<<20)
 	require.NoError(t, err)
-	m, err := decodeManifest("x", golden)
+	m, err := decodeManifest("x", written)
 	require.NoError(t, err)
+	golden := plain(m)
 	edit := func(change func(m *Manifest)) []byte {
 		other, err := decodeManifest("x", golden)
 		require.NoError(t, err)
@@ -243,7 +244,9 @@ func TestMalformedSessions(t *testing.T) {
 	}{
 		{"empty", "a session has at least", nil},
 		{"another magic", "magic", append([]byte("GGUFGGUF"), golden[8:]...)},
-		{"the next version", "3 is unknown", number(8, 3)},
+		{"the next version", "5 is unknown", number(8, 5)},
+		{"adapters without a number", "adapters", endManifest(compress(manifestHeader(adaptersVersion), m.content()))},
+		{"version 0", "0 is unknown", number(8, 0)},
 		{"cut", "bytes instead of", golden[:len(golden)-1]},
 		{"a name of 4 GiB", "do not fit", number(20, 1<<32-1)},
 		{"2^31 tokens", "do not fit", number(at-4, 1<<31)},
@@ -264,9 +267,11 @@ func TestMalformedSessions(t *testing.T) {
 			require.Nil(t, m)
 		})
 	}
-	for n := range len(golden) {
-		_, err := decodeManifest("x", resumManifest(bytes.Clone(golden[:n])))
-		require.Error(t, err, "cut to %d bytes", n)
+	for _, whole := range [][]byte{golden, written} {
+		for n := range len(whole) {
+			_, err := decodeManifest("x", resumManifest(bytes.Clone(whole[:n])))
+			require.Error(t, err, "cut to %d bytes", n)
+		}
 	}
 }
 
@@ -287,6 +292,9 @@ func FuzzSession(f *testing.F) {
 	golden, err := vfs.ReadFile(mem, name, 1<<20)
 	require.NoError(f, err)
 	f.Add(golden)
+	m, err := decodeManifest("x", golden)
+	require.NoError(f, err)
+	f.Add(plain(m))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		bound.Check(t, len(data), func() {
 			if m, err := decodeManifest("x", resumManifest(data)); err == nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,6 @@ const (
 	// lockTimeout limits the wait for another process that evicts segments or saves a
 	// session.
 	lockTimeout = 10 * time.Second
-	lockPause   = 5 * time.Millisecond
 )
 
 // Dir is a directory of segments and sessions. Any number of processes may share it.
@@ -43,6 +43,8 @@ type Dir struct {
 	writer  string // identifies this Dir in the names of temporary files
 	serial  atomic.Int64
 	written atomic.Int64
+	allow   func(bytes, leave int64) error // see LimitWrites
+	admit   func(bytes int) (done func())  // see AdmitReads
 
 	mu       sync.Mutex
 	lock     io.Closer    // held from the first write on; protects temporary files
@@ -54,13 +56,32 @@ type Dir struct {
 
 // OpenDir opens a directory, which need not exist. limit is the maximum size of all
 // segments; 0 means 8 GiB, or a twelfth of the disk's free space if that is less.
-// OpenDir removes temporary files of processes that were killed.
+// OpenDir removes temporary files of processes that were killed. It returns an error that
+// wraps vfs.ErrNotPrivate or vfs.ErrLink if [CheckDir] refuses the directory.
 func OpenDir(fsys vfs.FS, base string, limit int64) (*Dir, error) {
 	d := &Dir{
 		fsys: fsys, base: base, limit: limit, spare: spareBytes, writer: fmt.Sprintf("%016x", rand.Uint64()),
 		open: map[ID]*File{}, verified: map[ID]bool{}, damaged: map[ID]bool{}, synced: map[ID]bool{},
 	}
+	if err := CheckDir(fsys, base); err != nil {
+		return d, err
+	}
 	return d, errors.Join(d.sweep(segmentsDir), d.sweep(sessionsDir))
+}
+
+// CheckDir refuses a directory that other users may change, and symbolic links where a Dir makes
+// directories in it.
+func CheckDir(fsys vfs.FS, base string) error {
+	if err := vfs.CheckPrivate(fsys, base); err != nil {
+		return err
+	}
+	for _, sub := range []string{segmentsDir, sessionsDir} {
+		dir := vfs.Join(base, sub)
+		if err := errors.Join(vfs.CheckNoLink(fsys, dir), vfs.CheckPrivate(fsys, dir)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close releases the directory's lock. All segments must be closed.
@@ -75,11 +96,36 @@ func (d *Dir) Close() error {
 	return lock.Close()
 }
 
+// LimitWrites makes the Dir call allow before it writes a segment of so many bytes, which must leave
+// others; see [Store.Leaving]. An error of allow is that of Write, and nothing is written or evicted.
+func (d *Dir) LimitWrites(allow func(bytes, leave int64) error) { d.allow = allow }
+
+// AdmitReads makes the Dir call admit before it reads a header or verifies a segment, and done
+// after it. Admit does not wait. Pages that are read from a LayerRun are the reader's to admit.
+func (d *Dir) AdmitReads(admit func(bytes int) (done func())) { d.admit = admit }
+
+// admitted reads b with the admission of the directory, which may be nil.
+func (d *Dir) admitted(r io.ReaderAt, path string, b []byte, off int64) error {
+	defer d.admission(len(b))()
+	return readFull(r, path, b, off)
+}
+
+// admission admits a read, and returns what ends it. d may be nil.
+func (d *Dir) admission(bytes int) (done func()) {
+	if d == nil || d.admit == nil {
+		return func() {}
+	}
+	return d.admit(bytes)
+}
+
 // Written returns the bytes of segments that this Dir has written.
 func (d *Dir) Written() int64 { return d.written.Load() }
 
 // segmentsPath returns the directory of segments.
 func (d *Dir) segmentsPath() string { return vfs.Join(d.base, segmentsDir) }
+
+// sessionsPath returns the directory of sessions.
+func (d *Dir) sessionsPath() string { return vfs.Join(d.base, sessionsDir) }
 
 func (d *Dir) path(name string) string { return vfs.Join(d.segmentsPath(), name) }
 
@@ -92,6 +138,9 @@ func (d *Dir) lockForWriting() error {
 		return nil
 	}
 	if err := makeDir(d.fsys, d.segmentsPath()); err != nil {
+		return err
+	}
+	if err := CheckDir(d.fsys, d.base); err != nil {
 		return err
 	}
 	lock, err := vfs.Lock(d.fsys, d.path(d.writer+lockSuffix))
@@ -134,12 +183,7 @@ func makeDir(fsys vfs.FS, dir string) error {
 // lockEviction takes the lock for removing segments and saving sessions. It waits up
 // to lockTimeout.
 func (d *Dir) lockEviction() (io.Closer, error) {
-	for end := time.Now().Add(lockTimeout); ; time.Sleep(lockPause) {
-		lock, err := vfs.Lock(d.fsys, d.path(evictLock))
-		if err == nil || !errors.Is(err, vfs.ErrLocked) || time.Now().After(end) {
-			return lock, err
-		}
-	}
+	return vfs.WaitLock(d.fsys, d.path(evictLock), lockTimeout)
 }
 
 // sweep removes temporary files and locks of processes that have ended.
@@ -213,7 +257,7 @@ func (d *Dir) acquire(name string, id ID) (*File, error) {
 	if f := d.open[id]; f != nil {
 		return f.Retain(), nil
 	}
-	f, err := openFile(d.fsys, d.path(name))
+	f, err := d.openFile(d.path(name))
 	if err != nil {
 		return nil, err
 	}
@@ -226,16 +270,17 @@ func (d *Dir) acquire(name string, id ID) (*File, error) {
 	return f, nil
 }
 
-// Info describes a segment in a directory.
+// Info describes a segment in a directory, or a state whose segment is gone: a crash between two removals leaves one, and
+// so does a process that writes a state while another removes its segment.
 type Info struct {
 	ID     ID
 	Name   string
-	Bytes  int64
+	Bytes  int64     // with the state behind it
 	Used   time.Time // time of last use; zero if unknown
 	Pinned bool      // a session needs the segment
 }
 
-// List returns all segments in no particular order.
+// List returns all segments, and the states without one, in no particular order.
 func (d *Dir) List() ([]Info, error) {
 	list, err := d.files()
 	if len(list) == 0 || err != nil {
@@ -251,7 +296,7 @@ func (d *Dir) List() ([]Info, error) {
 	return list, nil
 }
 
-// files lists all segments without reading the sessions: Pinned is not set.
+// files is List without reading the sessions: Pinned is not set.
 func (d *Dir) files() (list []Info, err error) {
 	files, err := d.fsys.ReadDir(d.segmentsPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -260,14 +305,35 @@ func (d *Dir) files() (list []Info, err error) {
 	if err != nil {
 		return nil, err
 	}
+	states := map[string]int64{}
 	for _, f := range files {
-		id, ok := idOf(f.Name)
-		if !ok || f.IsDir {
-			continue
+		if id, ok := strings.CutSuffix(f.Name, stateSuffix); ok {
+			states[id] = f.Size
 		}
-		c := Info{ID: id, Name: f.Name, Bytes: f.Size}
-		c.Used, _ = vfs.LastUsed(d.fsys, d.path(f.Name))
+	}
+	add := func(id ID, name string, bytes int64) {
+		c := Info{ID: id, Name: name, Bytes: bytes}
+		c.Used, _ = vfs.LastUsed(d.fsys, d.path(name))
 		list = append(list, c)
 	}
+	for _, f := range files {
+		if id, ok := idOf(f.Name); ok && !f.IsDir {
+			add(id, f.Name, f.Size+states[id.String()])
+			delete(states, id.String())
+		}
+	}
+	for _, f := range files {
+		if id, ok := stateSegment(f.Name); ok {
+			if bytes, alone := states[id.String()]; alone { // no segment is before it
+				add(id, f.Name, bytes)
+			}
+		}
+	}
 	return list, nil
+}
+
+// Any reports whether a directory has segments, perhaps of other models.
+func Any(fsys vfs.FS, base string) bool {
+	files, err := fsys.ReadDir(vfs.Join(base, segmentsDir))
+	return err == nil && slices.ContainsFunc(files, func(f vfs.Info) bool { return strings.HasSuffix(f.Name, Suffix) })
 }

@@ -83,6 +83,13 @@ func (f *File) Verify(layer, page int, sum uint32) error {
 	return &CorruptError{Path: f.path, Off: off + int64(page)*int64(f.layout.PageBytes[layer]), Layer: layer, Page: page}
 }
 
+// Authentic implements [kv.Segment]: blocks of an encrypted file are sealed once, with a key of
+// this file and the number of the block.
+func (f *File) Authentic() bool {
+	_, sealed := f.file.(*sealedPages)
+	return sealed
+}
+
 // ReadLayer reads the first pages of a layer into b and verifies each page. Direct
 // reads require that b begins at a multiple of 4096 in memory.
 func (f *File) ReadLayer(layer, pages int, b []byte) error {
@@ -114,7 +121,7 @@ func readFull(r io.ReaderAt, path string, b []byte, off int64) error {
 			Path: path, Off: off + int64(n), Reason: fmt.Sprintf("the file ends %d bytes early", len(b)-n), Kind: store.ErrTruncated,
 		}
 	}
-	return err
+	return unsealed(path, err)
 }
 
 // VerifyAll reads the whole segment and verifies every byte: pages by their
@@ -126,13 +133,10 @@ func (f *File) VerifyAll() error {
 		if room := int(alignUp(size)); cap(b) < room {
 			b = vfs.AlignDirect(make([]byte, room+vfs.DirectAlign))
 		}
-		if err := f.ReadLayer(layer, f.pages, b); err != nil {
+		if err := f.verifyLayer(layer, b[:alignUp(size)], off, size); err != nil {
 			return err
 		}
 		b = b[:alignUp(size)]
-		if err := readFull(f.file, f.path, b[size:], off+size); err != nil {
-			return err
-		}
 		for i, v := range b[size:] {
 			if v != 0 {
 				return refuser(f.path)(off+size+int64(i), "space between layers", store.ErrFormat, "padding is %#x instead of zero", v)
@@ -140,6 +144,15 @@ func (f *File) VerifyAll() error {
 		}
 	}
 	return nil
+}
+
+// verifyLayer reads the pages of a layer and the padding behind them into b, and verifies the pages.
+func (f *File) verifyLayer(layer int, b []byte, off, size int64) error {
+	defer f.dir.admission(len(b))()
+	if err := f.ReadLayer(layer, f.pages, b); err != nil {
+		return err
+	}
+	return readFull(f.file, f.path, b[size:], off+size)
 }
 
 // Retain adds a user.
@@ -174,9 +187,14 @@ func (f *File) Close() error {
 // openFile opens the segment at path and checks its header. Reads bypass the page
 // cache if the system supports that.
 func openFile(fsys vfs.FS, path string) (f *File, err error) {
-	file, err := vfs.OpenDirect(fsys, path)
+	return (&Dir{fsys: fsys}).openFile(path)
+}
+
+// openFile is openFile for a file of the directory.
+func (d *Dir) openFile(path string) (f *File, err error) {
+	file, err := vfs.OpenDirect(d.fsys, path)
 	if err != nil {
-		return nil, err
+		return nil, unsealed(path, err)
 	}
 	defer func() {
 		if err != nil {
@@ -191,7 +209,7 @@ func openFile(fsys vfs.FS, path string) (f *File, err error) {
 		return nil, refuser(path)(size, "length", store.ErrTruncated, "the file has %d bytes, not a multiple of %d", size, pageAlign)
 	}
 	first := vfs.AlignDirect(make([]byte, 2*pageAlign))[:pageAlign]
-	if err := readFull(file, path, first, 0); err != nil {
+	if err := d.admitted(file, path, first, 0); err != nil {
 		return nil, err
 	}
 	p, err := decodePrefix(path, first, size)
@@ -201,13 +219,16 @@ func openFile(fsys vfs.FS, path string) (f *File, err error) {
 	all := first
 	if p.bytes > pageAlign {
 		all = vfs.AlignDirect(make([]byte, p.bytes+pageAlign))[:p.bytes]
-		if err := readFull(file, path, all, 0); err != nil {
+		if err := d.admitted(file, path, all, 0); err != nil {
 			return nil, err
 		}
 	}
 	h, err := decodeHeader(path, all, p)
 	if err != nil {
 		return nil, err
+	}
+	if encrypted, ok := vfs.AsEncrypted(file); ok {
+		file = &sealedPages{encrypted, path, h}
 	}
 	return &File{header: h, path: path, file: file, users: 1}, nil
 }

@@ -66,7 +66,7 @@ func TestOtherModelFindsNothing(t *testing.T) {
 func TestLayerRunsAreAligned(t *testing.T) {
 	s := openStore(t, vfs.Sub(vfs.OS(), t.TempDir()), 0)
 	a := randomTokens(1, 64)
-	f, err := s.Write(testKey, 0, a, pagesOf(Next(testKey, a)), false)
+	f, err := s.Write(testKey, 0, a, pagesOf(Next(testKey, a)), false, writeNow)
 	require.NoError(t, err)
 	require.Equal(t, a, f.Tokens())
 	require.Zero(t, f.Size()%4096)
@@ -159,10 +159,10 @@ func TestShortReadsExposeNoOtherBytes(t *testing.T) {
 func TestWriterChecksItsPages(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 0)
-	_, err := s.Write(testKey, 0, randomTokens(1, 16), func(int, int) ([]byte, error) { return make([]byte, 10), nil }, false)
+	_, err := s.Write(testKey, 0, randomTokens(1, 16), func(int, int) ([]byte, error) { return make([]byte, 10), nil }, false, writeNow)
 	require.ErrorContains(t, err, "a page of 10 bytes")
 	for _, n := range []int{0, 3, 17 * 4} {
-		_, err = s.Write(testKey, 0, randomTokens(1, n), nil, false)
+		_, err = s.Write(testKey, 0, randomTokens(1, n), nil, false, writeNow)
 		require.ErrorContains(t, err, "do not make 1 to 16 whole pages")
 	}
 	require.Empty(t, filesIn(t, fsys, "cache/kv", ""))

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// Version is the format version of segments and sessions, see FORMAT.md.
+	// Version is the format version of segments, see FORMAT.md.
 	Version = 2
 	// MaxPages is the maximum number of pages of each layer in a segment.
 	MaxPages = 16

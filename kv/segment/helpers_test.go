@@ -2,6 +2,7 @@ package segment
 
 import (
 	"encoding/binary"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"strings"
@@ -16,6 +17,12 @@ import (
 // testLayout has a layer whose size is not a multiple of 4096, one without KV, and
 // one whose size is a multiple.
 var testLayout = Layout{PageTokens: 4, PageBytes: []int{600, 0, 2048}, Format: 1}
+
+// writeNow writes at once.
+func writeNow(to io.WriterAt, p []byte, off int64) error {
+	_, err := to.WriteAt(p, off)
+	return err
+}
 
 var testKey = NewKey(testLayout, "a model")
 
@@ -73,7 +80,7 @@ func writeSegment(s *Store, tokens []int32, pages int, durable bool) (*Manifest,
 	for at := 0; len(tokens)-at >= 4; {
 		n := min(pages*4, (len(tokens)-at)/4*4)
 		id := Next(parent, tokens[at:at+n])
-		f, err := s.Write(parent, at, tokens[at:at+n], pagesOf(id), durable)
+		f, err := s.Write(parent, at, tokens[at:at+n], pagesOf(id), durable, writeNow)
 		if err != nil {
 			return m, err
 		}

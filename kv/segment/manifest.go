@@ -16,11 +16,18 @@ const (
 	// manifestFixed is the size of the shortest manifest: magic, version, length and
 	// checksum.
 	manifestFixed = 8 + 4 + 8 + checksumBytes
-	// legacyVersion is the previous version of sessions. The tokens and messages of
-	// these sessions can be read, but not their segments, which used other checksums.
-	legacyVersion = 1
-	// maxManifest limits the size of a session file, which has four bytes for each
-	// token.
+	// manifestHead is the size of what precedes the content: magic, version and length.
+	manifestHead = 8 + 4 + 8
+	// adaptersVersion is the version of sessions with adapters, which follow behind the segments.
+	adaptersVersion = 4
+	// ManifestVersion is the version of other sessions that this program writes. Before, in
+	// plainVersion, the content was not compressed. In legacyVersion it was not either; the tokens
+	// and messages of these sessions can be read, but not their segments, which used other
+	// checksums.
+	ManifestVersion = 3
+	plainVersion    = 2
+	legacyVersion   = 1
+	// maxManifest limits the size of a session, which has four bytes for each token.
 	maxManifest = 64 << 20
 )
 
@@ -37,7 +44,8 @@ type Manifest struct {
 	Messages []Message
 
 	PageTokens int
-	Segments   []Ref // consecutive, from the first token on
+	Segments   []Ref    // consecutive, from the first token on
+	Adapters   []string // of the session; the engine that wrote them defines their meaning
 }
 
 // Message is one turn of a conversation.
@@ -70,9 +78,28 @@ func (m *Manifest) names() (names []string) {
 
 // encode returns the bytes of the session file.
 func (m *Manifest) encode() []byte {
-	b := append([]byte(nil), manifestMagic...)
-	b = binary.LittleEndian.AppendUint32(b, Version)
-	b = append(b, make([]byte, 8)...) // the length
+	version := uint32(ManifestVersion)
+	if len(m.Adapters) > 0 {
+		version = adaptersVersion
+	}
+	b := compress(manifestHeader(version), m.content())
+	return endManifest(b)
+}
+
+// manifestHeader returns the bytes before the content, with room for the length.
+func manifestHeader(version uint32) []byte {
+	b := binary.LittleEndian.AppendUint32([]byte(manifestMagic), version)
+	return append(b, make([]byte, 8)...)
+}
+
+// endManifest sets the length and appends the checksum.
+func endManifest(b []byte) []byte {
+	binary.LittleEndian.PutUint64(b[12:], uint64(len(b)+checksumBytes))
+	return binary.LittleEndian.AppendUint64(b, store.Sum64(checksumSeed, b))
+}
+
+// content returns the fields of the session.
+func (m *Manifest) content() (b []byte) {
 	str := func(s string) {
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
 		b = append(b, s...)
@@ -96,8 +123,13 @@ func (m *Manifest) encode() []byte {
 		b = append(b, r.ID[:]...)
 		b = binary.LittleEndian.AppendUint32(b, uint32(r.Pages))
 	}
-	binary.LittleEndian.PutUint64(b[12:], uint64(len(b)+checksumBytes))
-	return binary.LittleEndian.AppendUint64(b, store.Sum64(checksumSeed, b))
+	if len(m.Adapters) > 0 {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(m.Adapters)))
+	}
+	for _, a := range m.Adapters {
+		str(a)
+	}
+	return b
 }
 
 // decodeManifest decodes a session file.
@@ -110,7 +142,7 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 		return nil, refuse(0, "magic", store.ErrFormat, "%q is not %q", b[:8], manifestMagic)
 	}
 	version := binary.LittleEndian.Uint32(b[8:])
-	if version != Version && version != legacyVersion {
+	if version < legacyVersion || version > adaptersVersion {
 		return nil, unknownVersion(path, version)
 	}
 	if n := binary.LittleEndian.Uint64(b[12:]); n != uint64(len(b)) {
@@ -120,7 +152,20 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 	if binary.LittleEndian.Uint64(b[end:]) != store.Sum64(checksumSeed, b[:end]) {
 		return nil, refuse(int64(end), "checksum", store.ErrFormat, "the checksum does not match: the file is damaged")
 	}
-	c := &cursor{path: path, all: b[:end], at: 20}
+	b = b[:end]
+	if version >= ManifestVersion {
+		var err error
+		if b, err = decompress(path, b, manifestHead); err != nil {
+			return nil, err
+		}
+	}
+	return decodeContent(path, b, version)
+}
+
+// decodeContent decodes the fields of a session. Offsets in its errors are those in the content
+// that follows the first bytes of the file, decompressed.
+func decodeContent(path string, b []byte, version uint32) (*Manifest, error) {
+	c := &cursor{path: path, all: b, at: manifestHead}
 	m := &Manifest{Model: c.readString("model"), Settings: c.readString("settings")}
 	copy(m.Identity[:], c.take("identity", len(m.Identity)))
 	copy(m.Key[:], c.take("key", len(m.Key)))
@@ -145,8 +190,14 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 			c.fail("pages", "%d is not from 1 to %d", p, MaxPages)
 		}
 	}
-	if c.err == nil && c.at != end {
-		c.fail("segments", "%d bytes follow the last segment", end-c.at)
+	if version == adaptersVersion {
+		m.Adapters = make([]string, c.count("adapters", 4))
+		for i := range m.Adapters {
+			m.Adapters[i] = c.readString("adapter")
+		}
+	}
+	if c.err == nil && c.at != len(b) {
+		c.fail("segments", "%d bytes follow the last field", len(b)-c.at)
 	}
 	if c.err == nil && m.SavedTokens() > len(m.Tokens) {
 		c.fail("segments", "they hold %d tokens, the session has %d", m.SavedTokens(), len(m.Tokens))
@@ -168,7 +219,7 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 func unknownVersion(path string, version uint32) error {
 	_, file := vfs.Split(path)
 	return &store.FormatError{
-		Path: path, Off: 8, Field: "version", Reason: fmt.Sprintf("%d is unknown, this program reads %d", version, Version),
+		Path: path, Off: 8, Field: "version", Reason: fmt.Sprintf("%d is unknown, this program reads up to %d", version, adaptersVersion),
 		Hint: "use the llmrun version that wrote it, or run llmrun sessions rm " + strings.TrimSuffix(file, sessionSuffix), Kind: store.ErrUnsupported,
 	}
 }

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"errors"
+	"io/fs"
 	"maps"
 	"slices"
 
@@ -20,8 +21,8 @@ func (d *Dir) RemoveSession(name string) (freed int64, err error) {
 	if err := CheckName(name); err != nil {
 		return 0, err
 	}
-	if _, err := d.fsys.Stat(d.sessionPath(name)); err != nil {
-		return 0, nameMissing(name, err)
+	if _, err := d.Session(name); err != nil && !removable(err) {
+		return 0, err
 	}
 	l, err := d.LockSession(name)
 	if err != nil {
@@ -37,38 +38,49 @@ func (d *Dir) RemoveSession(name string) (freed int64, err error) {
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	m, err := l.Load()
-	if err != nil && !errors.Is(err, store.ErrFormat) && !errors.Is(err, store.ErrUnsupported) {
+	if err != nil && !removable(err) {
 		return 0, err
+	}
+	var text []Info
+	if m != nil { // otherwise nothing says which segments hold its text
+		if text, err = d.textOnly(m, name); err != nil {
+			return 0, err
+		}
 	}
 	if err := d.fsys.Remove(d.sessionPath(name)); err != nil {
 		return 0, err
 	}
-	err = nil // a damaged session can be removed, but does not say which segments hold its text
-	if m != nil {
-		freed, err = d.removeText(m)
-	}
-	return freed, errors.Join(err, d.fsys.SyncDir(vfs.Join(d.base, sessionsDir)), d.fsys.SyncDir(d.segmentsPath()))
+	freed, err = d.removeAll(text)
+	return freed, errors.Join(err, d.fsys.SyncDir(d.sessionsPath()), d.fsys.SyncDir(d.segmentsPath()))
 }
 
-// removeText removes the segments that may hold the text of a session, which has been
-// removed.
-func (d *Dir) removeText(m *Manifest) (freed int64, err error) {
+// removable reports whether a session that cannot be read may be removed: it is damaged, of another
+// version, or a link, which another program made and which is removed without what it leads to.
+func removable(err error) bool {
+	return errors.Is(err, store.ErrFormat) || errors.Is(err, store.ErrUnsupported) || errors.Is(err, vfs.ErrNotRegular)
+}
+
+// textOnly returns the segments that may hold text of a session and that no other session
+// needs.
+func (d *Dir) textOnly(m *Manifest, name string) ([]Info, error) {
 	list, err := d.files()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	held := d.textSegments(m, list)
-	if len(held) == 0 {
-		return 0, nil
+	held, err := d.textSegments(m, list)
+	if err != nil || len(held) == 0 {
+		return nil, err
 	}
-	others, err := d.pinned("")
+	others, err := d.pinned(name)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
+	return slices.DeleteFunc(list, func(c Info) bool { return !held[c.ID] || others[c.ID] || d.inUse(c.ID) }), nil
+}
+
+// removeAll removes segments, also after one that cannot be removed.
+func (d *Dir) removeAll(list []Info) (freed int64, err error) {
 	for _, c := range list {
-		if !held[c.ID] || others[c.ID] || d.inUse(c.ID) {
-			continue
-		}
 		if failed := d.remove(c); failed != nil {
 			err = errors.Join(err, failed)
 			continue
@@ -82,16 +94,28 @@ func (d *Dir) removeText(m *Manifest) (freed int64, err error) {
 // begin like it, whatever model and settings wrote them, and all that continue such a
 // segment. Segments record tokens but not conversations, so a segment of another text that
 // shares the first page, such as a system prompt, is one of them too.
-func (d *Dir) textSegments(m *Manifest, list []Info) map[ID]bool {
+//
+// So is a state without a segment, whose text nothing says.
+//
+// A segment whose header is damaged holds no text that anything finds. One that cannot be
+// read may hold some, so it is an error.
+func (d *Dir) textSegments(m *Manifest, list []Info) (map[ID]bool, error) {
 	held := map[ID]bool{}
 	for _, r := range m.Segments {
 		held[r.ID] = true
 	}
 	children := map[ID][]ID{}
 	for _, c := range list {
-		f, err := openFile(d.fsys, d.path(c.Name))
-		if err != nil {
-			continue // its header is damaged, so nothing finds its text
+		if _, alone := stateSegment(c.Name); alone {
+			held[c.ID] = true
+			continue
+		}
+		f, err := d.openFile(d.path(c.Name))
+		switch {
+		case errors.Is(err, store.ErrFormat), errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, err
 		}
 		page := f.layout.PageTokens
 		if f.start == 0 && len(m.Tokens) >= page && slices.Equal(f.tokens[:page], m.Tokens[:page]) {
@@ -108,5 +132,5 @@ func (d *Dir) textSegments(m *Manifest, list []Info) map[ID]bool {
 			}
 		}
 	}
-	return held
+	return held, nil
 }

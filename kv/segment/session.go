@@ -39,7 +39,7 @@ func CheckName(name string) error {
 }
 
 func (d *Dir) sessionPath(name string) string {
-	return vfs.Join(vfs.Join(d.base, sessionsDir), name+sessionSuffix)
+	return vfs.Join(d.sessionsPath(), name+sessionSuffix)
 }
 
 // SessionLock is the lock of a session. At most one process holds it.
@@ -55,7 +55,7 @@ func (d *Dir) LockSession(name string) (*SessionLock, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	if err := makeDir(d.fsys, vfs.Join(d.base, sessionsDir)); err != nil {
+	if err := makeDir(d.fsys, d.sessionsPath()); err != nil {
 		return nil, err
 	}
 	lock, err := vfs.Lock(d.fsys, d.sessionPath(name)+lockSuffix)
@@ -81,7 +81,7 @@ func (d *Dir) Session(name string) (*Manifest, error) {
 	}
 	b, err := vfs.ReadFile(d.fsys, d.sessionPath(name), maxManifest)
 	if err != nil {
-		return nil, nameMissing(name, err)
+		return nil, nameMissing(name, unsealed(d.sessionPath(name), err))
 	}
 	return decodeManifest(d.sessionPath(name), b)
 }
@@ -167,7 +167,7 @@ func (s *Store) OpenSegments(m *Manifest) (spans []Span, err error) {
 
 // SessionNames returns the names of all sessions, sorted.
 func (d *Dir) SessionNames() (names []string, err error) {
-	files, err := d.fsys.ReadDir(vfs.Join(d.base, sessionsDir))
+	files, err := d.fsys.ReadDir(d.sessionsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -225,15 +225,21 @@ func (d *Dir) VerifySession(name string) (bytes int64, err error) {
 		if bytes += f.Size(); err != nil {
 			return bytes, err
 		}
+		state, err := d.verifyState(m.Segments[i].ID)
+		if bytes += state; err != nil {
+			return bytes, err
+		}
 	}
 	return bytes, nil
 }
 
-// SessionBytes returns the size of a session's segments, including shared ones.
+// SessionBytes returns the size of a session's segments and of the states behind them, including shared ones.
 func (d *Dir) SessionBytes(m *Manifest) (bytes int64) {
-	for _, name := range m.names() {
-		if info, err := d.fsys.Stat(d.path(name)); err == nil {
-			bytes += info.Size
+	for i, name := range m.names() {
+		for _, path := range []string{d.path(name), d.statePath(m.Segments[i].ID)} {
+			if info, err := d.fsys.Stat(path); err == nil {
+				bytes += info.Size
+			}
 		}
 	}
 	return bytes

@@ -16,6 +16,7 @@ type Store struct {
 	dir    *Dir
 	key    ID
 	layout Layout
+	leave  int64 // see Leaving
 }
 
 // Store returns the store for a key, which NewKey has computed from the same layout.
@@ -24,6 +25,14 @@ func (d *Dir) Store(key ID, layout Layout) (*Store, error) {
 		return nil, err
 	}
 	return &Store{dir: d, key: key, layout: layout}, nil
+}
+
+// Leaving returns the same store for writes that leave so many bytes of the disk, and of what
+// LimitWrites allows, to others.
+func (s *Store) Leaving(bytes int64) *Store {
+	leaving := *s
+	leaving.leave = bytes
+	return &leaving
 }
 
 // Key returns the ID of an empty sequence, the parent of every first segment.
@@ -50,7 +59,12 @@ func Close(spans []Span) (err error) {
 // order; the last span may be a part of its segment. The caller closes them. The
 // returned spans are valid even if err is not nil: err names segments that could not
 // be used. Lookup removes damaged segments that no session needs.
-func (s *Store) Lookup(tokens []int32) (spans []Span, err error) {
+func (s *Store) Lookup(tokens []int32) (spans []Span, err error) { return s.lookup(tokens, false) }
+
+// LookupWhole is Lookup, but returns whole segments only: behind others, no recurrent state is known.
+func (s *Store) LookupWhole(tokens []int32) (spans []Span, err error) { return s.lookup(tokens, true) }
+
+func (s *Store) lookup(tokens []int32, whole bool) (spans []Span, err error) {
 	files, err := s.dir.fsys.ReadDir(s.dir.segmentsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -60,7 +74,7 @@ func (s *Store) Lookup(tokens []int32) (spans []Span, err error) {
 	}
 	parent, at, page := s.key, 0, s.layout.PageTokens
 	for len(tokens)-at >= page {
-		best, failed := s.best(files, parent, tokens[at:])
+		best, failed := s.best(files, parent, tokens[at:], whole)
 		err = errors.Join(err, failed)
 		if best.File == nil {
 			break
@@ -80,8 +94,8 @@ func (s *Store) Lookup(tokens []int32) (spans []Span, err error) {
 }
 
 // best returns the segment with the given parent that shares the most pages with
-// tokens.
-func (s *Store) best(files []vfs.Info, parent ID, tokens []int32) (best Span, err error) {
+// tokens; with whole set, among those of which all do.
+func (s *Store) best(files []vfs.Info, parent ID, tokens []int32, whole bool) (best Span, err error) {
 	first := namePrefix(parent, tokens[:s.layout.PageTokens])
 	from, _ := slices.BinarySearchFunc(files, first, func(f vfs.Info, name string) int { return strings.Compare(f.Name, name) })
 	for _, info := range files[from:] {
@@ -97,7 +111,7 @@ func (s *Store) best(files []vfs.Info, parent ID, tokens []int32) (best Span, er
 			continue
 		}
 		pages := commonPages(f.tokens, tokens, s.layout.PageTokens)
-		if pages <= best.Pages || f.parent != parent {
+		if pages <= best.Pages || f.parent != parent || whole && pages < f.Pages() {
 			err = errors.Join(err, f.Close())
 			continue
 		}
@@ -159,8 +173,8 @@ func (d *Dir) discard(name string, id ID) error {
 // Write writes a segment, or returns the existing one with the same contents. The
 // segment continues parent, after start tokens. A durable segment survives power loss
 // once a session that needs it has been saved. Other segments may be lost, but a
-// partially written one is detected. The caller closes the segment.
-func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable bool) (*File, error) {
+// partially written one is detected. It writes the bytes with write. The caller closes the segment.
+func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable bool, write WriteFunc) (*File, error) {
 	h, err := s.newHeader(parent, start, tokens)
 	if err != nil {
 		return nil, err
@@ -179,10 +193,15 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrFormat) && !errors.Is(err, fs.ErrPermission):
 		return nil, err
 	}
-	if err := s.dir.makeRoom(h.fileBytes()); err != nil {
+	if s.dir.allow != nil {
+		if err := s.dir.allow(h.fileBytes(), s.leave); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.dir.makeRoom(h.fileBytes(), s.leave); err != nil {
 		return nil, err
 	}
-	if err := s.dir.publish(h, page, durable); err != nil {
+	if err := s.dir.publish(h, page, durable, write); err != nil {
 		return nil, err
 	}
 	s.dir.mu.Lock()

@@ -41,6 +41,22 @@ func TestSessionOfVersion1(t *testing.T) {
 	}
 }
 
+// TestSessionsWithAdapters encodes sessions with adapters, which other sessions do not need a newer program for.
+func TestSessionsWithAdapters(t *testing.T) {
+	mem, _, name := saved(t)
+	written, err := vfs.ReadFile(mem, name, 1<<20)
+	require.NoError(t, err)
+	m, err := decodeManifest("x", written)
+	require.NoError(t, err)
+	require.Equal(t, written, m.encode())
+	m.Adapters = []string{"style:0.5", "facts"}
+	b := m.encode()
+	require.EqualValues(t, adaptersVersion, binary.LittleEndian.Uint32(b[8:]))
+	again, err := decodeManifest("x", b)
+	require.NoError(t, err)
+	require.Equal(t, m, again)
+}
+
 // TestSessionsOfOtherVersions checks a directory with sessions of other versions: an
 // old one pins no segments; one of an unknown version may pin any, so that Clean
 // fails and names it.
@@ -57,7 +73,7 @@ func TestSessionsOfOtherVersions(t *testing.T) {
 
 	change(t, mem, name, func(b []byte) []byte {
 		b = bytes.Clone(b)
-		binary.LittleEndian.PutUint32(b[8:], Version+1)
+		binary.LittleEndian.PutUint32(b[8:], adaptersVersion+1)
 		return resumManifest(b)
 	})
 	_, _, err = s.dir.Clean()

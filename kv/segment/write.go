@@ -18,14 +18,38 @@ const writeBufferBytes = 1 << 20
 // page, layer by layer.
 type Pages func(layer, page int) ([]byte, error)
 
+// WriteFunc writes p to a file at off. It decides when each piece is written.
+type WriteFunc = func(to io.WriterAt, p []byte, off int64) error
+
+// pieceBytes is the size of the pieces that are passed to a WriteFunc.
+const pieceBytes = 256 << 10
+
+// pieces writes to a file in pieces.
+type pieces struct {
+	f     vfs.File
+	off   int64
+	write WriteFunc
+}
+
+// Write implements io.Writer.
+func (w *pieces) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		part := p[n:min(n+pieceBytes, len(p))]
+		if err = w.write(w.f, part, w.off); err == nil {
+			n, w.off = n+len(part), w.off+int64(len(part))
+		}
+	}
+	return n, err
+}
+
 // write fills a new file. It reserves the space first, so that a full disk is
 // detected before anything is written, and writes the header last, so that an
 // incomplete file has no valid header.
-func (h *header) write(f vfs.File, page Pages) error {
+func (h *header) write(f vfs.File, page Pages, write WriteFunc) error {
 	if err := vfs.Allocate(f, h.fileBytes()); err != nil {
 		return err
 	}
-	w := bufio.NewWriterSize(io.NewOffsetWriter(f, h.bytes()), writeBufferBytes)
+	w := bufio.NewWriterSize(&pieces{f, h.bytes(), write}, writeBufferBytes)
 	var zeros [pageAlign]byte
 	h.checksums = make([]uint64, len(h.layout.PageBytes)*h.pages)
 	for l, n := range h.layout.PageBytes {
@@ -53,19 +77,18 @@ func (h *header) write(f vfs.File, page Pages) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := f.WriteAt(h.encode(), 0)
-	return err
+	return write(f, h.encode(), 0)
 }
 
 // create writes a segment under a temporary name and returns that name. On an error
 // it removes the file.
-func (d *Dir) create(h *header, page Pages, durable bool) (temp string, err error) {
+func (d *Dir) create(h *header, page Pages, durable bool, write WriteFunc) (temp string, err error) {
 	temp = d.path(fmt.Sprintf("%v%s%s-%d", h.id, vfs.TempMark, d.writer, d.serial.Add(1)))
 	f, err := d.fsys.Create(temp)
 	if err != nil {
 		return "", err
 	}
-	err = h.write(f, page)
+	err = h.write(f, page, write)
 	if err == nil && durable {
 		err = f.Sync()
 	}
@@ -77,8 +100,8 @@ func (d *Dir) create(h *header, page Pages, durable bool) (temp string, err erro
 }
 
 // publish writes a segment under its final name and replaces an existing file.
-func (d *Dir) publish(h *header, page Pages, durable bool) error {
-	temp, err := d.create(h, page, durable)
+func (d *Dir) publish(h *header, page Pages, durable bool, write WriteFunc) error {
+	temp, err := d.create(h, page, durable, write)
 	if err != nil {
 		return err
 	}

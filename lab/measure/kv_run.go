@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/llmrun/llmrun"
@@ -13,7 +14,9 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -179,21 +182,23 @@ func (s *kvSide) decode(ctx context.Context, n, tokens int) (ms float64, used kv
 	if err := s.bench.Generate(ctx, s.sequence, warmTokens); err != nil {
 		return 0, used, err
 	}
-	before, computed := s.use(), bench.ProcessorTime()
+	before, computed := s.use(), threadpool.ProcessorTime()
 	start := time.Now()
 	err = s.bench.Generate(ctx, s.sequence, tokens)
 	took := time.Since(start)
 	after := s.use()
-	used = kvUse{after.read - before.read, after.weights - before.weights, after.stalled - before.stalled, bench.ProcessorTime() - computed}
+	used = kvUse{after.read - before.read, after.weights - before.weights, after.stalled - before.stalled, threadpool.ProcessorTime() - computed}
 	return 1e3 * took.Seconds() / float64(tokens), used, err
 }
 
 // flash measures the speed of reading keys and values, and weights; 0 = not on flash.
 func (b *kvBench) flash(ctx context.Context) (gbs [2]float64, err error) {
 	b.waitIdle(ctx)
+	b.spill.mu.Lock()
+	defer b.spill.mu.Unlock()
 	if b.spill.from != nil {
 		piece := min(b.spill.piece, tiering.DefaultPiece)
-		if gbs[0], err = rates.Flash(b.spill.from, b.spill.end, int(piece), flashTime); err != nil {
+		if gbs[0], err = rates.Flash(tiering.New(0), b.spill.from, b.spill.end, int(piece), flashTime); err != nil {
 			return gbs, err
 		}
 	}
@@ -239,17 +244,20 @@ func (s *kvSide) close() (err error) {
 // spillWatch records where keys and values are written.
 type spillWatch struct {
 	kv.Spiller
+	mu         sync.Mutex  // the cache writes behind the computation
 	from       io.ReaderAt // nil: nothing is written yet
 	end, piece int64       // end of the file; largest read of a layer
 	ends, runs []int64     // [layer] end and length of the last contiguous run
 }
 
 // Spill writes pages and records their place.
-func (w *spillWatch) Spill(after kv.Segment, layers, pages int, page func(layer, i int) []byte) (kv.Segment, error) {
-	chunk, err := w.Spiller.Spill(after, layers, pages, page)
+func (w *spillWatch) Spill(after kv.Segment, layers, pages int, page func(layer, i int) []byte, write prefetch.WriteFunc) (kv.Segment, error) {
+	chunk, err := w.Spiller.Spill(after, layers, pages, page, write)
 	if err != nil {
 		return chunk, err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.ends == nil {
 		w.ends, w.runs = make([]int64, layers), make([]int64, layers)
 	}

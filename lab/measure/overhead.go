@@ -179,6 +179,11 @@ func (m *overheadModel) decodeUnder(ctx context.Context, ram int64, tokens int) 
 	if err := m.engine.SetBudget(ram); err != nil {
 		return 0, err
 	}
+	return m.decode(ctx, tokens)
+}
+
+// decode returns the time per generated token.
+func (m *overheadModel) decode(ctx context.Context, tokens int) (time.Duration, error) {
 	if err := m.generate(ctx, []int32{1, 2, 3, 4}, tokens+1); err != nil {
 		return 0, err
 	}

@@ -36,7 +36,7 @@ func flash(path string, disk llmrun.DiskSpeed, piece int64) (gbs float64, err er
 	if err != nil {
 		return 0, err
 	}
-	return rates.Flash(file, size, int(min(cmp.Or(piece, tiering.DefaultPiece), size)), flashTime)
+	return rates.Flash(tiering.New(0), file, size, int(min(cmp.Or(piece, tiering.DefaultPiece), size)), flashTime)
 }
 
 // drift returns the factor between the fastest and the slowest flash measurement of a

@@ -113,7 +113,10 @@ func (r *W8A8Row) measure(ctx context.Context, path string, o llmrun.Options, te
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	ids := engine.Tokenizer().Encode(text, llmrun.EncodeOptions{})
+	ids, err := engine.Tokenizer().Encode(text, llmrun.EncodeOptions{})
+	if err != nil {
+		return 0, err
+	}
 	p, err := engine.Perplexity(ctx, ids, llmrun.PerplexityOptions{Context: window})
 	if err != nil {
 		return 0, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -24,7 +25,7 @@ func TestOutlierPathSavesAModelWithOutliers(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(testutil.Root(t), "testdata", "demo", "val_text.txt"))
 	require.NoError(t, err)
 	calibrating, scored := string(data[:3500]), string(data[6000:])
-	model, dir := filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model"), t.TempDir()
+	model, dir := hubmodel.Dir(testutil.Root(t)), t.TempDir()
 	injected := filepath.Join(dir, "injected")
 	require.NoError(t, InjectOutliers(vfs.OS(), model, vfs.OS(), injected, Outliers{Factor: 50, Channels: 3, Every: 1}))
 	ctx := context.Background()

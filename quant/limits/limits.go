@@ -18,6 +18,9 @@ import (
 // over SweepBytes measures DRAM.
 const SweepBytes = 1 << 30
 
+// LeastBytes is the memory that ReadBandwidth needs for each thread.
+const LeastBytes = 1 << 20
+
 // NewMemory returns a buffer for ReadBandwidth. It requests huge pages where the
 // system offers them and writes to every page, so that each has its own frame.
 func NewMemory(bytes int) []byte {
@@ -45,7 +48,7 @@ const (
 // written every page of memory: the system may back unwritten pages with one
 // shared zero page, which stays in cache.
 func ReadBandwidth(memory []byte, threads int) (float64, error) {
-	const stripeBytes = 1 << 20 // threads claim stripes one by one and so finish together
+	const stripeBytes = LeastBytes // threads claim stripes one by one and so finish together
 	if threads < 1 || len(memory) < stripeBytes*threads {
 		return 0, fmt.Errorf("limits: %d threads need %d bytes of memory each; the buffer has %d in total", threads, stripeBytes, len(memory))
 	}

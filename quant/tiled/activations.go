@@ -25,7 +25,8 @@ type Activations struct {
 }
 
 // groupZeros are the zero points of formats without half groups; halfZero is that
-// of Q6_K. Formats with a min have no zero point.
+// of Q6_K, from which kernels compute the starts of low-bit formats with half groups. Formats with a
+// min have no zero point.
 var groupZeros = [...]int32{8, 16, signedZero}
 
 const (

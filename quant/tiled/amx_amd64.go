@@ -49,10 +49,10 @@ func (p amx) decode(to *panel, f *format, blocks []byte, n int) {
 		return
 	}
 	for i, code := range f.table {
-		to.table[i] = code - uint8(f.zero)
+		to.centredTable[i] = code - uint8(f.zero)
 	}
 	centred := *f
-	centred.table = &to.table
+	centred.table = &to.centredTable
 	p.avx512.decode(to, &centred, blocks, n)
 }
 

@@ -49,7 +49,7 @@ func mulWideAMX(a *kernelArgs)
 func narrowWideAMX(a *kernelArgs)
 
 func (amx) wide(f *format, tokens int) bool {
-	return f.halfGroups() && tokens >= minTileTokens && cpu.X86.HasAMXBF16
+	return f.halfGroups() && f.low == nil && tokens >= minTileTokens && cpu.X86.HasAMXBF16
 }
 
 // mulWide widens wideGroups groups of all tokens, multiplies them with all n tiles

@@ -38,9 +38,5 @@ func scalesSixAVX2(scales *float32, block *byte)
 var avx2Decoders = decoders{
 	codes4: decode4AVX2, codes5: decode5AVX2, codes6: decode6AVX2, codes8: decode8AVX2,
 	f16: scalesF16AVX2, exponents: scalesExponentAVX2, zeros: scalesZeroAVX2,
-	pairs: scalesPairsAVX2, bytes: scalesBytesAVX2, six: scalesSixAVX2,
-}
-
-func (avx2) decode(p *panel, f *format, blocks []byte, n int) {
-	avx2Decoders.decode(p, f, blocks, n)
+	pairs: scalesPairsAVX2, bytes: scalesBytesAVX2, six: scalesSixAVX2, low: avx2Low,
 }

@@ -169,3 +169,82 @@ loop:
 	JNZ loop
 	VZEROUPPER
 	RET
+
+// SPLIT writes the magnitudes and the signs of the codes of eight rows in a plane, and
+// adds the magnitudes of negative codes to sum.
+#define SPLIT(at, sum) \
+	VPXOR      at(SI), Y14, Y2   \
+	VPABSB     Y2, Y3            \
+	VPCMPGTB   Y2, Y15, Y2       \
+	VMOVDQU    Y3, at(DI)        \
+	VMOVDQU    Y2, at+512(DI)    \
+	VPMADDUBSW Y2, Y3, Y3        \
+	VPSUBW     Y3, sum, sum
+
+#define SPLIT_PLANES(at) \
+	SPLIT(at, Y0)       \
+	SPLIT(at+32, Y1)    \
+	SPLIT(at+64, Y0)    \
+	SPLIT(at+96, Y1)
+
+// func splitAVX2(codes *uint8, starts *int32, groups int)
+// It goes from the last group to the first, because the results take twice the space
+// of the codes. Y15 is zero, Y14 is the zero point of 128, Y13 is 16-bit ones.
+TEXT ·splitAVX2(SB), NOSPLIT, $0-24
+	MOVQ         codes+0(FP), SI
+	MOVQ         starts+8(FP), DX
+	MOVQ         groups+16(FP), CX
+	MOVQ         CX, AX
+	SHLQ         $6, AX
+	ADDQ         AX, DX
+	SHLQ         $3, AX // 512·groups
+	LEAQ         (SI)(AX*2), DI
+	ADDQ         AX, SI
+	VPXOR        Y15, Y15, Y15
+	VPBROADCASTD ·topBits(SB), Y14
+	VMOVDQU      ·wordOnes(SB), Y13
+	VPBROADCASTD ·startValue(SB), Y12
+
+loop:
+	SUBQ     $512, SI
+	SUBQ     $1024, DI
+	SUBQ     $64, DX
+	VPXOR    Y0, Y0, Y0
+	VPXOR    Y1, Y1, Y1
+	SPLIT_PLANES(0)
+	SPLIT_PLANES(128)
+	SPLIT_PLANES(256)
+	SPLIT_PLANES(384)
+	VPMADDWD Y13, Y0, Y0
+	VPMADDWD Y13, Y1, Y1
+	VPADDD   Y12, Y0, Y0
+	VPADDD   Y12, Y1, Y1
+	VMOVDQU  Y0, (DX)
+	VMOVDQU  Y1, 32(DX)
+	DECQ     CX
+	JNZ      loop
+	VZEROUPPER
+	RET
+
+// PAIR_FACTORS converts the factors of eight rows to 16-bit integers, each twice.
+#define PAIR_FACTORS(at) \
+	VCVTPS2DQ at(SI), Y0          \
+	VPSLLD    $16, Y0, Y1         \
+	VPBLENDW  $0xaa, Y1, Y0, Y0   \
+	VMOVDQU   Y0, at(SI)
+
+// func pairFactorsAVX2(factors *float32, groups int)
+TEXT ·pairFactorsAVX2(SB), NOSPLIT, $0-16
+	MOVQ factors+0(FP), SI
+	MOVQ groups+8(FP), CX
+
+loop:
+	PAIR_FACTORS(0)
+	PAIR_FACTORS(32)
+	PAIR_FACTORS(64)
+	PAIR_FACTORS(96)
+	ADDQ $128, SI
+	DECQ CX
+	JNZ  loop
+	VZEROUPPER
+	RET

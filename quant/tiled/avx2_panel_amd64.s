@@ -6,143 +6,275 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "avx2_panel_amd64.h"
+#include "avx2_tokens_amd64.h"
 
-// GEMM kernels with VPMADDUBSW, which adds pairs of byte products in 16 bits. The
-// width of the codes determines how many pairs a 16-bit lane can accumulate before
-// VPMADDWD with the 16-bit ones in Y14 widens them to 32 bits. Layouts and registers
-// are those in avx2_panel_amd64.h.
-
-#define ONES \
-	VPCMPEQW Y14, Y14, Y14 \
-	VPSRLW   $15, Y14, Y14
-
-// PAIRS multiplies a plane of codes with four bytes of the token, and writes the
-// sums of pairs to sum. ADD_PAIRS accumulates them.
-#define PAIRS(at, codes, sum) \
-	VPBROADCASTD at(R8), sum       \
-	VPMADDUBSW   sum, codes, sum
-
-#define ADD_PAIRS(at, codes, sum) \
-	PAIRS(at, codes, Y12)   \
-	VPADDW Y12, sum, sum
-
-// FOUR computes the 32-bit sums of four planes of codes of up to 5 bits. The 16-bit
-// sums do not overflow: 4·2·31·127 < 2^15.
-#define FOUR(at, a, b, c, d, sum) \
-	PAIRS(at, a, sum)         \
-	ADD_PAIRS(at+4, b, sum)   \
-	ADD_PAIRS(at+8, c, sum)   \
-	ADD_PAIRS(at+12, d, sum)  \
-	VPMADDWD Y14, sum, sum
-
-// TWO computes the 32-bit sums of two planes of 6-bit codes: 2·2·63·127 < 2^15.
-#define TWO(at, a, b, sum) \
-	PAIRS(at, a, sum)        \
-	ADD_PAIRS(at+4, b, sum)  \
-	VPMADDWD Y14, sum, sum
-
-// ONE adds the products of one plane of signed codes to sum. VPMADDUBSW needs an
-// unsigned operand, so ONE moves the sign of each code to the activation:
-// |code|·(sign(code)·x).
-#define ONE(at, codes, sum) \
-	VPBROADCASTD at(R8), Y12     \
-	VPSIGNB      codes, Y12, Y12 \
-	VPABSB       codes, Y11      \
-	VPMADDUBSW   Y12, Y11, Y12   \
-	VPMADDWD     Y14, Y12, Y12   \
-	VPADDD       Y12, sum, sum
-
-#define PRODUCTS(start) \
-	FOUR(0, Y0, Y1, Y2, Y3, Y10)   \
-	FOUR(16, Y4, Y5, Y6, Y7, Y11)  \
-	VPBROADCASTD start, Y12        \
-	VPADDD       Y11, Y10, Y10     \
-	VPADDD       Y12, Y10, Y10
-
-#define HALF_PRODUCTS \
-	TWO(0, Y0, Y1, Y10)           \
-	TWO(8, Y2, Y3, Y11)           \
-	VPBROADCASTD (R11), Y12       \
-	VPADDD Y11, Y10, Y10          \
-	VPADDD Y12, Y10, Y10          \
-	TWO(16, Y4, Y5, Y11)          \
-	VPBROADCASTD (R11)(DX*1), Y12 \
-	VPADDD Y12, Y11, Y11          \
-	TWO(24, Y6, Y7, Y13)          \
-	VPADDD Y13, Y11, Y11
-
-// SIGN_CODES subtracts the zero point, 128, from eight planes of codes.
-#define SIGN_CODES \
-	VPXOR Y13, Y0, Y0 \
-	VPXOR Y13, Y1, Y1 \
-	VPXOR Y13, Y2, Y2 \
-	VPXOR Y13, Y3, Y3 \
-	VPXOR Y13, Y4, Y4 \
-	VPXOR Y13, Y5, Y5 \
-	VPXOR Y13, Y6, Y6 \
-	VPXOR Y13, Y7, Y7
-
-#define SIGNED_PRODUCTS \
-	VPBROADCASTD ·startValue(SB), Y10 \
-	ONE(0, Y0, Y10)                   \
-	ONE(4, Y1, Y10)                   \
-	ONE(8, Y2, Y10)                   \
-	ONE(12, Y3, Y10)                  \
-	ONE(16, Y4, Y10)                  \
-	ONE(20, Y5, Y10)                  \
-	ONE(24, Y6, Y10)                  \
-	ONE(28, Y7, Y10)
-
+// GEMM kernels with VPMADDUBSW. Each kernel multiplies a panel with one tile of tokens, up to four of them at once.
+// avx2_panel_amd64.h states the formula and the registers.
 
 // func mulPlainAVX2(a *kernelArgs)
-// Formats without a min and with codes of up to 5 bits.
+// Formats without a min and with 4-bit codes.
 TEXT ·mulPlainAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
-	ONES
+	CMPQ DX, $16
+	JGE  group4
+	CMPQ DX, $8
+	JGE  group2
 
-half:
-	SCALE((R12)(BX*1), Y8, Y9)
+group1:
 	FIRST_TOKEN
 
-token:
-	PRODUCTS((R11))
-	FLOAT(Y8, Y9)
-	ADD
-	NEXT_TOKEN
-	JNZ token
-	NEXT_HALF(half)
-
-next:
-	NEXT_GROUP
+tokens1:
+	PLANES(0)
+	FIRST_DOTS1(0)
+	PLANES(1)
+	DOTS1(1)
+	PLANES(2)
+	DOTS1(2)
+	PLANES(3)
+	DOTS1(3)
+	SUM1
+	END1(TOKEN_START)
+	STORE1
+	SUBQ $4, R15
+	JNZ  tokens1
+	NEXT_GROUP(512)
 	DECQ CX
-	JNZ  half
+	JNZ  group1
+	VZEROUPPER
+	RET
+
+group2:
+	FIRST_TOKEN
+
+tokens2:
+	PLANES(0)
+	FIRST_DOTS2(0)
+	PLANES(1)
+	DOTS2(1)
+	PLANES(2)
+	DOTS2(2)
+	PLANES(3)
+	DOTS2(3)
+	SUM2
+	END2(TOKEN_START)
+	STORE2
+	SUBQ $8, R15
+	JNZ  tokens2
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group2
+	VZEROUPPER
+	RET
+
+group4:
+	FIRST_TOKEN
+
+tokens4:
+	PLANES(0)
+	FIRST_DOTS4(0)
+	PLANES(1)
+	DOTS4(1)
+	PLANES(2)
+	DOTS4(2)
+	PLANES(3)
+	DOTS4(3)
+	SUM4
+	END4(TOKEN_START)
+	STORE4
+	SUBQ $16, R15
+	JNZ  tokens4
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group4
+	VZEROUPPER
+	RET
+
+// func mulPlainFiveAVX2(a *kernelArgs)
+// Formats without a min and with codes of up to 5 bits.
+TEXT ·mulPlainFiveAVX2(SB), NOSPLIT, $0-8
+	LOAD_ARGS
+	CMPQ DX, $8
+	JGE  group2
+
+group1:
+	FIRST_TOKEN
+
+tokens1:
+	PLANES(0)
+	FIRST_APART1(0)
+	PLANES(1)
+	APART1(1)
+	PLANES(2)
+	APART1(2)
+	PLANES(3)
+	APART1(3)
+	SUM_APART1
+	END1(TOKEN_START)
+	STORE1
+	SUBQ $4, R15
+	JNZ  tokens1
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group1
+	VZEROUPPER
+	RET
+
+group2:
+	FIRST_TOKEN
+
+tokens2:
+	PLANES(0)
+	FIRST_APART2(0)
+	PLANES(1)
+	APART2(1)
+	PLANES(2)
+	APART2(2)
+	PLANES(3)
+	APART2(3)
+	SUM_APART2
+	END2(TOKEN_START)
+	STORE2
+	SUBQ $8, R15
+	JNZ  tokens2
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group2
 	VZEROUPPER
 	RET
 
 // func mulMinsAVX2(a *kernelArgs)
-// Formats with a min and with codes of up to 5 bits.
+// Formats with a min and with 4-bit codes.
 TEXT ·mulMinsAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
-	ONES
+	CMPQ DX, $16
+	JGE  group4
+	CMPQ DX, $8
+	JGE  group2
 
-half:
-	SCALE((R12)(BX*1), Y8, Y9)
-	VMOVUPS (R13)(BX*1), Y13
+group1:
 	FIRST_TOKEN
 
-token:
-	PRODUCTS(·startValue(SB))
-	FLOAT(Y8, Y9)
-	ADD
-	ADD_MIN
-	NEXT_TOKEN
-	JNZ token
-	NEXT_HALF(half)
-
-next:
-	NEXT_GROUP
+tokens1:
+	PLANES(0)
+	FIRST_DOTS1(0)
+	PLANES(1)
+	DOTS1(1)
+	PLANES(2)
+	DOTS1(2)
+	PLANES(3)
+	DOTS1(3)
+	SUM1
+	END1(COMMON_START)
+	ADD_MIN1
+	STORE1
+	SUBQ $4, R15
+	JNZ  tokens1
+	NEXT_GROUP(512)
 	DECQ CX
-	JNZ  half
+	JNZ  group1
+	VZEROUPPER
+	RET
+
+group2:
+	FIRST_TOKEN
+
+tokens2:
+	PLANES(0)
+	FIRST_DOTS2(0)
+	PLANES(1)
+	DOTS2(1)
+	PLANES(2)
+	DOTS2(2)
+	PLANES(3)
+	DOTS2(3)
+	SUM2
+	END2(COMMON_START)
+	ADD_MIN2
+	STORE2
+	SUBQ $8, R15
+	JNZ  tokens2
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group2
+	VZEROUPPER
+	RET
+
+group4:
+	FIRST_TOKEN
+
+tokens4:
+	PLANES(0)
+	FIRST_DOTS4(0)
+	PLANES(1)
+	DOTS4(1)
+	PLANES(2)
+	DOTS4(2)
+	PLANES(3)
+	DOTS4(3)
+	SUM4
+	END4(COMMON_START)
+	ADD_MIN4
+	STORE4
+	SUBQ $16, R15
+	JNZ  tokens4
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group4
+	VZEROUPPER
+	RET
+
+// func mulMinsFiveAVX2(a *kernelArgs)
+// Formats with a min and with codes of up to 5 bits.
+TEXT ·mulMinsFiveAVX2(SB), NOSPLIT, $0-8
+	LOAD_ARGS
+	CMPQ DX, $8
+	JGE  group2
+
+group1:
+	FIRST_TOKEN
+
+tokens1:
+	PLANES(0)
+	FIRST_APART1(0)
+	PLANES(1)
+	APART1(1)
+	PLANES(2)
+	APART1(2)
+	PLANES(3)
+	APART1(3)
+	SUM_APART1
+	END1(COMMON_START)
+	ADD_MIN1
+	STORE1
+	SUBQ $4, R15
+	JNZ  tokens1
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group1
+	VZEROUPPER
+	RET
+
+group2:
+	FIRST_TOKEN
+
+tokens2:
+	PLANES(0)
+	FIRST_APART2(0)
+	PLANES(1)
+	APART2(1)
+	PLANES(2)
+	APART2(2)
+	PLANES(3)
+	APART2(3)
+	SUM_APART2
+	END2(COMMON_START)
+	ADD_MIN2
+	STORE2
+	SUBQ $8, R15
+	JNZ  tokens2
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group2
 	VZEROUPPER
 	RET
 
@@ -150,52 +282,301 @@ next:
 // Codes with zero point 128, which it converts to signed bytes; it does not read start.
 TEXT ·mulSignedAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
-	ONES
 	VPBROADCASTD ·topBits(SB), Y13
+	VMOVDQU ·wordOnes(SB), Y15
+	CMPQ DX, $16
+	JGE  group4
+	CMPQ DX, $8
+	JGE  group2
 
-half:
-	SCALE((R12)(BX*1), Y8, Y9)
+group1:
 	FIRST_TOKEN
-	SIGN_CODES
 
-token:
-	SIGNED_PRODUCTS
-	FLOAT(Y8, Y9)
-	ADD
-	NEXT_TOKEN
-	JNZ token
-	NEXT_HALF(half)
-
-next:
-	NEXT_GROUP
+tokens1:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	SIGNED_PLANE(0)
+	SIGNED_DOTS1(0)
+	SIGNED_PLANE(1)
+	SIGNED_DOTS1(1)
+	SIGNED_PLANE(2)
+	SIGNED_DOTS1(2)
+	SIGNED_PLANE(3)
+	SIGNED_DOTS1(3)
+	SIGNED_PLANE(4)
+	SIGNED_DOTS1(4)
+	SIGNED_PLANE(5)
+	SIGNED_DOTS1(5)
+	SIGNED_PLANE(6)
+	SIGNED_DOTS1(6)
+	SIGNED_PLANE(7)
+	SIGNED_DOTS1(7)
+	END1(COMMON_START)
+	STORE1
+	SUBQ $4, R15
+	JNZ  tokens1
+	NEXT_GROUP(512)
 	DECQ CX
-	JNZ  half
+	JNZ  group1
+	VZEROUPPER
+	RET
+
+group2:
+	FIRST_TOKEN
+
+tokens2:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	SIGNED_PLANE(0)
+	SIGNED_DOTS2(0)
+	SIGNED_PLANE(1)
+	SIGNED_DOTS2(1)
+	SIGNED_PLANE(2)
+	SIGNED_DOTS2(2)
+	SIGNED_PLANE(3)
+	SIGNED_DOTS2(3)
+	SIGNED_PLANE(4)
+	SIGNED_DOTS2(4)
+	SIGNED_PLANE(5)
+	SIGNED_DOTS2(5)
+	SIGNED_PLANE(6)
+	SIGNED_DOTS2(6)
+	SIGNED_PLANE(7)
+	SIGNED_DOTS2(7)
+	END2(COMMON_START)
+	STORE2
+	SUBQ $8, R15
+	JNZ  tokens2
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group2
+	VZEROUPPER
+	RET
+
+group4:
+	FIRST_TOKEN
+
+tokens4:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	SIGNED_PLANE(0)
+	SIGNED_DOTS4(0)
+	SIGNED_PLANE(1)
+	SIGNED_DOTS4(1)
+	SIGNED_PLANE(2)
+	SIGNED_DOTS4(2)
+	SIGNED_PLANE(3)
+	SIGNED_DOTS4(3)
+	SIGNED_PLANE(4)
+	SIGNED_DOTS4(4)
+	SIGNED_PLANE(5)
+	SIGNED_DOTS4(5)
+	SIGNED_PLANE(6)
+	SIGNED_DOTS4(6)
+	SIGNED_PLANE(7)
+	SIGNED_DOTS4(7)
+	END4(COMMON_START)
+	STORE4
+	SUBQ $16, R15
+	JNZ  tokens4
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group4
+	VZEROUPPER
+	RET
+
+// func mulSplitAVX2(a *kernelArgs)
+// Codes with zero point 128 whose magnitudes and signs are apart; it does not read start.
+TEXT ·mulSplitAVX2(SB), NOSPLIT, $0-8
+	LOAD_ARGS
+	MOVQ kernelArgs_factors(AX), R13
+	VMOVDQU ·wordOnes(SB), Y15
+	CMPQ DX, $16
+	JGE  group4
+	CMPQ DX, $8
+	JGE  group2
+
+group1:
+	FIRST_TOKEN
+
+tokens1:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	SPLIT_PLANE(0)
+	SPLIT_DOTS1(0)
+	SPLIT_PLANE(1)
+	SPLIT_DOTS1(1)
+	SPLIT_PLANE(2)
+	SPLIT_DOTS1(2)
+	SPLIT_PLANE(3)
+	SPLIT_DOTS1(3)
+	SPLIT_PLANE(4)
+	SPLIT_DOTS1(4)
+	SPLIT_PLANE(5)
+	SPLIT_DOTS1(5)
+	SPLIT_PLANE(6)
+	SPLIT_DOTS1(6)
+	SPLIT_PLANE(7)
+	SPLIT_DOTS1(7)
+	END1(ROW_START)
+	STORE1
+	SUBQ $4, R15
+	JNZ  tokens1
+	NEXT_GROUP(1024)
+	DECQ CX
+	JNZ  group1
+	VZEROUPPER
+	RET
+
+group2:
+	FIRST_TOKEN
+
+tokens2:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	SPLIT_PLANE(0)
+	SPLIT_DOTS2(0)
+	SPLIT_PLANE(1)
+	SPLIT_DOTS2(1)
+	SPLIT_PLANE(2)
+	SPLIT_DOTS2(2)
+	SPLIT_PLANE(3)
+	SPLIT_DOTS2(3)
+	SPLIT_PLANE(4)
+	SPLIT_DOTS2(4)
+	SPLIT_PLANE(5)
+	SPLIT_DOTS2(5)
+	SPLIT_PLANE(6)
+	SPLIT_DOTS2(6)
+	SPLIT_PLANE(7)
+	SPLIT_DOTS2(7)
+	END2(ROW_START)
+	STORE2
+	SUBQ $8, R15
+	JNZ  tokens2
+	NEXT_GROUP(1024)
+	DECQ CX
+	JNZ  group2
+	VZEROUPPER
+	RET
+
+group4:
+	FIRST_TOKEN
+
+tokens4:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	SPLIT_PLANE(0)
+	SPLIT_DOTS4(0)
+	SPLIT_PLANE(1)
+	SPLIT_DOTS4(1)
+	SPLIT_PLANE(2)
+	SPLIT_DOTS4(2)
+	SPLIT_PLANE(3)
+	SPLIT_DOTS4(3)
+	SPLIT_PLANE(4)
+	SPLIT_DOTS4(4)
+	SPLIT_PLANE(5)
+	SPLIT_DOTS4(5)
+	SPLIT_PLANE(6)
+	SPLIT_DOTS4(6)
+	SPLIT_PLANE(7)
+	SPLIT_DOTS4(7)
+	END4(ROW_START)
+	STORE4
+	SUBQ $16, R15
+	JNZ  tokens4
+	NEXT_GROUP(1024)
+	DECQ CX
+	JNZ  group4
 	VZEROUPPER
 	RET
 
 // func mulHalvesAVX2(a *kernelArgs)
-// Formats with 6-bit codes and a factor for each half of a group.
-TEXT ·mulHalvesAVX2(SB), NOSPLIT, $0-8
+// Formats with 6-bit codes and a factor for each half of a group, as pairFactors writes them.
+TEXT ·mulHalvesAVX2(SB), NOSPLIT, $320-8
 	LOAD_ARGS
 	MOVQ kernelArgs_factors(AX), R13
-	ONES
+	CMPQ DX, $16
+	JGE  group4
+	CMPQ DX, $8
+	JGE  group2
 
-half:
-	FACTORS
+group1:
 	FIRST_TOKEN
+	VMOVDQU (R13), Y12
+	VMOVDQU 32(R13), Y13
+	VMOVDQU 64(R13), Y14
+	VMOVDQU 96(R13), Y15
 
-token:
-	HALF_PRODUCTS
-	ADD_HALVES
-	NEXT_TOKEN
-	JNZ token
-	NEXT_HALF(half)
-
-next:
-	NEXT_GROUP
+tokens1:
+	HALVES1
+	END_PAIRS1
+	STORE1
+	SUBQ $4, R15
+	JNZ  tokens1
+	NEXT_GROUP(512)
 	ADDQ $64, R13 // skip the factors of the second half
 	ADDQ DX, R11  // skip the starts of the second half
 	DECQ CX
-	JNZ  half
+	JNZ  group1
+	VZEROUPPER
+	RET
+
+group2:
+	FIRST_TOKEN
+	VMOVDQU (R13), Y12
+	VMOVDQU 32(R13), Y13
+	VMOVDQU 64(R13), Y14
+	VMOVDQU 96(R13), Y15
+
+tokens2:
+	HALVES2
+	END_PAIRS2
+	STORE2
+	SUBQ $8, R15
+	JNZ  tokens2
+	NEXT_GROUP(512)
+	ADDQ $64, R13 // skip the factors of the second half
+	ADDQ DX, R11  // skip the starts of the second half
+	DECQ CX
+	JNZ  group2
+	VZEROUPPER
+	RET
+
+group4:
+	FIRST_TOKEN
+	VMOVDQU (R13), Y12
+	VMOVDQU 32(R13), Y13
+	VMOVDQU 64(R13), Y14
+	VMOVDQU 96(R13), Y15
+
+tokens4:
+	HALVES4
+	END_PAIRS4
+	STORE4
+	SUBQ $16, R15
+	JNZ  tokens4
+	NEXT_GROUP(512)
+	ADDQ $64, R13 // skip the factors of the second half
+	ADDQ DX, R11  // skip the starts of the second half
+	DECQ CX
+	JNZ  group4
 	VZEROUPPER
 	RET

@@ -4,6 +4,7 @@
 // for all groups of a block at once.
 
 #include "textflag.h"
+#include "avx2_scales_amd64.h"
 
 // Kernels that decode the scales, mins and factors of 16 rows to float32. A vector
 // holds 8 rows. They write [n][16] floats for n tile blocks that are stride bytes
@@ -69,12 +70,6 @@ loop:
 	VZEROUPPER
 	RET
 
-// TIMES converts integers to float32 and stores them times scale.
-#define TIMES(values, scale, mem) \
-	VCVTDQ2PS values, values        \
-	VMULPS    scale, values, values \
-	VMOVUPS   values, mem
-
 // func scalesZeroAVX2(mins, scales *float32, src *byte, stride, n int)
 // It computes mins = zero point · scale for I4Z, from the zero points at src.
 TEXT ·scalesZeroAVX2(SB), NOSPLIT, $0-40
@@ -97,29 +92,6 @@ loop:
 	VZEROUPPER
 	RET
 
-// PAIR decodes the scales and mins of one group for 8 rows. low has the low nibbles
-// of both; Y2 and Y3 have the high bits of scales and mins in bits 4 and 5.
-#define PAIR(low, scale, min, scales, mins) \
-	VPMOVZXBD low, Y1         \
-	VPAND     Y14, Y2, Y2     \
-	VPAND     Y14, Y3, Y3     \
-	VPAND     Y15, Y1, Y0     \
-	VPSRLD    $4, Y1, Y1      \
-	VPOR      Y2, Y0, Y0      \
-	VPOR      Y3, Y1, Y1      \
-	TIMES(Y0, scale, scales)  \
-	TIMES(Y1, min, mins)
-
-// PAIR_ROWS applies PAIR to groups g and g+4, which share the bytes of their high bits.
-#define PAIR_ROWS(byte, float, scale, min) \
-	VPMOVZXBD byte+192(SI), Y6                                          \
-	VPSLLD    $4, Y6, Y2                                                \
-	VPSLLD    $2, Y6, Y3                                                \
-	PAIR(byte+64(SI), scale, min, float(DI), float(DX))                 \
-	VMOVDQA   Y6, Y2                                                    \
-	VPSRLD    $2, Y6, Y3                                                \
-	PAIR(byte+128(SI), scale, min, float+256(DI), float+256(DX))
-
 // func scalesPairsAVX2(scales, mins *float32, block *byte)
 // It decodes the head of a Q4_K or Q5_K tile block: 8 scales and mins of 6 bits times
 // the block's binary16 scale and min.
@@ -127,17 +99,12 @@ TEXT ·scalesPairsAVX2(SB), NOSPLIT, $0-24
 	MOVQ         scales+0(FP), DI
 	MOVQ         mins+8(FP), DX
 	MOVQ         block+16(FP), SI
-	VPBROADCASTD ·dwordNibble(SB), Y15
-	VPBROADCASTD ·dwordHigh(SB), Y14
-	VCVTPH2PS    (SI), Y4
-	VCVTPH2PS    32(SI), Y5
-	VCVTPH2PS    16(SI), Y7
-	VCVTPH2PS    48(SI), Y8
+	PAIRS_LOAD
 	MOVQ         $4, CX
 
 loop:
-	PAIR_ROWS(0, 0, Y4, Y5)
-	PAIR_ROWS(8, 32, Y7, Y8)
+	PAIR_ROWS(0, 0, Y4, Y5, DI, DX)
+	PAIR_ROWS(8, 32, Y7, Y8, DI, DX)
 	ADDQ $16, SI
 	ADDQ $64, DI
 	ADDQ $64, DX
@@ -178,42 +145,12 @@ loop:
 	VZEROUPPER
 	RET
 
-// SIX decodes the scale of one group for 8 rows: a nibble of low and a 2-bit field of
-// high, less 32, times the block's scale.
-#define SIX(low, nibble, high, field, scale, mem) \
-	VPMOVZXBD low, Y0         \
-	VPSRLD    $(4*nibble), Y0, Y0 \
-	VPAND     Y15, Y0, Y0     \
-	VPMOVZXBD high, Y1        \
-	VPSRLD    $(2*field), Y1, Y1  \
-	VPSLLD    $4, Y1, Y1      \
-	VPAND     Y14, Y1, Y1     \
-	VPOR      Y1, Y0, Y0      \
-	VPSUBD    Y13, Y0, Y0     \
-	TIMES(Y0, scale, mem)
-
-#define SIX_ROWS(low, nibble, high, field, group) \
-	SIX(low(SI), nibble, high(SI), field, Y4, 64*(group)(DI))         \
-	SIX(low+8(SI), nibble, high+8(SI), field, Y5, 64*(group)+32(DI))
-
 // func scalesSixAVX2(scales *float32, block *byte)
 // It decodes the head of an IQ4_XS tile block: 8 scales of 6 bits, less 32, times the
 // block's binary16 scale.
 TEXT ·scalesSixAVX2(SB), NOSPLIT, $0-16
 	MOVQ         scales+0(FP), DI
 	MOVQ         block+8(FP), SI
-	VPBROADCASTD ·dwordNibble(SB), Y15
-	VPBROADCASTD ·dwordHigh(SB), Y14
-	VPBROADCASTD ·thirtyTwo(SB), Y13
-	VCVTPH2PS    (SI), Y4
-	VCVTPH2PS    16(SI), Y5
-	SIX_ROWS(32, 0, 96, 0, 0)
-	SIX_ROWS(48, 0, 112, 0, 1)
-	SIX_ROWS(64, 0, 96, 1, 2)
-	SIX_ROWS(80, 0, 112, 1, 3)
-	SIX_ROWS(32, 1, 96, 2, 4)
-	SIX_ROWS(48, 1, 112, 2, 5)
-	SIX_ROWS(64, 1, 96, 3, 6)
-	SIX_ROWS(80, 1, 112, 3, 7)
+	SIX_GROUPS(DI)
 	VZEROUPPER
 	RET

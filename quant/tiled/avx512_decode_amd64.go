@@ -38,7 +38,7 @@ func scalesSixAVX512(scales *float32, block *byte)
 var avx512Decoders = decoders{
 	codes4: decode4AVX512, codes5: decode5AVX512, codes6: decode6AVX512, codes8: decode8AVX512,
 	f16: scalesF16AVX512, exponents: scalesExponentAVX512, zeros: scalesZeroAVX512,
-	pairs: scalesPairsAVX512, bytes: scalesBytesAVX512, six: scalesSixAVX512,
+	pairs: scalesPairsAVX512, bytes: scalesBytesAVX512, six: scalesSixAVX512, low: avx512Low,
 }
 
 func (avx512) decode(p *panel, f *format, blocks []byte, n int) {

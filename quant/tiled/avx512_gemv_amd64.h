@@ -21,11 +21,9 @@
 // Integer sums start with startBits in formats with a min, otherwise with the token's
 // start.
 
-// AHEAD is the prefetch distance in bytes. The hardware prefetcher stops at page
-// boundaries and starts late in each tile. A shorter distance is too late; a much
-// longer one evicts lines that the hardware prefetched. With one run of tiles,
-// BenchmarkVec was fastest with 2560 to 2816 bytes and 10 % slower with 1024 and 8192.
-#define AHEAD 2816
+// The including file defines AHEAD, the prefetch distance in bytes, and FETCH, the instruction.
+// The hardware prefetcher stops at page boundaries and starts late in each tile. A shorter
+// distance is too late; a much longer one evicts lines that the hardware prefetched.
 
 #define GEMV_ARGS \
 	MOVQ a+0(FP), R15             \
@@ -59,24 +57,24 @@
 	RET
 
 #define PREFETCH4(src) \
-	PREFETCHT1 AHEAD(src)     \
-	PREFETCHT1 AHEAD+64(src)  \
-	PREFETCHT1 AHEAD+128(src) \
-	PREFETCHT1 AHEAD+192(src)
+	FETCH AHEAD(src)     \
+	FETCH AHEAD+64(src)  \
+	FETCH AHEAD+128(src) \
+	FETCH AHEAD+192(src)
 
 #define PREFETCH5(src) \
 	PREFETCH4(src) \
-	PREFETCHT1 AHEAD+256(src)
+	FETCH AHEAD+256(src)
 
 #define PREFETCH6(src) \
 	PREFETCH5(src) \
-	PREFETCHT1 AHEAD+320(src)
+	FETCH AHEAD+320(src)
 
 #define PREFETCH9(src) \
 	PREFETCH6(src) \
-	PREFETCHT1 AHEAD+384(src) \
-	PREFETCHT1 AHEAD+448(src) \
-	PREFETCHT1 AHEAD+512(src)
+	FETCH AHEAD+384(src) \
+	FETCH AHEAD+448(src) \
+	FETCH AHEAD+512(src)
 
 // START sets the integer sums of a group to the token's start, BEGIN to startBits.
 #define START \
@@ -162,6 +160,7 @@
 #define NEXT_MIN ADDQ $4, R10
 
 #define F16_SCALE(src) VCVTPH2PS (src), Z24
+#define EXPONENT_SCALE(src) EXPONENT((src), Z24, Z3)
 
 // ZERO_MIN computes the min of I4Z, zero point · scale.
 #define ZERO_MIN(src) \

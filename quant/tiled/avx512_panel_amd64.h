@@ -173,6 +173,9 @@
 	START(t+1, Z28)      \
 	START_HALF(t, Z29)   \
 	START_HALF(t+1, Z30) \
+	HALVES_DOTS2(t, a, b)
+
+#define HALVES_DOTS2(t, a, b) \
 	DOT2(32*(t), Z16, Z27, Z28)    \
 	DOT2(32*(t)+16, Z20, Z29, Z30) \
 	DOT2(32*(t)+4, Z17, Z27, Z28)  \
@@ -191,6 +194,9 @@
 #define HALVES1(t, a) \
 	START(t, Z27)      \
 	START_HALF(t, Z29) \
+	HALVES_DOTS1(t, a)
+
+#define HALVES_DOTS1(t, a) \
 	DOT1(0, Z16, Z27)  \
 	DOT1(16, Z20, Z29) \
 	DOT1(4, Z17, Z27)  \
@@ -200,6 +206,29 @@
 	DOT1(12, Z19, Z27) \
 	DOT1(28, Z23, Z29) \
 	ADD_HALVES(t, Z27, Z29, a)
+
+// START_SIGNED computes the start of codes with the zero point 128 from that of Q6_K's, 32:
+// 4·(start - startBits) + startBits.
+#define START_SIGNED(mem, a) \
+	VPBROADCASTD mem, a                  \
+	VPSLLD       $2, a, a                \
+	VPSUBD.BCST  ·thriceStart(SB), a, a
+
+#define SIGNED2(t, a, b) \
+	START_SIGNED(4*(t)(R11), Z27)           \
+	START_SIGNED(4*(t)+4(R11), Z28)         \
+	START_SIGNED(4*(t)(R11)(DX*1), Z29)     \
+	START_SIGNED(4*(t)+4(R11)(DX*1), Z30)   \
+	HALVES_DOTS2(t, a, b)
+
+#define SIGNED4(t, a, b, c, d) \
+	SIGNED2(t, a, b)   \
+	SIGNED2(t+2, c, d)
+
+#define SIGNED1(t, a) \
+	START_SIGNED(4*(t)(R11), Z27)       \
+	START_SIGNED(4*(t)(R11)(DX*1), Z29) \
+	HALVES_DOTS1(t, a)
 
 // The _SCALES macros load the scales, mins or factors of a group; the _NEXT macros
 // advance to the next group.

@@ -9,7 +9,8 @@
 
 // GEMM kernels with VPDPBUSD. Each kernel multiplies a panel with one tile of tokens
 // and has a loop per width of the tile: 1, 2, 4, 8 and 16 tokens. Plain is for formats
-// without a min, Mins for formats with one, and Halves for half groups with factors.
+// without a min, Mins for formats with one, Halves for half groups with factors, and
+// HalvesSigned for those of codes with the zero point 128.
 // avx512_panel_amd64.h states the formula and the registers.
 
 // HALF_SCALE is the scale of a group for ADD_HALVES.
@@ -69,3 +70,22 @@ width8:
 
 width16:
 	PANEL(loop16, WIDTH16, LOAD4, HALF_SCALES, HALVES4, HALF_NEXT, STORE4)
+
+// func mulHalvesSignedAVX512(a *kernelArgs)
+TEXT ·mulHalvesSignedAVX512(SB), NOSPLIT, $0-8
+	LOAD_ARGS
+	MOVQ kernelArgs_factors(AX), R13
+	CHOOSE_WIDTH
+	PANEL(loop1, WIDTH1, LOAD1, HALF_SCALES, SIGNED1, HALF_NEXT, STORE1)
+
+width2:
+	PANEL(loop2, WIDTH2, LOAD2, HALF_SCALES, SIGNED2, HALF_NEXT, STORE2)
+
+width4:
+	PANEL(loop4, WIDTH4, LOAD4, HALF_SCALES, SIGNED4, HALF_NEXT, STORE4)
+
+width8:
+	PANEL(loop8, WIDTH8, LOAD4, HALF_SCALES, SIGNED4, HALF_NEXT, STORE4)
+
+width16:
+	PANEL(loop16, WIDTH16, LOAD4, HALF_SCALES, SIGNED4, HALF_NEXT, STORE4)

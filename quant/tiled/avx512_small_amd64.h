@@ -38,10 +38,8 @@
 	JEQ  width4  \
 	JGT  width8
 
-// AHEAD is the prefetch distance in bytes, see avx512_gemv_amd64.h.
-#define AHEAD 2816
-
-#define PREFETCH(at) PREFETCHT1 AHEAD+at(SI)
+// The including file defines AHEAD and FETCH, see avx512_gemv_amd64.h.
+#define PREFETCH(at) FETCH AHEAD+at(SI)
 
 #define PREFETCH4 \
 	PREFETCH(0)   \

@@ -7,6 +7,9 @@
 #include "textflag.h"
 #include "avx512_panel_amd64.h"
 #include "avx512_small_amd64.h"
+
+#define FETCH PREFETCHT1
+#define AHEAD 2816
 #include "avx512_amd64.h"
 
 // Small-N GEMM kernels with VPDPBUSD. Each kernel multiplies one packed tile of rows

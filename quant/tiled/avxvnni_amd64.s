@@ -6,72 +6,83 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "avx2_panel_amd64.h"
+#include "avxvnni_tokens_amd64.h"
 
-// GEMM kernels with the 256-bit VPDPBUSD of AVX-VNNI. Layouts and registers are
-// those in avx2_panel_amd64.h.
-
-// DOT encodes VPDPBUSD Y12, Y<codes>, sum in VEX form, which the Go assembler lacks.
-// sum is SUM10 or SUM11, the ModRM bytes for Y10 and Y11.
-#define SUM10 0xD4
-#define SUM11 0xDC
-
-#define DOT(codes, sum) \
-	BYTE $0xC4              \
-	BYTE $0x42              \
-	BYTE $((15-codes)*8+5)  \
-	BYTE $0x50              \
-	BYTE $sum
-
-#define BYTES(plane, sum) \
-	VPBROADCASTD 4*(plane)(R8), Y12 \
-	DOT(plane, sum)
-
-// BYTES adds the products of a plane of codes with four bytes of the token to sum.
-// PLANES alternates between the two halves of a group, which have separate sums, so
-// that consecutive dot products are independent.
-#define PLANES \
-	BYTES(0, SUM10) \
-	BYTES(4, SUM11) \
-	BYTES(1, SUM10) \
-	BYTES(5, SUM11) \
-	BYTES(2, SUM10) \
-	BYTES(6, SUM11) \
-	BYTES(3, SUM10) \
-	BYTES(7, SUM11)
-
-#define PRODUCTS(start) \
-	VPBROADCASTD start, Y10    \
-	VPXOR        Y11, Y11, Y11 \
-	PLANES                     \
-	VPADDD       Y11, Y10, Y10
-
-#define HALF_PRODUCTS \
-	VPBROADCASTD (R11), Y10         \
-	VPBROADCASTD (R11)(DX*1), Y11   \
-	PLANES
-
+// GEMM kernels with the 256-bit VPDPBUSD of AVX-VNNI. Each kernel multiplies a panel with one tile of tokens, up to four of them at once.
+// avx2_panel_amd64.h states the formula and the registers.
 
 // func mulPlainVNNI(a *kernelArgs)
 // Formats without a min.
 TEXT ·mulPlainVNNI(SB), NOSPLIT, $0-8
 	LOAD_ARGS
+	CMPQ DX, $16
+	JGE  group4
+	CMPQ DX, $8
+	JGE  group2
 
-half:
-	SCALE((R12)(BX*1), Y8, Y9)
+group1:
 	FIRST_TOKEN
 
-token:
-	PRODUCTS((R11))
-	FLOAT(Y8, Y9)
-	ADD
-	NEXT_TOKEN
-	JNZ token
-	NEXT_HALF(half)
-
-next:
-	NEXT_GROUP
+tokens1:
+	PLANES(0)
+	FIRST_DOTS1(0)
+	PLANES(1)
+	DOTS1(1)
+	PLANES(2)
+	DOTS1(2)
+	PLANES(3)
+	DOTS1(3)
+	END1(TOKEN_START)
+	STORE1
+	SUBQ $4, R15
+	JNZ  tokens1
+	NEXT_GROUP(512)
 	DECQ CX
-	JNZ  half
+	JNZ  group1
+	VZEROUPPER
+	RET
+
+group2:
+	FIRST_TOKEN
+
+tokens2:
+	PLANES(0)
+	FIRST_DOTS2(0)
+	PLANES(1)
+	DOTS2(1)
+	PLANES(2)
+	DOTS2(2)
+	PLANES(3)
+	DOTS2(3)
+	END2(TOKEN_START)
+	STORE2
+	SUBQ $8, R15
+	JNZ  tokens2
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group2
+	VZEROUPPER
+	RET
+
+group4:
+	FIRST_TOKEN
+
+tokens4:
+	PLANES(0)
+	FIRST_DOTS4(0)
+	PLANES(1)
+	DOTS4(1)
+	PLANES(2)
+	DOTS4(2)
+	PLANES(3)
+	DOTS4(3)
+	END4(TOKEN_START)
+	STORE4
+	SUBQ $16, R15
+	JNZ  tokens4
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group4
 	VZEROUPPER
 	RET
 
@@ -79,25 +90,77 @@ next:
 // Formats with a min.
 TEXT ·mulMinsVNNI(SB), NOSPLIT, $0-8
 	LOAD_ARGS
+	CMPQ DX, $16
+	JGE  group4
+	CMPQ DX, $8
+	JGE  group2
 
-half:
-	SCALE((R12)(BX*1), Y8, Y9)
-	VMOVUPS (R13)(BX*1), Y13
+group1:
 	FIRST_TOKEN
 
-token:
-	PRODUCTS(·startValue(SB))
-	FLOAT(Y8, Y9)
-	ADD
-	ADD_MIN
-	NEXT_TOKEN
-	JNZ token
-	NEXT_HALF(half)
-
-next:
-	NEXT_GROUP
+tokens1:
+	PLANES(0)
+	FIRST_DOTS1(0)
+	PLANES(1)
+	DOTS1(1)
+	PLANES(2)
+	DOTS1(2)
+	PLANES(3)
+	DOTS1(3)
+	END1(COMMON_START)
+	ADD_MIN1
+	STORE1
+	SUBQ $4, R15
+	JNZ  tokens1
+	NEXT_GROUP(512)
 	DECQ CX
-	JNZ  half
+	JNZ  group1
+	VZEROUPPER
+	RET
+
+group2:
+	FIRST_TOKEN
+
+tokens2:
+	PLANES(0)
+	FIRST_DOTS2(0)
+	PLANES(1)
+	DOTS2(1)
+	PLANES(2)
+	DOTS2(2)
+	PLANES(3)
+	DOTS2(3)
+	END2(COMMON_START)
+	ADD_MIN2
+	STORE2
+	SUBQ $8, R15
+	JNZ  tokens2
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group2
+	VZEROUPPER
+	RET
+
+group4:
+	FIRST_TOKEN
+
+tokens4:
+	PLANES(0)
+	FIRST_DOTS4(0)
+	PLANES(1)
+	DOTS4(1)
+	PLANES(2)
+	DOTS4(2)
+	PLANES(3)
+	DOTS4(3)
+	END4(COMMON_START)
+	ADD_MIN4
+	STORE4
+	SUBQ $16, R15
+	JNZ  tokens4
+	NEXT_GROUP(512)
+	DECQ CX
+	JNZ  group4
 	VZEROUPPER
 	RET
 
@@ -106,23 +169,53 @@ next:
 TEXT ·mulHalvesVNNI(SB), NOSPLIT, $0-8
 	LOAD_ARGS
 	MOVQ kernelArgs_factors(AX), R13
+	CMPQ DX, $8
+	JGE  group2
 
-half:
-	FACTORS
+group1:
 	FIRST_TOKEN
 
-token:
-	HALF_PRODUCTS
-	ADD_HALVES
-	NEXT_TOKEN
-	JNZ token
-	NEXT_HALF(half)
-
-next:
-	NEXT_GROUP
+tokens1:
+	PLANES(0)
+	FIRST_APART1(0)
+	PLANES(1)
+	APART1(1)
+	PLANES(2)
+	APART1(2)
+	PLANES(3)
+	APART1(3)
+	END_HALVES1
+	STORE1
+	SUBQ $4, R15
+	JNZ  tokens1
+	NEXT_GROUP(512)
 	ADDQ $64, R13 // skip the factors of the second half
 	ADDQ DX, R11  // skip the starts of the second half
 	DECQ CX
-	JNZ  half
+	JNZ  group1
+	VZEROUPPER
+	RET
+
+group2:
+	FIRST_TOKEN
+
+tokens2:
+	PLANES(0)
+	FIRST_APART2(0)
+	PLANES(1)
+	APART2(1)
+	PLANES(2)
+	APART2(2)
+	PLANES(3)
+	APART2(3)
+	END_HALVES2
+	STORE2
+	SUBQ $8, R15
+	JNZ  tokens2
+	NEXT_GROUP(512)
+	ADDQ $64, R13 // skip the factors of the second half
+	ADDQ DX, R11  // skip the starts of the second half
+	DECQ CX
+	JNZ  group2
 	VZEROUPPER
 	RET

@@ -49,7 +49,7 @@ func BenchmarkPanel(b *testing.B) {
 	const rows, cols = 512, 2048
 	for _, typ := range benchTypes {
 		m := benchMatrix(typ, rows, cols)
-		for _, tokens := range []int{4, 16, 64, 512} {
+		for _, tokens := range []int{1, 2, 4, 8, 16, 64, 512} {
 			b.Run(fmt.Sprintf("%s/tokens=%d", typ, tokens), func(b *testing.B) {
 				a := activationsOf(randomVector(tokens*cols, 2), cols, tokens)
 				s := NewScratch(tokens)
@@ -78,24 +78,38 @@ func benchMatrix(typ quant.Type, rows, cols int) *Matrix {
 // The ratio of the median rates is the fraction of the read bandwidth that GEMV reaches;
 // other load on the machine affects both rates alike.
 func BenchmarkVec(b *testing.B) {
-	const cols = 2048
 	memory := limits.NewMemory(limits.SweepBytes)
-	a := activationsOf(randomVector(cols, 2), cols, 1)
 	for _, threads := range []int{1, 2} {
 		for _, typ := range benchTypes {
-			b.Run(fmt.Sprintf("threads=%d/%s", threads, typ), func(b *testing.B) {
-				m := fillMatrix(memory, typ, cols)
-				y := make([]float32, m.Rows)
-				var read, product float64 // bytes per second, summed over threads
-				for b.Loop() {
-					r, p := readAndMultiply(threads, y, m, a)
-					read, product = max(read, r), max(product, p)
-				}
-				b.ReportMetric(product/1e9, "GB/s")
-				b.ReportMetric(100*product/read, "%read")
-			})
+			b.Run(fmt.Sprintf("threads=%d/%s", threads, typ), func(b *testing.B) { benchStream(b, memory, typ, threads, 1) })
 		}
 	}
+}
+
+// BenchmarkVecs is BenchmarkVec for several tokens and two threads.
+func BenchmarkVecs(b *testing.B) {
+	memory := limits.NewMemory(limits.SweepBytes)
+	for _, typ := range benchTypes {
+		for _, tokens := range []int{2, 4, 8} {
+			b.Run(fmt.Sprintf("%s/tokens=%d", typ, tokens), func(b *testing.B) { benchStream(b, memory, typ, 2, tokens) })
+		}
+	}
+}
+
+// benchStream multiplies a matrix that fills memory, and reports the bytes read and their fraction
+// of the read bandwidth.
+func benchStream(b *testing.B, memory []byte, typ quant.Type, threads, tokens int) {
+	const cols = 2048
+	a := activationsOf(randomVector(tokens*cols, 2), cols, tokens)
+	m := fillMatrix(memory, typ, cols)
+	y := make([]float32, tokens*m.Rows)
+	var read, product float64 // bytes per second, summed over threads
+	for b.Loop() {
+		r, p := readAndMultiply(threads, y, m, a)
+		read, product = max(read, r), max(product, p)
+	}
+	b.ReportMetric(product/1e9, "GB/s")
+	b.ReportMetric(100*product/read, "%read")
 }
 
 // fillMatrix returns a matrix that fills memory; its rows repeat.
@@ -118,7 +132,7 @@ func readAndMultiply(threads int, y []float32, m *Matrix, a *Activations) (read,
 	var done sync.WaitGroup
 	for thread := range threads {
 		done.Go(func() {
-			s := NewScratch(1)
+			s := NewScratch(a.tokens)
 			var times [2][]time.Duration
 			for {
 				part := int(next.Add(1)) - 1
@@ -145,4 +159,29 @@ func readAndMultiply(threads int, y []float32, m *Matrix, a *Activations) (read,
 		product += rate[1]
 	}
 	return read, product
+}
+
+// BenchmarkTile compares token counts of a tile on a panel that is decoded once.
+func BenchmarkTile(b *testing.B) {
+	const cols = panelGroups * GroupElems
+	for _, typ := range benchTypes[:1] {
+		m, f := benchMatrix(typ, TileRows, cols), formats[typ]
+		for _, width := range []int{1, 2, 4, 8, 16} {
+			b.Run(fmt.Sprintf("%s/tokens=%d", typ, width), func(b *testing.B) {
+				a := activationsOf(randomVector(width*cols, 2), cols, width)
+				s := NewScratch(width)
+				s.use(0, width)
+				active.decode(&s.panel, f, m.Data, cols/typ.BlockElems())
+				const times = 16 // exceeds the resolution of the clock
+				took := fastest(b, func() {
+					for range times {
+						s.multiplyPanel(f, a, 0, panelGroups)
+					}
+				})
+				rate := 2 * TileRows * cols * times * float64(width) / took.Seconds()
+				b.ReportMetric(rate/1e9, "Gop/s")
+				b.ReportMetric(100*rate/corePeak(), "%peak")
+			})
+		}
+	}
 }

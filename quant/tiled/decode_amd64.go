@@ -2,6 +2,8 @@
 
 package tiled
 
+import "github.com/llmrun/llmrun/quant"
+
 // decoders are the assembly functions with which a path fills a panel.
 type decoders struct {
 	// codesN unpack N-bit codes of groups that are stride bytes apart to one byte
@@ -23,10 +25,17 @@ type decoders struct {
 	pairs func(scales, mins *float32, block *byte)
 	bytes func(scales, factors *float32, block *byte)
 	six   func(scales *float32, block *byte)
+
+	// low are the kernels of low-bit formats.
+	low map[quant.Type]lowKernel
 }
 
 // decode decodes n tile blocks into the panel.
 func (d *decoders) decode(p *panel, f *format, blocks []byte, n int) {
+	if f.low != nil {
+		p.decodeLowBlocks(f, blocks, n, d.lowKernel(f.low.typ), signedZeros)
+		return
+	}
 	size := len(blocks) / n
 	if f.scales == oneScale {
 		d.decodeCodes(f, &p.codes[0], &blocks[f.headBytes()], size, n)

@@ -30,6 +30,10 @@
 // scale above 2^103, which only MXFP4 can express, one instruction set may
 // overflow where another does not.
 //
+// In the low-bit formats with half groups (IQ1_M, IQ2_XS, IQ2_S and NVFP4), a factor may be an 8-bit float.
+// A half's sum has at most 17 bits and a factor 5, so each product is exact in float32, and their
+// sum rounds once.
+//
 // # Full registers
 //
 // A group of 32 4-bit codes takes 16 bytes and has one scale, too little to fill a

@@ -48,6 +48,7 @@ type format struct {
 	zero     int        // zero point of decoded codes
 	table    *[16]uint8 // decoded code of each nibble; nil unless bits is 4
 	block    blockKind
+	low      *lowFormat // the other layout, of the low-bit formats; bits, scales and block do not apply
 }
 
 // blockKind identifies the block layout of a model file; split and join switch on
@@ -82,8 +83,8 @@ func (k scaleKind) bytes() int {
 	return [...]int{oneScale: 0, pairs6: 12 * TileRows, bytes16: 16 * TileRows, six8: 6 * TileRows}[k]
 }
 
-// halfGroups reports whether each half of a group has its own factor (Q6_K).
-func (f *format) halfGroups() bool { return f.scales == bytes16 }
+// halfGroups reports whether each half of a group has its own factor, as in Q6_K.
+func (f *format) halfGroups() bool { return f.scales == bytes16 || f.low != nil && f.low.halves }
 
 // hasMin reports whether the format subtracts a min per row and group.
 func (f *format) hasMin() bool { return f.halves == 2 || f.zeros }
@@ -101,7 +102,12 @@ func (f *format) headBytes() int {
 func (f *format) groupBytes() int { return f.bits * GroupElems * TileRows / 8 }
 
 // groups returns the number of groups in a tile block of blockBytes bytes.
-func (f *format) groups(blockBytes int) int { return (blockBytes - f.headBytes()) / f.groupBytes() }
+func (f *format) groups(blockBytes int) int {
+	if f.low != nil {
+		return f.low.groups
+	}
+	return (blockBytes - f.headBytes()) / f.groupBytes()
+}
 
 // rowBlock holds the fields of one row's block. The fields keep the stored bits
 // unconverted, so that join restores the original bytes.
@@ -129,6 +135,19 @@ var formats = map[quant.Type]*format{
 	quant.MXFP4:  {exponent: true, bits: 4, zero: 16, table: &e2m1, block: mxBlock},
 	quant.I4Z:    {halves: 1, zeros: true, bits: 4, table: &evenly, block: zeroBlock},
 	quant.NF4:    {halves: 1, bits: 4, zero: 128, table: &normal, block: nibbleBlock},
+
+	quant.IQ1_S:   lowBitFormat(quant.IQ1_S, false, 0, section{2, 1}, section{4, 8}, section{2, 8}),
+	quant.IQ1_M:   lowBitFormat(quant.IQ1_M, true, spreadHalf, section{4, 8}, section{2, 8}, section{2, 4}),
+	quant.IQ2_XXS: lowBitFormat(quant.IQ2_XXS, false, 0, section{2, 1}, section{4, 16}),
+	quant.IQ2_XS:  lowBitFormat(quant.IQ2_XS, true, 0, section{2, 1}, section{4, 16}, section{1, 8}),
+	quant.IQ2_S:   lowBitFormat(quant.IQ2_S, true, 0, section{2, 1}, section{4, 16}, section{1, 16}),
+	quant.IQ3_XXS: lowBitFormat(quant.IQ3_XXS, false, 0, section{2, 1}, section{4, 24}),
+	quant.IQ3_S:   lowBitFormat(quant.IQ3_S, false, 0, section{2, 1}, section{4, 16}, section{1, 8}, section{4, 8}, section{1, 4}),
+	quant.TQ1_0:   lowBitFormat(quant.TQ1_0, false, 52, section{4, 13}, section{2, 1}),
+	quant.TQ2_0:   lowBitFormat(quant.TQ2_0, false, 64, section{4, 16}, section{2, 1}),
+	quant.Q1_0:    lowBitFormat(quant.Q1_0, false, 0, section{2, 1}, section{4, 4}),
+	quant.Q2_0:    lowBitFormat(quant.Q2_0, false, 0, section{2, 1}, section{4, 4}),
+	quant.NVFP4:   lowBitFormat(quant.NVFP4, true, noHalf, section{1, 4}, section{4, 8}),
 }
 
 // Decoding tables of 4-bit codes. A linear format maps a code to itself; a

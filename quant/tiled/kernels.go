@@ -25,6 +25,10 @@ type kernels interface {
 	// to a panel: the GEMV and small-N GEMM kernels. It returns false if the path
 	// has no such kernel for the type and width.
 	mulSmall(t quant.Type, a *smallArgs) bool
+	// join joins the planes of groups.
+	join(kind joinKind, a joinArgs)
+	// highGEMV returns the kernel that multiplies the high plane of a type with one token, nil if there is none.
+	highGEMV(t quant.Type, high Plane) func(*smallArgs)
 	// scores multiplies a block of 8-bit keys with a tile of queries.
 	scores(a *scoreArgs, s *Scratch)
 	// scores4 multiplies a block of 4-bit keys with a tile of queries.
@@ -45,6 +49,13 @@ type widePath interface {
 type pairingPath interface {
 	// pairsTokens reports whether tiles of width tokens are interleaved.
 	pairsTokens(width int) bool
+}
+
+// splittingPath is a path that multiplies the magnitudes and the signs of 8-bit codes
+// with large batches. Its decode stores both, so that a panel holds half as many
+// groups.
+type splittingPath interface {
+	splits(f *format, tokens int) bool
 }
 
 // codesApart returns the distance in bytes between consecutive runs of eight codes
@@ -78,8 +89,13 @@ type kernelArgs struct {
 	halves int // 2 if each half of a group has a factor, otherwise 1
 	zero   int // zero point of the format, already included in start
 
-	factors *float32 // [groups][halves][TileRows], integers; nil if halves is 1
+	factors *float32 // [groups][halves][TileRows], integers or in low-bit formats floats; nil if halves is 1
 
+	// nibbles means that the codes are below 16, so that 16 bits hold a group's sums.
+	nibbles bool
+	// split means that codes are magnitudes, then signs: [groups][2][planes][TileRows][laneBytes].
+	// factors then are the initial values of integer sums, int32 [groups][TileRows].
+	split bool
 	// centred means that the codes are signed: decode subtracted the zero point.
 	centred bool
 	// tiles is the number of consecutive tiles of tokens; 1 unless centred. skip is
@@ -113,6 +129,7 @@ type smallArgs struct {
 	width  int        // 1, 2, 4 or 8
 	size   int        // bytes of a tile
 	panel  *panel     // scratch for decoded scales
+	book   *byte      // code book of low-bit formats, see bookOf
 
 	// inPairs sets these for kernels that process two runs of tiles at once.
 	second *byte // first tile of the second run
@@ -167,6 +184,8 @@ func (portable) decode(p *panel, f *format, blocks []byte, n int) {
 	}
 }
 
+func (portable) highGEMV(quant.Type, Plane) func(*smallArgs) { return nil }
+
 func (portable) mulSmall(quant.Type, *smallArgs) bool { return false }
 
 func (portable) mulPanel(a *kernelArgs) {
@@ -181,11 +200,11 @@ func (portable) mulPanel(a *kernelArgs) {
 			d := dx[g*a.width+t]
 			for row := range TileRows {
 				acc := &sums[t*TileRows+row]
-				var i int32
+				var i float32 // exact but for the last sum of two products, see lowFormat
 				for h := range a.halves {
-					i += a.factor(g, h, row) * a.sum(codes[g*planes*planeBytes:], token, g, h, t, row)
+					i += float32(a.factor(g, h, row) * float32(a.sum(codes[g*planes*planeBytes:], token, g, h, t, row)))
 				}
-				product := float32(i) * scales[g*TileRows+row]
+				product := i * scales[g*TileRows+row]
 				if a.factors == nil {
 					product += 0 // -0 becomes +0; the SIMD kernels subtract startFloat and never produce -0
 				}
@@ -203,6 +222,9 @@ func (portable) mulPanel(a *kernelArgs) {
 func (a *kernelArgs) sum(codes []uint8 /* of the group */, token []int8, g, h, t, row int) int32 {
 	elems := GroupElems / a.halves
 	i := a.startOf(g, h, t) - startBits
+	if a.halves == 2 {
+		i *= int32(a.zero / halfZero) // starts of halves are those of this zero point
+	}
 	for k := h * elems; k < (h+1)*elems; k++ {
 		at := k/laneBytes*planeBytes + row*laneBytes + k%laneBytes
 		i += int32(codes[at]) * int32(token[k])
@@ -211,11 +233,11 @@ func (a *kernelArgs) sum(codes []uint8 /* of the group */, token []int8, g, h, t
 }
 
 // factor returns the factor of half h of group g; 1 in formats without factors.
-func (a *kernelArgs) factor(g, h, row int) int32 {
+func (a *kernelArgs) factor(g, h, row int) float32 {
 	if a.factors == nil {
 		return 1
 	}
-	return int32(unsafe.Slice(a.factors, a.groups*a.halves*TileRows)[(g*a.halves+h)*TileRows+row])
+	return unsafe.Slice(a.factors, a.groups*a.halves*TileRows)[(g*a.halves+h)*TileRows+row]
 }
 
 // startOf returns the initial value of the integer sum of a token's half group.

@@ -73,16 +73,17 @@ func (s *Scratch) panelScores4(path kernels, f *format, a *scoreArgs, tile []byt
 	x, dx := unsafe.Slice(a.x, a.groups*a.width*GroupElems), unsafe.Slice(a.dx, a.groups*a.width)
 	shift := unsafe.Slice(a.shift, a.groups*a.width)
 	groupBytes := len(tile) / a.groups
-	s.panel.tokens, s.panel.centred = a.width, false
+	s.panel.reset(a.width)
 	for g := 0; g < a.groups; g += panelGroups {
 		n := min(panelGroups, a.groups-g)
 		path.decode(&s.panel, f, tile[g*groupBytes:(g+n)*groupBytes], n)
 		s.args = kernelArgs{
-			sums: &s.sums[0], codes: &s.panel.codes[0], scales: &s.panel.scales[0], mins: &s.panel.mins[0],
+			sums: &s.sums[0], mins: &s.panel.mins[0],
 			x: &x[g*a.width*GroupElems], dx: &dx[g*a.width], shift: &shift[g*a.width],
-			groups: n, width: a.width, halves: 1, centred: s.panel.centred, tiles: 1,
+			groups: n, width: a.width, halves: 1, nibbles: true, tiles: 1,
 			skip: a.groups - n, products: &s.products[0],
 		}
+		s.args.usePanel(&s.panel)
 		path.mulPanel(&s.args)
 	}
 }

@@ -20,8 +20,37 @@ func (avx512) scores(a *scoreArgs, _ *Scratch) {
 	}
 }
 
-func (k avx2) scores(a *scoreArgs, s *Scratch)    { panelScores(k, a, s) }
-func (k avxVNNI) scores(a *scoreArgs, s *Scratch) { panelScores(k, a, s) }
+//go:noescape
+func scores2AVX2(a *scoreArgs, first int)
+
+//go:noescape
+func scores1AVX2(a *scoreArgs, first int)
+
+//go:noescape
+func scores2VNNI(a *scoreArgs, first int)
+
+//go:noescape
+func scores1VNNI(a *scoreArgs, first int)
+
+func (avx2) scores(a *scoreArgs, _ *Scratch) {
+	if a.width == 1 {
+		scores1AVX2(a, 0)
+		return
+	}
+	for t := 0; t < a.width; t += 2 {
+		scores2AVX2(a, t)
+	}
+}
+
+func (avxVNNI) scores(a *scoreArgs, _ *Scratch) {
+	if a.width == 1 {
+		scores1VNNI(a, 0)
+		return
+	}
+	for t := 0; t < a.width; t += 2 {
+		scores2VNNI(a, t)
+	}
+}
 
 //go:noescape
 func keys4x4AVX512(a *scoreArgs, first int)

@@ -69,6 +69,26 @@ func TestScoresAgreeOnEveryPath(t *testing.T) {
 	})
 }
 
+// TestScoresOfExtremeKeys checks keys and queries of the largest magnitudes.
+func TestScoresOfExtremeKeys(t *testing.T) {
+	forEachPath(t, func(t *testing.T, path kernels) {
+		const cols, queries = 64, 3
+		for _, code := range []uint8{0, 1, 127, 128, 255} {
+			for _, v := range []float32{1, -1} {
+				k, x := randomKeys(cols), make([]float32, queries*cols)
+				for i := range k.Codes {
+					k.Codes[i] = code
+				}
+				for i := range x {
+					x[i] = v
+				}
+				requireSame(t, scoresOf(portable{}, k, x, cols, queries), scoresOf(path, k, x, cols, queries),
+					"keys of %d, queries of %g", int(code)-128, v)
+			}
+		}
+	})
+}
+
 // TestScoresOfLargeQueries checks that multiplying queries by a power of two multiplies
 // their scores by exactly that power, so no intermediate value overflows before the score.
 func TestScoresOfLargeQueries(t *testing.T) {

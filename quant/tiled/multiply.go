@@ -121,8 +121,15 @@ func (s *Scratch) use(i, tokens int) {
 // the rows of tiles t0 to t1-1 of w. Goroutines may compute disjoint ranges of tiles
 // concurrently, each with its own Scratch.
 func Multiply(y []float32 /* [tokens, w.Rows], or rows of w.Stride */, w *Matrix, t0, t1 int, a *Activations, s *Scratch) {
-	f := formats[w.Type]
-	stride := cmp.Or(w.Stride, w.Rows)
+	w.multiply(y, formats[w.Type], t0, t1, a, s)
+}
+
+// stride returns the distance in floats between the results of consecutive tokens.
+func (w *Matrix) stride() int { return cmp.Or(w.Stride, w.Rows) }
+
+// multiply is Multiply for codes of format f, which has the size and the kernels of w.Type.
+func (w *Matrix) multiply(y []float32, f *format, t0, t1 int, a *Activations, s *Scratch) {
+	stride := w.stride()
 	if f == nil || a.cols != w.Cols || stride < w.Rows || a.tokens > 0 && len(y) < (a.tokens-1)*stride+w.Rows || t1 > w.Tiles() {
 		panic(fmt.Sprintf("tiled: invalid matmul of a %s matrix [%d, %d] with activations [%d, %d]: tiles %d to %d, stride %d, %d results", w.Type, w.Rows, w.Cols, a.tokens, a.cols, t0, t1, stride, len(y)))
 	}
@@ -196,28 +203,36 @@ func (s *Scratch) multiplyTile(f *format, t quant.Type, tile []byte, a *Activati
 	blockBytes := t.BlockBytes() * TileRows
 	blockGroups := t.BlockElems() / GroupElems
 	panelBlocks := panelGroups / blockGroups
-	s.panel.tokens, s.panel.centred = a.tokens, false
+	path, splitting := active.(splittingPath)
+	s.panel.reset(a.tokens)
+	if s.panel.split = splitting && path.splits(f, a.tokens); s.panel.split {
+		panelBlocks /= 2
+	}
 	blocks := a.cols / t.BlockElems()
 	for b := 0; b < blocks; b += panelBlocks {
 		n := min(panelBlocks, blocks-b)
 		active.decode(&s.panel, f, tile[b*blockBytes:(b+n)*blockBytes], n)
-		s.multiplyCodes(f, &s.panel.codes[0], a, b*blockGroups, n*blockGroups)
+		s.multiplyPanel(f, a, b*blockGroups, n*blockGroups)
 	}
 }
 
-// multiplyCodes adds the products of n groups of codes, groups g to g+n-1 of the
-// row, to the sums of all tokens. Scales, mins and factors are those in the panel.
-func (s *Scratch) multiplyCodes(f *format, codes *uint8 /* [n][planes][TileRows][laneBytes] */, a *Activations, g, n int) {
+// multiplyPanel adds the products of the panel's n groups, groups g to g+n-1 of the
+// row, to the sums of all tokens.
+func (s *Scratch) multiplyPanel(f *format, a *Activations, g, n int) {
 	args := &s.args
 	*args = kernelArgs{
-		codes: codes, scales: &s.panel.scales[0], groups: n, halves: 1, zero: f.zero,
-		centred: s.panel.centred, skip: a.cols/GroupElems - n, products: &s.products[0],
+		groups: n, halves: 1, zero: f.zero, nibbles: f.table == &evenly,
+		skip: a.cols/GroupElems - n, products: &s.products[0],
 	}
+	args.usePanel(&s.panel)
 	if f.hasMin() {
 		args.mins = &s.panel.mins[0]
 	}
 	if f.halfGroups() {
-		args.halves, args.factors = 2, &s.panel.factors[0]
+		args.halves = 2
+	}
+	if f.halfGroups() || args.split {
+		args.factors = &s.panel.factors[0]
 	}
 	for i := 0; i*TileTokens < a.tokens; i += args.tiles {
 		width, base := a.tile(i)

@@ -18,7 +18,7 @@ type neon struct{ portable }
 // and neonMatrix have GEMV kernels; neon multiplies a single token with its GEMM kernel.
 type neonDot struct{ neon }
 
-// neonMatrix is the path of processors with SMMLA (FEAT_I8MM, most since 2021).
+// neonMatrix is the path of processors with SMMLA and USDOT (FEAT_I8MM, most since 2021).
 type neonMatrix struct{ neonDot }
 
 func (neon) name() string { return "neon" }

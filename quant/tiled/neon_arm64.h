@@ -6,9 +6,15 @@
 // those in lane i of m to the same lane of d. (FEAT_DotProd)
 #define SDOT(m, i, n, d) WORD $(0x4F80E000 | ((i)&1)<<21 | ((i)>>1)<<11 | (m)<<16 | (n)<<5 | (d))
 
+// USDOT is SDOT with unsigned bytes in n. (FEAT_I8MM)
+#define USDOT(m, i, n, d) WORD $(0x4F80F000 | ((i)&1)<<21 | ((i)>>1)<<11 | (m)<<16 | (n)<<5 | (d))
+
 // SMMLA adds the product of two 2×8 byte matrices to d: lane 2r+c of d += row r of n
 // times row c of m. (FEAT_I8MM)
 #define SMMLA(m, n, d) WORD $(0x4E80A400 | (m)<<16 | (n)<<5 | (d))
+
+// USMMLA is SMMLA with unsigned bytes in n.
+#define USMMLA(m, n, d) WORD $(0x4E80AC00 | (m)<<16 | (n)<<5 | (d))
 
 // SMULL8 and SMULL28 multiply the lower or upper eight signed bytes to 16 bits; SMLAL8
 // and SMLAL28 add the products to d. SADALP8 adds pairs of adjacent 16-bit lanes of n
@@ -47,6 +53,10 @@
 #define UMAXV4(n, d) WORD $(0x6EB0A800 | (n)<<5 | (d))
 #define SADDLV16(n, d) WORD $(0x4E303800 | (n)<<5 | (d))
 
+// Four int32 lanes: MUL4 multiplies, MLA4 adds the products to d.
+#define MUL4(m, n, d) WORD $(0x4EA09C00 | (m)<<16 | (n)<<5 | (d))
+#define MLA4(m, n, d) WORD $(0x4EA09400 | (m)<<16 | (n)<<5 | (d))
+
 // FMLA44 adds the products of the lanes of n and m to d.
 #define FMLA44(m, n, d) WORD $(0x4E20CC00 | (m)<<16 | (n)<<5 | (d))
 
@@ -54,6 +64,14 @@
 #define ADD_SCALED(factor, a, sum) \
 	SCVTF4(a, a) \
 	FMLA44(factor, a, sum)
+
+// FLOATS converts integers to float32. In-order processors wait less if conversions and
+// the operations that use them do not alternate.
+#define FLOATS(a, b, c, d) \
+	SCVTF4(a, a) \
+	SCVTF4(b, b) \
+	SCVTF4(c, c) \
+	SCVTF4(d, d)
 
 // SCALED converts the integer sums in a and multiplies them by scale.
 #define SCALED(scale, a) \

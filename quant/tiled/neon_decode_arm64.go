@@ -48,6 +48,10 @@ func scalesSixNEON(scales *float32, block *byte)
 
 func (neon) decode(p *panel, f *format, blocks []byte, n int) {
 	p.centred = true
+	if f.low != nil {
+		p.decodeLowBlocks(f, blocks, n, lowKernel{}, 0)
+		return
+	}
 	size, head := len(blocks)/n, f.headBytes()
 	if f.scales == oneScale {
 		f.decodeCodesNEON(p.codes, blocks[head:], size, n)
@@ -73,7 +77,7 @@ func (k neonMatrix) decode(p *panel, f *format, blocks []byte, n int) {
 func (f *format) decodeCodesNEON(dst []uint8 /* [n][planes][TileRows][laneBytes] */, src []byte, stride, n int) {
 	switch f.bits {
 	case 4:
-		table := f.tableLess(f.zero)
+		table := tableLess(f.table, f.zero)
 		decode4NEON(&dst[0], &src[0], stride, n, &table)
 	case 5:
 		decode5NEON(&dst[0], &src[0], stride, n, -f.zero)
@@ -86,12 +90,12 @@ func (f *format) decodeCodesNEON(dst []uint8 /* [n][planes][TileRows][laneBytes]
 	}
 }
 
-// tableLess returns the decoding table with n subtracted from every entry.
-func (f *format) tableLess(n int) (table [16]uint8) {
-	for i, c := range f.table {
-		table[i] = c - uint8(n)
+// tableLess returns a decoding table with n subtracted from every entry.
+func tableLess(table *[16]uint8, n int) (less [16]uint8) {
+	for i, c := range table {
+		less[i] = c - uint8(n)
 	}
-	return table
+	return less
 }
 
 // decodeScalesNEON decodes the scales, and the mins or factors, of n tile blocks. n

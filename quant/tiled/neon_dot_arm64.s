@@ -6,6 +6,7 @@
 #include "textflag.h"
 #include "neon_arm64.h"
 #include "neon_panel_arm64.h"
+#include "neon_dot_arm64.h"
 
 // GEMM kernel with SDOT. It computes 8 rows of 4 tokens; see neon_panel_arm64.h for the
 // formula and the general registers.
@@ -28,37 +29,10 @@
 	DOT(28, 29, 0, x1, y1) \
 	DOT(30, 31, 1, x1, y1)
 
-// ADD_TOKENS adds lane t of V26 times two registers of rows to the float sums of token
-// t, for four tokens.
-#define ADD_TOKENS(a, b, c, d, e, f, g, h) \
-	FMLA4(26, 0, a, 0) \
-	FMLA4(26, 0, b, 1) \
-	FMLA4(26, 1, c, 2) \
-	FMLA4(26, 1, d, 3) \
-	FMLA4(26, 2, e, 4) \
-	FMLA4(26, 2, f, 5) \
-	FMLA4(26, 3, g, 6) \
-	FMLA4(26, 3, h, 7)
-
-// ALL_SUMS applies OP to all sums and the values of their rows in V24 and V25.
-#define ALL_SUMS(OP) \
-	OP(24, 8)  \
-	OP(25, 9)  \
-	OP(24, 10) \
-	OP(25, 11) \
-	OP(24, 12) \
-	OP(25, 13) \
-	OP(24, 14) \
-	OP(25, 15)
-
-#define TIMES(scale, a) FMUL4(scale, a, a)
-
-// FINISH adds the sums in V8-V15, times the scales, applied by OP, and dx to V0-V7.
-#define FINISH(OP) \
-	FLDPQ (R3), (F24, F25) \
-	FMOVQ (R6), F26        \
-	ALL_SUMS(OP)           \
-	ADD_TOKENS(8, 9, 10, 11, 12, 13, 14, 15)
+// LOAD_SCALES loads the next scales and dx for FINISH.
+#define LOAD_SCALES \
+	FLDPQ.P 64(R3), (F24, F25) \
+	VLD1.P  (R6)(R9), [V26.S4]
 
 // SECOND_HALF computes the integer sums of the second half of a group for the two
 // tokens in x0 and x1. It reuses V16, V17, V20 and V21 for the sums and adds them,
@@ -77,40 +51,50 @@
 	SECOND_DOT(28, 29, 0, x1)  \
 	SECOND_DOT(30, 31, 1, x1)  \
 	FLDPQ 64(R15), (F28, F29)  \
-	ADD_SCALED(28, 16, a)      \
-	ADD_SCALED(29, 17, b)      \
-	ADD_SCALED(28, 20, c)      \
-	ADD_SCALED(29, 21, d)
+	FLOATS(16, 17, 20, 21)     \
+	FMLA44(28, 16, a)          \
+	FMLA44(29, 17, b)          \
+	FMLA44(28, 20, c)          \
+	FMLA44(29, 21, d)
 
 // func mulDotNEON(a *kernelArgs, row, token int)
 // It computes rows row to row+7 of tokens token to token+3. Codes are signed; x is
 // interleaved by pairs of tokens.
 TEXT ·mulDotNEON(SB), NOSPLIT, $0-24
 	PANEL_ARGS(2)
+	FOUR_TOKENS
 	LOAD_SUMS(F0, F1, F2, F3, F4, F5, F6, F7)
 	MOVD kernelArgs_halves(R0), R11
 	CMP  $2, R11
 	BEQ  halves
 
-loop:
+loop: // each load is well before its use, for in-order processors
 	LOAD_TOKENS(V16, V17, V18, V19, V20, V21, V22, V23)
-	ZERO_SUMS
 	LOAD_PLANES(0)
-	DOT_PLANES(16, 17, 20, 21)
-	LOAD_PLANES(256)
-	DOT_PLANES(18, 19, 22, 23)
-	FINISH(SCALED)
+	ZERO_SUMS
+	DOT(24, 25, 0, 16, 20)
+	FLDPQ 256(R1), (F24, F25)
+	DOT(26, 27, 1, 16, 20)
+	FLDPQ 320(R1), (F26, F27)
+	DOT(28, 29, 0, 17, 21)
+	FLDPQ 384(R1), (F28, F29)
+	DOT(30, 31, 1, 17, 21)
+	FLDPQ 448(R1), (F30, F31)
+	DOT(24, 25, 0, 18, 22)
+	DOT(26, 27, 1, 18, 22)
+	LOAD_SCALES
+	DOT(28, 29, 0, 19, 23)
+	DOT(30, 31, 1, 19, 23)
+	FLOATS(8, 9, 10, 11)
+	FLOATS(12, 13, 14, 15)
+	FINISH
 	CBZ   R4, next
-	FLDPQ (R4), (F24, F25)
-	FMOVQ (R7), F26
+	FLDPQ.P 64(R4), (F24, F25)
+	VLD1.P  (R7)(R9), [V26.S4]
 	ADD_TOKENS(24, 25, 24, 25, 24, 25, 24, 25)
-	ADD   $64, R4
-	ADD   R9, R7
 
 next:
 	ADD  $512, R1
-	ADD  $64, R3
-	ADD  R9, R6
 	SUB  $1, R8
 	CBNZ R8, loop
 	B    store
@@ -121,14 +105,15 @@ halves:
 	LOAD_PLANES(0)
 	DOT_PLANES(16, 17, 20, 21)
 	FLDPQ (R15), (F24, F25)
-	ALL_SUMS(SCALED)
+	FLOATS(8, 9, 10, 11)
+	FLOATS(12, 13, 14, 15)
+	ALL_SUMS(TIMES)
 	SECOND_HALF(18, 19, 8, 9, 10, 11)
 	SECOND_HALF(22, 23, 12, 13, 14, 15)
-	FINISH(TIMES)
+	LOAD_SCALES
+	FINISH
 	ADD  $512, R1
-	ADD  $64, R3
 	ADD  $128, R15
-	ADD  R9, R6
 	SUB  $1, R8
 	CBNZ R8, halves
 

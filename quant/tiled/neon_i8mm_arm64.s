@@ -1,6 +1,6 @@
 //go:build !noasm
 
-// Hand-written: this is the only kernel with SMMLA.
+// Hand-written: this is the only GEMM kernel with SMMLA.
 
 #include "go_asm.h"
 #include "textflag.h"
@@ -27,10 +27,23 @@
 
 // STEP adds the products of the next eight elements of 8 rows with those of four
 // tokens, in x0 and x1, to the integer sums. STEP_TO adds them to the given registers.
+// MULTIPLY is the part of STEP after loading the codes, with LOAD_PAIR to a to d.
 #define STEP(x0, x1) STEP_TO(x0, x1, 8, 9, 10, 11, 12, 13, 14, 15)
 
+#define LOAD_PAIR(a, b, c, d) VLD1.P (R1)(R11), [a.B16, b.B16, c.B16, d.B16]
+
+#define MULTIPLY(x0, x1, a, b, c, d) \
+	SMMLA(a, x0, 8)  \
+	SMMLA(b, x0, 9)  \
+	SMMLA(c, x0, 10) \
+	SMMLA(d, x0, 11) \
+	SMMLA(a, x1, 12) \
+	SMMLA(b, x1, 13) \
+	SMMLA(c, x1, 14) \
+	SMMLA(d, x1, 15)
+
 #define STEP_TO(x0, x1, a, b, c, d, e, f, g, h) \
-	VLD1.P (R1)(R11), [V24.B16, V25.B16, V26.B16, V27.B16] \
+	LOAD_PAIR(V24, V25, V26, V27) \
 	SMMLA(24, x0, a)                                       \
 	SMMLA(25, x0, b)                                       \
 	SMMLA(26, x0, c)                                       \
@@ -42,20 +55,17 @@
 
 // LOAD_ROWS loads the floats of 8 rows to V24-V27, each pair of rows twice.
 #define LOAD_ROWS(from) \
-	ADD   $8, from, R12    \
-	ADD   $16, from, R13   \
-	ADD   $24, from, R14   \
-	VLD1R (from), [V24.D2] \
-	VLD1R (R12), [V25.D2]  \
-	VLD1R (R13), [V26.D2]  \
-	VLD1R (R14), [V27.D2]  \
-	ADD   $64, from
+	FLDPQ.P 64(from), (F24, F26) \
+	VDUP    V24.D[1], V25.D2     \
+	VDUP    V24.D[0], V24.D2     \
+	VDUP    V26.D[1], V27.D2     \
+	VDUP    V26.D[0], V26.D2
 
-// LOAD_PAIRS loads a float of each of four tokens to V28 and V29, each twice.
+// LOAD_PAIRS loads the next float of each of four tokens to V28 and V29, each twice.
 #define LOAD_PAIRS(from) \
-	FMOVQ (from), F30            \
-	VZIP1 V30.S4, V30.S4, V28.S4 \
-	VZIP2 V30.S4, V30.S4, V29.S4
+	VLD1.P (from)(R9), [V30.S4]   \
+	VZIP1  V30.S4, V30.S4, V28.S4 \
+	VZIP2  V30.S4, V30.S4, V29.S4
 
 // ALL_SUMS applies OP to all sums and the values of their rows in V24-V27.
 #define ALL_SUMS(OP) \
@@ -70,11 +80,14 @@
 
 #define TIMES(scale, a) FMUL4(scale, a, a)
 
-// FINISH adds the sums in V8-V15, times the scales, applied by OP, and dx to V0-V7.
-#define FINISH(OP) \
-	LOAD_ROWS(R3)               \
-	LOAD_PAIRS(R6)              \
-	ALL_SUMS(OP)                \
+// LOAD_SCALES loads the next scales and dx for FINISH.
+#define LOAD_SCALES \
+	LOAD_ROWS(R3)  \
+	LOAD_PAIRS(R6)
+
+// FINISH adds the float sums in V8-V15, times the scales and dx, to V0-V7.
+#define FINISH \
+	ALL_SUMS(TIMES)             \
 	VFMLA V28.S4, V8.S4, V0.S4  \
 	VFMLA V28.S4, V9.S4, V1.S4  \
 	VFMLA V28.S4, V10.S4, V2.S4 \
@@ -94,6 +107,7 @@
 // order that pairCodesNEON writes; x is interleaved by pairs of tokens.
 TEXT ·mulMatrixNEON(SB), NOSPLIT, $0-24
 	PANEL_ARGS(3)
+	FOUR_TOKENS
 	LOAD_SUMS(F24, F25, F26, F27, F28, F29, F30, F31)
 	PAIR(V24, V25, V26, V27, V0, V1, V2, V3)
 	PAIR(V28, V29, V30, V31, V4, V5, V6, V7)
@@ -104,15 +118,21 @@ TEXT ·mulMatrixNEON(SB), NOSPLIT, $0-24
 
 loop:
 	BEGIN
-	STEP(16, 20)
-	STEP(17, 21)
-	STEP(18, 22)
-	STEP(19, 23)
-	FINISH(SCALED)
+	LOAD_PAIR(V24, V25, V26, V27)
+	LOAD_PAIR(V28, V29, V30, V31)
+	MULTIPLY(16, 20, 24, 25, 26, 27)
+	LOAD_PAIR(V24, V25, V26, V27)
+	MULTIPLY(17, 21, 28, 29, 30, 31)
+	LOAD_PAIR(V28, V29, V30, V31)
+	MULTIPLY(18, 22, 24, 25, 26, 27)
+	MULTIPLY(19, 23, 28, 29, 30, 31)
+	LOAD_SCALES
+	FLOATS(8, 9, 10, 11)
+	FLOATS(12, 13, 14, 15)
+	FINISH
 	CBZ   R4, next
 	LOAD_ROWS(R4)
 	LOAD_PAIRS(R7)
-	ADD   R9, R7
 	VFMLA V28.S4, V24.S4, V0.S4
 	VFMLA V28.S4, V25.S4, V1.S4
 	VFMLA V28.S4, V26.S4, V2.S4
@@ -123,7 +143,6 @@ loop:
 	VFMLA V29.S4, V27.S4, V7.S4
 
 next:
-	ADD  R9, R6
 	SUB  $1, R8
 	CBNZ R8, loop
 	B    store
@@ -133,22 +152,26 @@ halves:
 	STEP(16, 20)
 	STEP(17, 21)
 	LOAD_ROWS(R15)
-	ALL_SUMS(SCALED)
+	FLOATS(8, 9, 10, 11)
+	FLOATS(12, 13, 14, 15)
+	ALL_SUMS(TIMES)
 	ZERO4(V16, V17, V20, V21) // reuse the registers of the first half's elements
 	ZERO4(V28, V29, V30, V31)
 	STEP_TO(18, 22, 16, 17, 20, 21, 28, 29, 30, 31)
 	STEP_TO(19, 23, 16, 17, 20, 21, 28, 29, 30, 31)
 	LOAD_ROWS(R15)
-	ADD_SCALED(24, 16, 8)
-	ADD_SCALED(25, 17, 9)
-	ADD_SCALED(26, 20, 10)
-	ADD_SCALED(27, 21, 11)
-	ADD_SCALED(24, 28, 12)
-	ADD_SCALED(25, 29, 13)
-	ADD_SCALED(26, 30, 14)
-	ADD_SCALED(27, 31, 15)
-	FINISH(TIMES)
-	ADD  R9, R6
+	FLOATS(16, 17, 20, 21)
+	FLOATS(28, 29, 30, 31)
+	FMLA44(24, 16, 8)
+	FMLA44(25, 17, 9)
+	FMLA44(26, 20, 10)
+	FMLA44(27, 21, 11)
+	FMLA44(24, 28, 12)
+	FMLA44(25, 29, 13)
+	FMLA44(26, 30, 14)
+	FMLA44(27, 31, 15)
+	LOAD_SCALES
+	FINISH
 	SUB  $1, R8
 	CBNZ R8, halves
 

@@ -2,7 +2,8 @@
 
 package tiled
 
-// scoresDot4NEON scores queries query to query+3, scoresDot1NEON scores one query.
+// scoresDot4NEON and scoresMatrix4NEON score queries query to query+3, the others one query.
+// scoresMatrix4NEON and scoresMixed1NEON need FEAT_I8MM.
 
 //go:noescape
 func scoresDot4NEON(a *scoreArgs, query int)
@@ -10,10 +11,14 @@ func scoresDot4NEON(a *scoreArgs, query int)
 //go:noescape
 func scoresDot1NEON(a *scoreArgs, query int)
 
+//go:noescape
+func scoresMatrix4NEON(a *scoreArgs, query int)
+
+//go:noescape
+func scoresMixed1NEON(a *scoreArgs, query int)
+
 func (k neon) scores(a *scoreArgs, s *Scratch) { panelScores(k, a, s) }
 
-// scores uses SDOT on neonMatrix too, because reordering the keys for SMMLA costs
-// more time than SMMLA saves.
 func (neonDot) scores(a *scoreArgs, _ *Scratch) {
 	if a.width < 4 {
 		for q := range a.width {
@@ -23,6 +28,18 @@ func (neonDot) scores(a *scoreArgs, _ *Scratch) {
 	}
 	for q := 0; q < a.width; q += 4 {
 		scoresDot4NEON(a, q)
+	}
+}
+
+func (neonMatrix) scores(a *scoreArgs, _ *Scratch) {
+	if a.width < 4 {
+		for q := range a.width {
+			scoresMixed1NEON(a, q)
+		}
+		return
+	}
+	for q := 0; q < a.width; q += 4 {
+		scoresMatrix4NEON(a, q)
 	}
 }
 

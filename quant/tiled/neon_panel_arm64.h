@@ -42,13 +42,13 @@
 	LSL  $5, R9, R10               \
 	LSL  $2, R9
 
-// LOAD_TOKENS loads a group of four tokens: two interleaved tokens to a to d and the
-// other two to e to h.
+// FOUR_TOKENS prepares R10 for LOAD_TOKENS, which loads a group of four tokens: two
+// interleaved tokens to a to d and the other two to e to h.
+#define FOUR_TOKENS SUB $64, R10
+
 #define LOAD_TOKENS(a, b, c, d, e, f, g, h) \
-	ADD  $64, R5, R13                        \
-	VLD1 (R5), [a.B16, b.B16, c.B16, d.B16]  \
-	VLD1 (R13), [e.B16, f.B16, g.B16, h.B16] \
-	ADD  R10, R5
+	VLD1.P 64(R5), [a.B16, b.B16, c.B16, d.B16] \
+	VLD1.P (R5)(R10), [e.B16, f.B16, g.B16, h.B16]
 
 // LOAD_SUMS loads the float sums of 8 rows and four tokens; STORE_SUMS stores them.
 #define LOAD_SUMS(a, b, c, d, e, f, g, h) \

@@ -41,6 +41,10 @@ func Pack(dst []byte, t quant.Type, src []byte /* [rows, cols] */, rows, cols in
 
 // packElements packs one row's block of any format element by element.
 func (f *format) packElements(tile []byte, row int, src []byte) {
+	if f.low != nil {
+		f.low.store(tile, row, src)
+		return
+	}
 	var r rowBlock
 	f.split(&r, src)
 	f.store(tile, row, &r)

@@ -17,11 +17,23 @@ type panel struct {
 	codes   []uint8   // [groups][planes][TileRows][laneBytes]
 	scales  []float32 // [groups][TileRows]
 	mins    []float32 // [groups][TileRows]
-	factors []float32 // [groups][halves][TileRows], for formats with half groups
+	factors []float32 // [groups][halves][TileRows], for formats with half groups; see pairFactorsAVX2
 
-	tokens  int       // batch size of the matmul; input of decode
-	centred bool      // the codes are signed: decode subtracted the zero point
-	table   [16]uint8 // decoding table less the zero point, for 4-bit formats
+	tokens       int       // batch size of the matmul; input of decode
+	split        bool      // input of decode of a splittingPath: see kernelArgs
+	centred      bool      // the codes are signed: decode subtracted the zero point
+	low          lowArgs   // of a kernel of the low-bit formats; a local variable would escape to the heap
+	centredTable [16]uint8 // decoding table less the zero point, for 4-bit formats
+}
+
+// reset prepares the panel for a batch.
+func (p *panel) reset(tokens int) {
+	p.tokens, p.centred, p.split = tokens, false, false
+}
+
+// usePanel sets the arguments that describe the codes and scales of a panel.
+func (a *kernelArgs) usePanel(p *panel) {
+	a.codes, a.scales, a.split, a.centred = &p.codes[0], &p.scales[0], p.split, p.centred
 }
 
 func newPanel() panel {
@@ -35,6 +47,10 @@ func newPanel() panel {
 
 // decode decodes a tile block into the panel, from group at of the panel on.
 func (p *panel) decode(f *format, block []byte, at int) {
+	if f.low != nil {
+		p.decodeLow(f, block, at, signedZeros)
+		return
+	}
 	groups := block[f.headBytes():]
 	size := f.groupBytes()
 	for g := range len(groups) / size {

@@ -2,7 +2,11 @@
 
 package tiled
 
-import "golang.org/x/sys/cpu"
+import (
+	"golang.org/x/sys/cpu"
+
+	"github.com/llmrun/llmrun/quant"
+)
 
 // paths returns the paths that the processor supports, fastest first. If the
 // operating system does not report a feature, paths assumes that it is missing.
@@ -10,7 +14,7 @@ func paths() []kernels {
 	all := []kernels{neon{}, portable{}}
 	if cpu.ARM64.HasASIMDDP {
 		all = append([]kernels{neonDot{}}, all...)
-		if hasI8MM() {
+		if quant.HasI8MM() {
 			all = append([]kernels{neonMatrix{}}, all...)
 		}
 	}

@@ -4,6 +4,11 @@ import "encoding/binary"
 
 // split reads the fields of one row's block from the model file's layout.
 func (f *format) split(r *rowBlock, src []byte) {
+	if f.low != nil {
+		copy(r.code[:], src)
+		r.half[0] = f.low.half(src)
+		return
+	}
 	switch f.block {
 	case nibbleBlock:
 		split4(r, src)
@@ -28,6 +33,11 @@ func (f *format) split(r *rowBlock, src []byte) {
 
 // join writes the fields of a block in the model file's layout, the inverse of split.
 func (f *format) join(r *rowBlock, dst []byte) {
+	if f.low != nil {
+		copy(dst, r.code[:])
+		f.low.setHalf(dst, r.half[0])
+		return
+	}
 	switch f.block {
 	case nibbleBlock:
 		join4(r, dst)

@@ -9,6 +9,9 @@ var (
 	// startValue is startFloat, or startBits read as an integer.
 	startValue float32 = startFloat
 
+	// thriceStart corrects starts of another zero point; see START_SIGNED.
+	thriceStart uint32 = 3 * startBits & (1<<32 - 1)
+
 	// Quantize kernels: the mask of all bits except the sign, the largest code, and
 	// ones for summing codes with a dot-product instruction.
 	magnitudeMask uint32  = ^uint32(signMask)
@@ -20,6 +23,7 @@ var (
 	highMask   uint32 = 0x30303030
 	fifthBit   uint32 = 0x10101010
 	topBits    uint32 = 0x80808080
+	zeroPoint6 uint32 = 0x20202020 // halfZero in every byte
 	signBit    uint32 = signMask
 
 	// Conversion to bfloat16 for AMX.
@@ -48,5 +52,29 @@ var (
 		0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
 		2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
 	}
-	bitTests = [8]uint8{1, 2, 4, 8, 16, 32, 64, 128}
+	bitTests = [32]uint8{
+		1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
+		1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
+	}
+	// fifthSigns becomes 16 in every byte if it takes on the signs of bitTests.
+	fifthSigns = [32]int8{
+		16, 16, 16, 16, 16, 16, 16, -16, 16, 16, 16, 16, 16, 16, 16, -16,
+		16, 16, 16, 16, 16, 16, 16, -16, 16, 16, 16, 16, 16, 16, 16, -16,
+	}
+
+	// wordOnes sums pairs of 16-bit lanes as an operand of VPMADDWD; fifthBits is
+	// fifthBit in every byte of a vector. Kernels with few registers read them here.
+	wordOnes  = [16]uint16{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
+	fifthBits = [8]uint32{0x10101010, 0x10101010, 0x10101010, 0x10101010, 0x10101010, 0x10101010, 0x10101010, 0x10101010}
+
+	// Kernels of high planes: the bits of nibbles that are in pairs, the bit above, those that the plane has, and
+	// what its missing bits are replaced by.
+	pairBits     = repeated(0x66666666)
+	topOfNibbles = repeated(0x88888888)
+	keepThree    = repeated(0x0E0E0E0E)
+	keepTwo      = repeated(0x0C0C0C0C)
+	onesInBytes  = repeated(0x01010101)
+	twosInBytes  = repeated(0x02020202)
 )
+
+func repeated(n uint32) [8]uint32 { return [8]uint32{n, n, n, n, n, n, n, n} }

@@ -22,6 +22,10 @@ func UnpackRow(dst []byte, t quant.Type, tiles []byte, cols, row int) {
 
 // store writes one row's block to a cleared tile block.
 func (f *format) store(tile []byte, row int, r *rowBlock) {
+	if f.low != nil {
+		f.low.store(tile, row, r.code[:])
+		return
+	}
 	head := tile
 	for i := range f.halves {
 		binary.LittleEndian.PutUint16(head[2*row:], r.half[i])
@@ -43,6 +47,12 @@ func (f *format) store(tile []byte, row int, r *rowBlock) {
 
 // load is the inverse of store.
 func (f *format) load(r *rowBlock, tile []byte, row int) {
+	if f.low != nil {
+		block := r.code[:len(tile)/TileRows]
+		f.low.load(block, tile, row)
+		r.half[0] = f.low.half(block)
+		return
+	}
 	f.loadHead(r, tile, row)
 	groups := tile[f.headBytes():]
 	size := f.groupBytes()

@@ -2,7 +2,7 @@ package gguf
 
 // Strings returns an array of strings.
 func (m *Metadata) Strings(key string) (values StringList, ok bool, err error) {
-	e := m.find(key)
+	e := m.findRead(key)
 	if e == nil {
 		return StringList{}, false, nil
 	}
@@ -19,10 +19,24 @@ func (m *Metadata) Len(key string) (n int, ok bool) {
 	if e == nil || e.kind != kindArray {
 		return 0, false
 	}
-	if e.elem == kindString {
-		return e.ref.(*StringList).Len(), true
+	switch v := e.ref.(type) {
+	case skippedArray:
+		return int(v), true
+	case *StringList:
+		return v.Len(), true
 	}
 	return len(e.ref.([]byte)) / kindBytes[e.elem], true
+}
+
+// findRead returns the entry of an array, or nil if the key is absent or its elements were skipped.
+func (m *Metadata) findRead(key string) *entry {
+	e := m.find(key)
+	if e != nil {
+		if _, skipped := e.ref.(skippedArray); skipped {
+			return nil
+		}
+	}
+	return e
 }
 
 // Ints returns an array of integers of any width.
@@ -85,7 +99,7 @@ func (m *Metadata) Bytes(key string) (value []byte, ok bool, err error) {
 // rawArray returns the raw bytes of an array whose element kind the predicate accepts. The
 // entry is nil if key is absent.
 func (m *Metadata) rawArray(key string, accepts func(kind) bool, want string) ([]byte, *entry, error) {
-	e := m.find(key)
+	e := m.findRead(key)
 	if e == nil {
 		return nil, nil, nil
 	}

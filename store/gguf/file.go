@@ -24,12 +24,19 @@ func (f *File) Meta() *Metadata { return f.meta }
 
 // Open opens a model by the path of its file or of any shard. A file without tensors, such
 // as a bare vocabulary, is valid.
-func Open(fsys vfs.FS, path string) (*File, error) {
-	named, err := openShard(fsys, path)
+func Open(fsys vfs.FS, path string) (*File, error) { return open(fsys, path, false) }
+
+// OpenTensors is Open for a program that needs only the tensors and the description of the
+// network: it skips the arrays of the tokenizer, which take nearly all of the memory of the
+// metadata. Their keys are absent, except for Len.
+func OpenTensors(fsys vfs.FS, path string) (*File, error) { return open(fsys, path, true) }
+
+func open(fsys vfs.FS, path string, lean bool) (*File, error) {
+	named, err := openShard(fsys, path, lean)
 	if err != nil {
 		return nil, err
 	}
-	shards, err := openSiblings(fsys, path, named)
+	shards, err := openSiblings(fsys, path, named, lean)
 	if err != nil {
 		return nil, err
 	}
@@ -57,13 +64,13 @@ type shard struct {
 	tensors []store.Tensor // File is not set yet
 }
 
-// openShard opens a file and reads its header.
-func openShard(fsys vfs.FS, path string) (*shard, error) {
+// openShard opens a file and reads its header; lean as in OpenTensors.
+func openShard(fsys vfs.FS, path string, lean bool) (*shard, error) {
 	file, err := fsys.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	p, err := readShard(file)
+	p, err := readShard(fsys, file, lean)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -71,17 +78,18 @@ func openShard(fsys vfs.FS, path string) (*shard, error) {
 }
 
 // readShard reads and checks the header of a file.
-func readShard(file vfs.File) (*shard, error) {
+func readShard(fsys vfs.FS, file vfs.File, lean bool) (*shard, error) {
 	size, err := file.Size()
 	if err != nil {
 		return nil, err
 	}
-	r := newReader(file, size)
+	r := newReader(fsys, file, size)
+	r.lean = lean
 	if err := r.magicAndVersion(); err != nil {
 		return nil, err
 	}
-	tensorCount := r.count(field{what: "tensor count"}, minTensorBytes)
-	keyCount := r.count(field{what: "key count"}, minEntryBytes)
+	tensorCount := r.count(field{what: "tensor count"}, minTensorBytes, maxTensors)
+	keyCount := r.count(field{what: "key count"}, minEntryBytes, maxKeys)
 	if need := int64(tensorCount)*minTensorBytes + int64(keyCount)*minEntryBytes; need > r.left() {
 		r.truncated(field{what: "tensor and key count together"}, uint64(need))
 	}
@@ -106,19 +114,20 @@ func readShard(file vfs.File) (*shard, error) {
 	return &shard{file: file, meta: meta, tensors: tensors}, nil
 }
 
-const magic = "GGUF"
+// Magic is how a file begins.
+const Magic = "GGUF"
 
 // magicAndVersion rejects other file formats and versions. For formats that users confuse
 // with GGUF it gives a specific hint.
 func (r *reader) magicAndVersion() error {
-	head := bytes.Clone(r.take(field{what: "magic"}, len(magic)))
+	head := bytes.Clone(r.take(field{what: "magic"}, len(Magic)))
 	if r.err != nil {
 		return r.err
 	}
-	if string(head) != magic {
+	if string(head) != Magic {
 		r.off = 0
 		return r.setError(&store.FormatError{
-			Field: "magic", Reason: fmt.Sprintf("%q is not %q", head, magic), Hint: guessFormat(head), Kind: store.ErrFormat,
+			Field: "magic", Reason: fmt.Sprintf("%q is not %q", head, Magic), Hint: guessFormat(head), Kind: store.ErrFormat,
 		})
 	}
 	switch version := r.u32(field{what: "version"}); {

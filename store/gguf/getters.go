@@ -6,6 +6,12 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
+// Path returns the path of the file.
+func (m *Metadata) Path() string { return m.path }
+
+// Memory returns how many bytes of memory the keys and values take.
+func (m *Metadata) Memory() int64 { return m.bytes }
+
 // Keys returns all keys in file order.
 func (m *Metadata) Keys() []string {
 	keys := make([]string, len(m.entries))

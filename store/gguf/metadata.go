@@ -3,6 +3,7 @@ package gguf
 import (
 	"encoding/binary"
 	"math"
+	"strings"
 
 	"github.com/llmrun/llmrun/store"
 )
@@ -11,6 +12,7 @@ import (
 // if the key is absent, and an error that names the key if it holds another kind of value.
 type Metadata struct {
 	path    string
+	bytes   int64 // of keys and values in memory
 	entries []entry
 	byKey   map[string]int32 // index into entries
 }
@@ -22,7 +24,7 @@ type entry struct {
 	kind kind
 	elem kind   // kind of an array's elements
 	bits uint64 // raw bits of a number or bool
-	ref  any    // string, []byte of an array of numbers, or *StringList
+	ref  any    // string, []byte of an array of numbers, *StringList, or skippedArray
 }
 
 const (
@@ -31,10 +33,26 @@ const (
 	minEntryBytes = stringLengthBytes + 1 + 4 + 1
 	// maxKeyBytes is the limit of the format.
 	maxKeyBytes = 1<<16 - 1
+	// maxKeys limits the memory of the keys. Models have fewer than a hundred.
+	maxKeys = 1 << 17
+	// maxElements limits an array. The largest vocabularies have half a million merges.
+	maxElements = 1 << 22
 )
+
+// skippedArray is the length of an array whose elements were not read.
+type skippedArray int
+
+// tokenizerPrefix is the prefix of the keys of the tokenizer.
+const tokenizerPrefix = "tokenizer."
+
+// keyCost bounds the memory of a key besides its text: its entry and its place in the map.
+const keyCost = 192
 
 // metadata reads n keys.
 func (r *reader) metadata(n int) *Metadata {
+	if !r.reserve(keyCost * int64(n)) {
+		return nil
+	}
 	m := &Metadata{
 		path: r.file.Name(), entries: make([]entry, 0, n), byKey: make(map[string]int32, n),
 	}
@@ -52,6 +70,7 @@ func (r *reader) metadata(n int) *Metadata {
 		m.byKey[key] = int32(i)
 		m.entries = append(m.entries, e)
 	}
+	m.bytes = r.counted
 	return m
 }
 
@@ -109,16 +128,31 @@ func (r *reader) array(e *entry) {
 	case e.elem == kindArray:
 		r.setError(&store.FormatError{Field: f.String(), Reason: "an array of arrays", Kind: store.ErrUnsupported})
 	case e.elem == kindString:
-		n := r.count(f, stringLengthBytes)
-		if r.err == nil {
+		n := r.count(f, stringLengthBytes, maxElements)
+		switch {
+		case r.err != nil:
+		case r.skips(e):
+			for range n {
+				r.skip(f, r.u64(f))
+			}
+			e.ref = skippedArray(n)
+		default:
 			e.ref = r.stringList(f, n)
 		}
 	default:
 		width := kindBytes[e.elem]
-		n := r.count(f, int64(width))
+		n := r.count(f, int64(width), maxElements)
+		if r.skips(e) {
+			r.skip(f, uint64(n)*uint64(width))
+			e.ref = skippedArray(n)
+			return
+		}
 		e.ref = r.bytes(f, uint64(n)*uint64(width))
 	}
 }
+
+// skips reports whether the elements of an array are not read.
+func (r *reader) skips(e *entry) bool { return r.lean && strings.HasPrefix(e.key, tokenizerPrefix) }
 
 // loadBits returns a little-endian number of 1 to 8 bytes, zero-extended.
 func loadBits(b []byte) uint64 {

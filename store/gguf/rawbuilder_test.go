@@ -19,7 +19,7 @@ type raw struct{ b []byte }
 
 // begin returns a header with the given counts.
 func begin(tensors, keys uint64) *raw {
-	return (&raw{[]byte(magic)}).u32(3).u64(tensors, keys)
+	return (&raw{[]byte(Magic)}).u32(3).u64(tensors, keys)
 }
 
 func (r *raw) u32(values ...uint32) *raw {

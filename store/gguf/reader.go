@@ -28,6 +28,30 @@ type reader struct {
 	window []byte
 	start  int64 // offset of window in the file
 	err    error
+	lean   bool // arrays of the tokenizer are skipped
+
+	fsys             vfs.FS // whose meter counts what the header makes the reader allocate
+	counted, granted int64  // bytes allocated, and bytes that the meter has granted
+}
+
+// meterStep is the granularity in bytes at which a reader reserves memory: a file may have a
+// hundred thousand fields.
+const meterStep = 256 << 10
+
+// reserve counts n bytes that the reader is about to allocate.
+func (r *reader) reserve(n int64) bool {
+	if r.err != nil {
+		return false
+	}
+	r.counted += n
+	if more := r.counted - r.granted; more > 0 {
+		more = (more + meterStep - 1) / meterStep * meterStep
+		if r.err = vfs.Reserve(r.fsys, r.file.Name(), more); r.err != nil {
+			return false
+		}
+		r.granted += more
+	}
+	return true
 }
 
 // field names what is being read. It is formatted only for an error: a file may have a
@@ -44,8 +68,8 @@ func (f field) String() string {
 	return fmt.Sprintf("%s %q", f.what, f.name)
 }
 
-func newReader(file vfs.File, size int64) *reader {
-	return &reader{file: file, end: min(size, maxHeaderBytes), window: make([]byte, 0, min(size, windowBytes))}
+func newReader(fsys vfs.FS, file vfs.File, size int64) *reader {
+	return &reader{fsys: fsys, file: file, end: min(size, maxHeaderBytes), window: make([]byte, 0, min(size, windowBytes))}
 }
 
 // left returns the number of unread bytes up to the limit of the header.
@@ -143,6 +167,9 @@ func (r *reader) bytes(f field, n uint64) []byte {
 		r.truncated(f, n)
 		return nil
 	}
+	if !r.reserve(int64(n)) {
+		return nil
+	}
 	p := make([]byte, n)
 	if n <= uint64(cap(r.window)) {
 		copy(p, r.take(f, int(n)))
@@ -172,8 +199,9 @@ func (r *reader) skip(f field, n uint64) {
 func (r *reader) str(f field) string { return string(r.bytes(f, r.u64(f))) }
 
 // count reads a number of records. It rejects a number that the rest of the header cannot
-// hold. each is the minimum size of a record in bytes.
-func (r *reader) count(f field, each int64) int {
+// hold, or above most: the hole of a sparse file holds any number of records of zeros. each
+// is the minimum size of a record in bytes.
+func (r *reader) count(f field, each int64, most uint64) int {
 	n := r.u64(f)
 	if r.err != nil {
 		return 0
@@ -183,6 +211,10 @@ func (r *reader) count(f field, each int64) int {
 			Field: f.String(), Reason: fmt.Sprintf("%d do not fit into the %d bytes left", n, r.left()),
 			Hint: "the file is damaged or the download incomplete", Kind: store.ErrTruncated,
 		})
+		return 0
+	}
+	if n > most {
+		r.fail(f, "%d, at most %d are allowed", n, most)
 		return 0
 	}
 	return int(n)

@@ -52,7 +52,7 @@ func shardSuffix(no, count uint64) string {
 
 // openSiblings returns all shards in order; named is one of them. On failure it closes all
 // of them, named included.
-func openSiblings(fsys vfs.FS, path string, named *shard) (shards []*shard, err error) {
+func openSiblings(fsys vfs.FS, path string, named *shard, lean bool) (shards []*shard, err error) {
 	opened := []*shard{named}
 	defer func() {
 		if err != nil {
@@ -82,7 +82,7 @@ func openSiblings(fsys vfs.FS, path string, named *shard) (shards []*shard, err 
 			shards[i] = named
 			continue
 		}
-		if shards[i], err = openSibling(fsys, prefix, i, count); err != nil {
+		if shards[i], err = openSibling(fsys, prefix, i, count, lean); err != nil {
 			return nil, err
 		}
 		opened = append(opened, shards[i])
@@ -90,10 +90,11 @@ func openSiblings(fsys vfs.FS, path string, named *shard) (shards []*shard, err 
 	return shards, checkTensorTotal(shards)
 }
 
-// openSibling opens shard no and checks that its metadata agrees.
-func openSibling(fsys vfs.FS, prefix string, no, count uint64) (*shard, error) {
-	path := prefix + shardSuffix(no, count)
-	p, err := openShard(fsys, path)
+// openSibling opens shard no and checks that its metadata agrees. A link out of the directory
+// is refused, because the file that the user named chooses its siblings.
+func openSibling(fsys vfs.FS, prefix string, no, count uint64, lean bool) (*shard, error) {
+	dir, base := vfs.Split(prefix + shardSuffix(no, count))
+	p, err := openShard(vfs.Confine(fsys, dir), base, lean)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("shard %d of %d of a split model is missing (download all shards into one directory): %w", no+1, count, err)
 	}

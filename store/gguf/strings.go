@@ -42,6 +42,9 @@ const stringLengthBytes = 8
 // stringList reads n strings in two passes, so that it can allocate the text once at its
 // exact size.
 func (r *reader) stringList(f field, n int) *StringList {
+	if !r.reserve(4 * int64(n)) {
+		return nil
+	}
 	list := &StringList{ends: make([]uint32, n)}
 	begin, total := r.off, uint64(0)
 	for i := range list.ends {
@@ -57,6 +60,9 @@ func (r *reader) stringList(f field, n int) *StringList {
 		list.ends[i] = uint32(total)
 	}
 	r.off = begin
+	if !r.reserve(int64(total)) {
+		return nil
+	}
 	var text strings.Builder
 	text.Grow(int(total))
 	for range n {

@@ -16,6 +16,9 @@ const (
 	// maxNameBytes is the limit of the reference implementation.
 	maxNameBytes = 63
 	maxRank      = 4
+	// maxTensors limits the memory of the table. A model of a thousand layers with a matrix
+	// for each of a hundred experts has fewer.
+	maxTensors = 1 << 17
 
 	alignmentKey     = "general.alignment"
 	defaultAlignment = 32
@@ -38,9 +41,17 @@ func (m *Metadata) alignment() (int64, error) {
 	return int64(e.bits), nil
 }
 
+// tensorCost bounds the memory of a tensor besides its name: its entry in the table, while
+// that is copied for a split model, its shape, and its places in the indexes by name and by
+// role.
+const tensorCost = 512
+
 // tensors reads the tensor table. The offsets remain relative to the data section, which
 // begins after the table.
 func (r *reader) tensors(n int) []store.Tensor {
+	if !r.reserve(tensorCost * int64(n)) {
+		return nil
+	}
 	table := make([]store.Tensor, 0, n)
 	for range n {
 		t := r.tensor()
@@ -85,7 +96,11 @@ func (r *reader) tensor() store.Tensor {
 func (r *reader) tensorName() string {
 	f := field{what: "name of a tensor"}
 	length := r.u64(f)
-	if r.err == nil && length > maxNameBytes {
+	switch {
+	case r.err != nil:
+	case length == 0: // as in the hole of a sparse file
+		r.fail(f, "the name is empty")
+	case length > maxNameBytes:
 		r.fail(f, "has %d bytes, at most %d are allowed", length, maxNameBytes)
 	}
 	return string(r.bytes(f, length))

@@ -63,7 +63,7 @@ func encode(w io.Writer, keys []KV, tensors []TensorData) error {
 
 // encodeFile writes a file with encoded keys.
 func encodeFile(w io.Writer, keyCount int, keys []byte, alignment int64, tensors []TensorData) error {
-	head := append([]byte{}, magic...)
+	head := append([]byte{}, Magic...)
 	head = binary.LittleEndian.AppendUint32(head, writeVersion)
 	head = binary.LittleEndian.AppendUint64(head, uint64(len(tensors)))
 	head = binary.LittleEndian.AppendUint64(head, uint64(keyCount))

@@ -11,7 +11,9 @@ import (
 
 // Attachments returns the attachments as a read-only file system with one directory.
 // Opening an attachment reads and verifies all of it.
-func (f *File) Attachments() vfs.FS { return vfs.FromIOFS(attachmentFS{f}) }
+func (f *File) Attachments() vfs.FS {
+	return vfs.Metered(vfs.FromIOFS(attachmentFS{f}), vfs.MeterOf(f.fsys))
+}
 
 // attachmentFS implements fs.FS over the attachments of a pack.
 type attachmentFS struct{ f *File }
@@ -28,19 +30,24 @@ func (a attachmentFS) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: a.f.path + "/" + name, Err: err}
 	}
-	return attachmentFile{bytes.NewReader(data), name}, nil
+	return attachmentFile{bytes.NewReader(data), name, a.f}, nil
 }
 
 // attachmentFile is an open attachment.
 type attachmentFile struct {
 	*bytes.Reader
 	name string
+	f    *File
 }
 
 func (a attachmentFile) Stat() (fs.FileInfo, error) {
 	return attachmentInfo{path.Base(a.name), a.Size(), 0o400}, nil
 }
-func (attachmentFile) Close() error { return nil }
+
+func (a attachmentFile) Close() error {
+	vfs.Release(a.f.fsys, a.Size())
+	return nil
+}
 
 // attachmentDir is the directory of the attachments.
 type attachmentDir struct{}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -55,9 +56,13 @@ type Cached struct {
 
 // OpenCache opens a cache directory and creates it if necessary. limit is the maximum size
 // of all packs in bytes; 0 means 32 GiB or a third of the free disk space, whichever is
-// less. OpenCache removes the leftovers of killed imports.
+// less. OpenCache removes the leftovers of killed imports. It returns
+// an error that wraps vfs.ErrNotPrivate if other users may change the directory.
 func OpenCache(fsys vfs.FS, dir string, limit int64) (*Cache, error) {
 	if err := fsys.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	if err := vfs.CheckPrivate(fsys, dir); err != nil {
 		return nil, err
 	}
 	c := &Cache{fsys: fsys, dir: dir, limit: limit, now: time.Now}
@@ -101,15 +106,39 @@ func (c *Cache) removeQuietly(name string) { _ = c.fsys.Remove(c.path(name)) }
 
 func (c *Cache) path(name string) string { return vfs.Join(c.dir, name) }
 
-// Path returns the path of the pack of a source.
-func (c *Cache) Path(source string, f Fingerprint) string {
+// Path returns the path of the pack of a source: that of the existing one, which may have
+// another name in front because the source was renamed, or that of a new one. The path
+// contains the version of the tile order, so that a program does not find packs that it
+// cannot use.
+func (c *Cache) Path(source string, f Fingerprint) (string, error) {
+	suffix := fmt.Sprintf("-%s-%d%s", f, tiled.LayoutVersion, Suffix)
+	files, err := c.fsys.ReadDir(c.dir)
+	if err != nil {
+		return "", err
+	}
+	for _, file := range files {
+		if !file.IsDir && strings.HasSuffix(file.Name, suffix) {
+			return c.path(file.Name), nil
+		}
+	}
+	return c.path(cleanName(source) + suffix), nil
+}
+
+// SampledPath returns the path of the pack that an older program made, which named it by a
+// SampledFingerprint.
+func (c *Cache) SampledPath(source string, f Fingerprint) string {
+	return c.path(fmt.Sprintf("%s-%s%s", cleanName(source), f, Suffix))
+}
+
+// cleanName returns the name of a source without characters that file systems reject.
+func cleanName(source string) string {
 	clean := strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\:*?"<>|`, r) || r < ' ' {
 			return '_'
 		}
 		return r
 	}, strings.TrimSuffix(source, ".gguf"))
-	return c.path(fmt.Sprintf("%.100s-%s%s", clean, f, Suffix))
+	return fmt.Sprintf("%.100s", clean)
 }
 
 // usage is the content of the usage record of a pack.

@@ -133,11 +133,20 @@ func TestCacheSweep(t *testing.T) {
 }
 
 func TestCachePath(t *testing.T) {
-	c, _ := openCache(t, 0)
+	c, fsys := openCache(t, 0)
 	f := Fingerprint{0xab}
-	require.Equal(t, "cache/packs/qwen-q4_0-ab00000000000000.pack", c.Path("qwen-q4_0.gguf", f))
-	require.Equal(t, "cache/packs/a_b_c-ab00000000000000.pack", c.Path("a/b\x01c", f))
-	require.Equal(t, c.dir+"/", c.Path("..", f)[:len(c.dir)+1])
-	long := c.Path(string(make([]byte, 5000)), f)
-	require.Less(t, len(long), 200)
+	path := func(source string, f Fingerprint) string {
+		p, err := c.Path(source, f)
+		require.NoError(t, err)
+		return p
+	}
+	require.Equal(t, "cache/packs/qwen-q4_0-ab00000000000000-1.pack", path("qwen-q4_0.gguf", f))
+	require.Equal(t, "cache/packs/a_b_c-ab00000000000000-1.pack", path("a/b\x01c", f))
+	require.Equal(t, c.dir+"/", path("..", f)[:len(c.dir)+1])
+	require.Less(t, len(path(string(make([]byte, 5000)), f)), 200)
+	require.Equal(t, "cache/packs/qwen-q4_0-ab00000000000000.pack", c.SampledPath("qwen-q4_0.gguf", f))
+
+	require.NoError(t, vfs.WriteFile(fsys, path("first.gguf", f), nil))
+	require.Equal(t, "cache/packs/first-ab00000000000000-1.pack", path("renamed.gguf", f))
+	require.Equal(t, "cache/packs/first-ac00000000000000-1.pack", path("first.gguf", Fingerprint{0xac}))
 }

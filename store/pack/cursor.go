@@ -12,11 +12,22 @@ import (
 // may therefore read a whole record and check err once, but it must check err before it
 // loops or allocates by a value it read.
 type cursor struct {
-	path  string
-	start int64 // offset of the index in the file
-	size  int   // length of the index
-	rest  []byte
-	err   error
+	path    string
+	version uint32
+	start   int64 // offset of the index in the file
+	size    int   // length of the index
+	rest    []byte
+	err     error
+
+	reserve func(bytes int64) error
+}
+
+// reserved reserves memory for records that are about to be allocated.
+func (c *cursor) reserved(bytes int64) bool {
+	if c.err == nil {
+		c.err = c.reserve(bytes)
+	}
+	return c.err == nil
 }
 
 // fail records a format error at the current offset.

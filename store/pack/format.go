@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	// Version is the version of the format, see FORMAT.md.
-	Version = 2
+	// Version is the version of the format, see FORMAT.md. planesVersion is that of packs with planes,
+	// which differ in nothing else.
+	Version       = 2
+	planesVersion = 3
 	// Suffix is the suffix of the file names of packs.
 	Suffix = ".pack"
 	// BlockBytes is the size of a checksummed block. Reads that begin and end at block
@@ -45,31 +47,32 @@ func alignUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 // blockCount returns the number of blocks, and of checksums, of an extent.
 func blockCount(size int64) int64 { return (size + BlockBytes - 1) / BlockBytes }
 
-// encodeHeader returns the header, which is the same in every pack.
-func encodeHeader() []byte {
+// encodeHeader returns the header, which is the same in every pack of a version.
+func encodeHeader(version uint32) []byte {
 	h := make([]byte, 0, headerBytes)
 	h = append(h, headerMagic...)
-	h = binary.LittleEndian.AppendUint32(h, Version)
+	h = binary.LittleEndian.AppendUint32(h, version)
 	h = binary.LittleEndian.AppendUint32(h, BlockBytes)
 	h = binary.LittleEndian.AppendUint64(h, checksum(h))
 	return h[:headerBytes]
 }
 
-// checkHeader rejects a file that is not a pack or has another version.
-func checkHeader(path string, h []byte) error {
+// checkHeader rejects a file that is not a pack or has another version, and returns its version.
+func checkHeader(path string, h []byte) (version uint32, err error) {
 	formatError := func(off int64, field, reason, hint string, kind error) error {
 		return &store.FormatError{Path: path, Off: off, Field: field, Reason: reason, Hint: hint, Kind: kind}
 	}
 	if string(h[:8]) != headerMagic {
-		return formatError(0, "magic", fmt.Sprintf("%q is not %q", h[:8], headerMagic), "the file is not a pack", store.ErrFormat)
+		return 0, formatError(0, "magic", fmt.Sprintf("%q is not %q", h[:8], headerMagic), "the file is not a pack", store.ErrFormat)
 	}
-	if v := binary.LittleEndian.Uint32(h[8:]); v != Version {
-		return formatError(8, "version", fmt.Sprintf("%d is unknown; this program reads %d", v, Version), "import the model again with this program", store.ErrUnsupported)
+	version = binary.LittleEndian.Uint32(h[8:])
+	if version != Version && version != planesVersion {
+		return 0, formatError(8, "version", fmt.Sprintf("%d is unknown; this program reads %d and %d", version, Version, planesVersion), "import the model again with this program", store.ErrUnsupported)
 	}
-	if !bytes.Equal(h, encodeHeader()) {
-		return formatError(0, "header", "is damaged", "import the model again", store.ErrFormat)
+	if !bytes.Equal(h, encodeHeader(version)) {
+		return 0, formatError(0, "header", "is damaged", "import the model again", store.ErrFormat)
 	}
-	return nil
+	return version, nil
 }
 
 // footer locates the index.

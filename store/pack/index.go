@@ -26,8 +26,23 @@ type Layout uint8
 const (
 	Rows  Layout = iota // contiguous rows, as in the source
 	Tiles               // interleaved rows, see package tiled
-	numLayouts
+	// planeLayouts are tiles of planes: the tiled.Plane is the difference to Tiles.
+	lastLayout = Tiles + Layout(tiled.Low2)
 )
+
+// PlaneLayout returns the layout of tiles of a plane.
+func PlaneLayout(p tiled.Plane) Layout { return Tiles + Layout(p) }
+
+// Plane returns the plane of tiles: tiled.Whole unless the tensor is stored in two planes.
+func (l Layout) Plane() tiled.Plane {
+	if l < Tiles {
+		return tiled.Whole
+	}
+	return tiled.Plane(l - Tiles)
+}
+
+// LowSuffix follows the name of a tensor in the name of its low plane.
+const LowSuffix = ".low"
 
 // Tensor is a tensor of a section.
 type Tensor struct {
@@ -56,12 +71,12 @@ func (t *Tensor) sizes() (packed, plain int64, err error) {
 	if t.Layout == Rows {
 		return plain, plain, nil
 	}
-	of := store.Tensor{Shape: t.Shape}
-	if !tiled.Fits(t.Type, of.Cols()) || of.Rows() == 0 {
-		return 0, 0, fmt.Errorf("%v of shape %v has no tiles", t.Type, t.Shape)
+	of, plane := store.Tensor{Shape: t.Shape}, t.Layout.Plane()
+	if !tiled.Fits(t.Type, of.Cols()) || of.Rows() == 0 || !plane.Of(t.Type) {
+		return 0, 0, fmt.Errorf("%v of shape %v has no tiles of layout %d", t.Type, t.Shape, t.Layout)
 	}
 	rows := alignUp(int64(of.Rows()), tiled.TileRows)
-	perRow := plain / int64(of.Rows())
+	perRow := int64(of.Cols() / t.Type.BlockElems() * plane.BlockBytes(t.Type))
 	if perRow > 0 && rows > math.MaxInt64/2/perRow {
 		return 0, 0, fmt.Errorf("shape %v is out of range", t.Shape)
 	}
@@ -99,6 +114,11 @@ const (
 	minExtentBytes = 1 + minStringBytes + 8 + 8
 	minTensorBytes = 4 + minStringBytes + 1 + 4 + 1 + 8 + 1 + 8
 	maxRank        = 4
+
+	// Bounds of the memory of records, with their places in the tables of the model. The
+	// texts and checksums of extents are as long as in the index.
+	extentCost = 96
+	tensorCost = 640
 )
 
 // encode returns the index in the form of FORMAT.md.
@@ -134,9 +154,9 @@ func (x *index) encode() []byte {
 }
 
 // decodeIndex decodes and checks an index whose checksum is correct. It does not trust the
-// contents: an attacker can compute checksums too.
-func decodeIndex(path string, b []byte, f footer) (*index, error) {
-	c := &cursor{path: path, start: f.index, rest: b, size: len(b)}
+// contents: an attacker can compute checksums too. It calls reserve before it allocates.
+func decodeIndex(path string, version uint32, b []byte, f footer, reserve func(int64) error) (*index, error) {
+	c := &cursor{reserve: reserve, path: path, version: version, start: f.index, rest: b, size: len(b)}
 	x := &index{}
 	x.about.CreatedBy = c.text("made")
 	x.about.Source = c.text("source")
@@ -148,12 +168,17 @@ func decodeIndex(path string, b []byte, f footer) (*index, error) {
 	if c.err == nil && len(c.rest) > 0 {
 		c.fail("index", "%d bytes follow the last tensor", len(c.rest))
 	}
+	c.checkPlanes(x)
 	return x, c.err
 }
 
 // extents reads the table of extents, which fill the file up to end.
 func (c *cursor) extents(end int64) []extent {
 	n := c.count("count of extents", minExtentBytes)
+	// All checksums of the extents are in the rest of the index.
+	if !c.reserved(extentCost*int64(n) + int64(len(c.rest))) {
+		return nil
+	}
 	list := make([]extent, 0, n)
 	at := int64(headerBytes) // where the next extent begins
 	for range n {
@@ -207,6 +232,9 @@ func (c *cursor) checksums(size int64) []uint32 {
 // tensors reads the table of tensors into x.
 func (c *cursor) tensors(x *index) {
 	n := c.count("count of tensors", minTensorBytes)
+	if !c.reserved(tensorCost * int64(n)) {
+		return
+	}
 	x.tensors, x.extentOf = make([]Tensor, 0, n), make([]int32, 0, n)
 	dims := make([]int, 0, 2*n) // backs all shapes with one allocation
 	last, end := int32(-1), int64(0)
@@ -245,8 +273,8 @@ func (c *cursor) checkTensor(x *index, t *Tensor, typeErr error, in uint32, last
 	switch {
 	case typeErr != nil:
 		return fail("%v", typeErr)
-	case t.Layout >= numLayouts:
-		return fail("layout %d is unknown", t.Layout)
+	case t.Layout > lastLayout || t.Layout > Tiles && c.version < planesVersion:
+		return fail("layout %d is unknown in version %d", t.Layout, c.version)
 	case int64(in) >= int64(len(x.extents)) || x.extents[in].kind != section:
 		return fail("is in extent %d, which is not a section", in)
 	case int32(in) < last || t.Off < end || t.Off%Align != 0:

@@ -46,7 +46,7 @@ func rebuilt(t *testing.T, change func(x *index)) []byte {
 	data := goldenBytes(t)
 	f, err := decodeFooter("m.pack", data[len(data)-footerBytes:], int64(len(data)))
 	require.NoError(t, err)
-	x, err := decodeIndex("m.pack", data[f.index:][:f.length], f)
+	x, err := decodeIndex("m.pack", Version, data[f.index:][:f.length], f, func(int64) error { return nil })
 	require.NoError(t, err)
 	change(x)
 	return withIndex(data[:f.index], x.encode())
@@ -88,7 +88,7 @@ func TestOpenRejectsMalformedPacks(t *testing.T) {
 		{"empty", nil, "a pack has at least", store.ErrTruncated},
 		{"3 bytes", []byte("LLM"), "a pack has at least", store.ErrTruncated},
 		{"another magic", with(0, []byte("GGUF")...), `"GGUFPACK" is not "LLMRPACK"`, store.ErrFormat},
-		{"the next version", with(8, 3), "3 is unknown; this program reads 2", store.ErrUnsupported},
+		{"the next version", with(8, 4), "4 is unknown; this program reads 2", store.ErrUnsupported},
 		{"other blocks", with(12, 1), "header: is damaged", store.ErrFormat},
 		{"no footer", with(len(golden)-8, 0), "footer: is missing", store.ErrTruncated},
 		{"a damaged footer", with(len(golden)-20, 1), "footer: is damaged", store.ErrFormat},
@@ -153,7 +153,7 @@ func TestCountsAreChecked(t *testing.T) {
 		for field, at := range map[string]int{"count of extents": len(head) - 8, "count of tensors": len(head) - 4} {
 			b := append([]byte(nil), head...)
 			binary.LittleEndian.PutUint32(b[at:], n)
-			err := openBytes(t, withIndex(encodeHeader(), b))
+			err := openBytes(t, withIndex(encodeHeader(Version), b))
 			require.ErrorIs(t, err, store.ErrTruncated)
 			require.ErrorContains(t, err, field)
 		}
@@ -187,84 +187,6 @@ func TestEveryTruncation(t *testing.T) {
 		fsys := vfs.FromIOFS(fstest.MapFS{"m.pack": &fstest.MapFile{Data: data[:n]}})
 		_, err := Open(fsys, "m.pack")
 		require.ErrorIs(t, err, store.ErrFormat, "%d bytes", n)
-	}
-}
-
-// TestBlocksAreNamed damages, clears and swaps blocks in the middle of a large pack.
-func TestBlocksAreNamed(t *testing.T) {
-	whole, err := vfs.ReadFile(large().write(t), "m.pack", 1<<30)
-	require.NoError(t, err)
-	block := func(data []byte, i int) []byte { return data[headerBytes+i*BlockBytes:][:BlockBytes] }
-	for name, damage := range map[string]func(data []byte){
-		"a bit":       func(data []byte) { block(data, 1)[77] ^= 8 },
-		"zeros":       func(data []byte) { clear(block(data, 1)) },
-		"two swapped": func(data []byte) { copy(block(data, 1), block(whole, 0)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			data := append([]byte(nil), whole...)
-			damage(data)
-			fsys := vfs.FromIOFS(fstest.MapFS{"m.pack": &fstest.MapFile{Data: data}})
-			f := open(t, fsys)
-			err := f.Verify(context.Background(), nil)
-			require.ErrorIs(t, err, store.ErrFormat)
-			require.ErrorContains(t, err, fmt.Sprintf("at offset %d: section", headerBytes+BlockBytes))
-			tensor, _ := f.Tensor("blk.0.a")
-			_, err = f.ReadAt(tensor, make([]byte, 10), BlockBytes+100)
-			require.ErrorContains(t, err, "checksum")
-			_, err = f.ReadAt(tensor, make([]byte, 10), 0)
-			require.NoError(t, err, "other blocks stay readable")
-		})
-	}
-}
-
-func TestVerifyIsCancelled(t *testing.T) {
-	f := open(t, large().write(t))
-	ctx, cancel := context.WithCancel(context.Background())
-	var last int64
-	err := f.Verify(ctx, func(done, total int64) {
-		require.Greater(t, done, last)
-		require.Equal(t, f.Size(), total)
-		last = done
-		cancel()
-	})
-	require.ErrorIs(t, err, context.Canceled)
-}
-
-// TestShrinkingFile truncates an open pack.
-func TestShrinkingFile(t *testing.T) {
-	fsys := vfs.NewMem()
-	s := large()
-	require.NoError(t, Write(fsys, "m.pack", s.Contents, s.body))
-	f := open(t, fsys)
-	w, err := fsys.Create("m.pack") // truncates the open file
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	tensor, _ := f.Tensor("blk.1.a")
-	_, err = f.ReadAt(tensor, make([]byte, 10), 0)
-	require.ErrorIs(t, err, store.ErrTruncated)
-	require.ErrorContains(t, err, "was truncated while in use")
-}
-
-// TestBypassCacheNeedsTheSameFile calls BypassCache after the file was removed, replaced or
-// truncated.
-func TestBypassCacheNeedsTheSameFile(t *testing.T) {
-	for name, change := range map[string]func(fsys *vfs.Mem) error{
-		"removed":  func(fsys *vfs.Mem) error { return fsys.Remove("m.pack") },
-		"replaced": func(fsys *vfs.Mem) error { return Write(fsys, "m.pack", small().Contents, small().body) },
-		"shorter":  func(fsys *vfs.Mem) error { return vfs.WriteFile(fsys, "m.pack", make([]byte, footerBytes)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			fsys, s := vfs.NewMem(), large()
-			require.NoError(t, Write(fsys, "m.pack", s.Contents, s.body))
-			f := open(t, fsys)
-			require.NoError(t, change(fsys))
-			err := f.BypassCache()
-			require.ErrorIs(t, err, ErrReplaced)
-			require.ErrorContains(t, err, "m.pack: ")
-			require.NoError(t, Write(fsys, "m.pack", s.Contents, s.body))
-			require.NoError(t, f.BypassCache(), "a file with the same bytes is the same pack")
-			s.check(t, f)
-		})
 	}
 }
 
@@ -348,7 +270,7 @@ func withValidChecksums(data []byte) []byte {
 		return data
 	}
 	data = append([]byte(nil), data...)
-	copy(data, encodeHeader())
+	copy(data, encodeHeader(Version))
 	at := len(data) - footerBytes
 	index := binary.LittleEndian.Uint64(data[at:])
 	if index > uint64(at) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync/atomic"
 
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store"
@@ -26,20 +27,18 @@ type File struct {
 	footer footer
 	index  *index
 	byName map[string]int32 // index into index.tensors
+
+	version uint32
+	// rebuild makes the bytes of damaged blocks; nil: a damaged block is an error.
+	rebuild atomic.Pointer[Rebuild]
 }
 
 var _ store.Source = (*File)(nil)
 
 // Is reports whether the file begins with the magic of packs.
 func Is(fsys vfs.FS, path string) bool {
-	f, err := fsys.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	head := make([]byte, len(headerMagic))
-	_, err = f.ReadAt(head, 0)
-	return err == nil && string(head) == headerMagic
+	begins, err := vfs.BeginsWith(fsys, path, headerMagic)
+	return err == nil && begins
 }
 
 // Open opens a pack. It reads the index and no weights.
@@ -82,7 +81,7 @@ func (f *File) readFooter() error {
 	if _, err := f.file.ReadAt(header, 0); err != nil {
 		return err
 	}
-	if err := checkHeader(f.path, header); err != nil {
+	if f.version, err = checkHeader(f.path, header); err != nil {
 		return err
 	}
 	if _, err := f.file.ReadAt(tail, size-footerBytes); err != nil {
@@ -94,6 +93,11 @@ func (f *File) readFooter() error {
 
 // readIndex reads and checks the index that the footer locates.
 func (f *File) readIndex() (err error) {
+	reserve := func(n int64) error { return vfs.Reserve(f.fsys, f.path, n) }
+	if err := reserve(f.footer.length); err != nil {
+		return err
+	}
+	defer vfs.Release(f.fsys, f.footer.length)
 	encoded := make([]byte, f.footer.length) // bounded by the size of the file
 	if _, err := f.file.ReadAt(encoded, f.footer.index); err != nil {
 		return err
@@ -101,7 +105,7 @@ func (f *File) readIndex() (err error) {
 	if checksum(encoded) != f.footer.sum {
 		return f.checksumError(f.footer.index, "index")
 	}
-	if f.index, err = decodeIndex(f.path, encoded, f.footer); err != nil {
+	if f.index, err = decodeIndex(f.path, f.version, encoded, f.footer, reserve); err != nil {
 		return err
 	}
 	if tiling := f.index.about.Tiling; tiling != tiled.LayoutVersion {
@@ -115,33 +119,40 @@ func (f *File) readIndex() (err error) {
 
 // buildIndex builds the store.Index and the table of tensor names.
 func (f *File) buildIndex() error {
-	tensors := make([]store.Tensor, len(f.index.tensors))
-	f.byName = make(map[string]int32, len(tensors))
+	tensors := make([]store.Tensor, 0, len(f.index.tensors))
+	f.byName = make(map[string]int32, cap(tensors))
 	for i := range f.index.tensors {
 		t := &f.index.tensors[i]
+		f.byName[t.Name] = int32(i)
+		if t.Layout.Plane().IsLow() {
+			continue // it belongs to the tensor of the high plane
+		}
 		_, plain, err := t.sizes()
 		if err != nil {
 			return err // cannot happen: decodeIndex has checked the tensor
 		}
-		tensors[i] = store.Tensor{
+		tensors = append(tensors, store.Tensor{
 			Name: t.Name, Type: t.Type, Shape: t.Shape, Size: plain,
 			Offset: f.index.extents[f.index.extentOf[i]].off + t.Off,
-		}
-		f.byName[t.Name] = int32(i)
+		})
 	}
 	var err error
-	f.Index, err = store.NewIndex([]vfs.File{f.file}, tensors)
+	f.Index, err = store.NewPlacedIndex([]vfs.File{f.file}, tensors)
 	return err
 }
 
 // ErrReplaced reports that the file at the path of an open pack is no longer that pack.
 var ErrReplaced = errors.New("the pack was removed, replaced or changed since it was opened; put it back, or open the model again")
 
+// ReadsMapped reports whether reads after BypassCache use mappings of the file.
+func (f *File) ReadsMapped() bool { return vfs.ReadsMapped(f.fsys) }
+
 // BypassCache makes later reads of whole blocks bypass the operating system's page cache,
 // if the file system supports that. It must not be called while reads are in progress. It
-// opens the file a second time and returns ErrReplaced if the path now has another file.
+// opens the file a second time and returns ErrReplaced if the path now has another file. It does
+// nothing after RebuildWith, because a damaged file may have been removed.
 func (f *File) BypassCache() error {
-	if f.direct != nil {
+	if f.direct != nil || f.rebuild.Load() != nil {
 		return nil
 	}
 	direct, err := vfs.OpenDirect(f.fsys, f.path)
@@ -190,6 +201,15 @@ func (f *File) SectionCached(i int) bool {
 	return vfs.Cached(f.file, x.off, x.size)
 }
 
+// Stamp returns the stamp of the file; see [vfs.StampOf].
+func (f *File) Stamp() (stamp vfs.Stamp, ok bool, err error) { return vfs.StampOf(f.file) }
+
+// TruncatedSection returns the error for a byte of a section that the file has lost.
+func (f *File) TruncatedSection(i int, off int64) error {
+	x := &f.index.extents[i]
+	return f.truncatedError(x.off+off, x.field())
+}
+
 // CheckSection verifies the blocks of a section that overlap the range [from, to). section
 // holds the whole section.
 func (f *File) CheckSection(i int, section []byte, from, to int64) error {
@@ -216,6 +236,14 @@ func (f *File) checksumError(off int64, field string) error {
 	return &store.FormatError{
 		Path: f.path, Off: off, Field: field, Reason: "checksum mismatch: the file is damaged",
 		Hint: "import the model again", Kind: store.ErrFormat,
+	}
+}
+
+// truncatedError returns the error for bytes at off that the file has lost.
+func (f *File) truncatedError(off int64, field string) error {
+	return &store.FormatError{
+		Path: f.path, Off: off, Field: field, Reason: "the file was truncated while in use",
+		Hint: "open the model again", Kind: store.ErrTruncated,
 	}
 }
 
@@ -258,13 +286,18 @@ func (f *File) SectionSize(i int) int64 { return f.index.extents[i].size }
 func (f *File) Section(i int) io.ReaderAt { return extentReader{f, &f.index.extents[i]} }
 
 // Attachment returns the content of an attachment. ok is false if the pack has none of this
-// name.
+// name. The memory is reserved with the meter of the file system; the caller releases it.
 func (f *File) Attachment(name string) (data []byte, ok bool, err error) {
 	for i := range f.index.extents {
 		x := &f.index.extents[i]
 		if x.kind == attachment && x.name == name {
+			if err := vfs.Reserve(f.fsys, f.path, x.size); err != nil {
+				return nil, true, err
+			}
 			data = make([]byte, x.size) // bounded by the size of the file
-			_, err = f.readExtent(x, data, 0)
+			if _, err = f.readExtent(x, data, 0); err != nil {
+				vfs.Release(f.fsys, x.size)
+			}
 			return data, true, err
 		}
 	}

@@ -87,20 +87,21 @@ func (f *File) readBlocks(x *extent, first int64, p []byte) error {
 		if !errors.Is(err, io.EOF) {
 			return err
 		}
-		return &store.FormatError{
-			Path: f.path, Off: off + int64(n), Field: x.field(), Reason: "the file was truncated while in use",
-			Hint: "open the model again", Kind: store.ErrTruncated,
+		if f.rebuild.Load() == nil {
+			return f.truncatedError(off+int64(n), x.field())
 		}
 	}
 	return f.checkBlocks(x, first, p)
 }
 
-// checkBlocks verifies blocks, beginning with block first.
+// checkBlocks verifies blocks, beginning with block first, and rebuilds damaged ones in p.
 func (f *File) checkBlocks(x *extent, first int64, p []byte) error {
 	for i := first; len(p) > 0; i++ {
 		block := p[:min(BlockBytes, len(p))]
 		if blockChecksum(block) != x.checksums[i] {
-			return f.checksumError(x.off+i*BlockBytes, x.field())
+			if err := f.rebuildBlock(x, i, block); err != nil {
+				return err
+			}
 		}
 		p = p[len(block):]
 	}
@@ -114,29 +115,35 @@ const untileBytes = 4 << 20
 // readTiles fills p with rows of a tiled tensor in the order of the source. off is the
 // offset in these rows.
 func (f *File) readTiles(x *extent, t *Tensor, p []byte, off int64) (n int, err error) {
-	packed, _, err := t.sizes()
-	if err != nil {
-		return 0, err
-	}
 	of := store.Tensor{Shape: t.Shape}
-	cols, rows := of.Cols(), of.Rows()
-	rowBytes := packed / alignUp(int64(rows), tiled.TileRows)
-	tileBytes := rowBytes * tiled.TileRows
-	step := max(1, untileBytes/tileBytes)
+	cols := of.Cols()
+	rowBytes := int64(cols / t.Type.BlockElems() * t.Type.BlockBytes())
+	tileSize := tileBytes(t, tiled.Whole)
+	step := max(1, untileBytes/tileSize)
 	row := make([]byte, rowBytes)
 	for n < len(p) {
 		at := off + int64(n)
-		tile := at / tileBytes
-		last := (off + int64(len(p)) - 1) / tileBytes // last tile to read
-		tiles := make([]byte, min(step, last-tile+1)*tileBytes)
-		if _, err := f.readExtent(x, tiles, t.Off+tile*tileBytes); err != nil {
+		tile := at / tileSize
+		last := (off + int64(len(p)) - 1) / tileSize // last tile to read
+		tiles, err := f.wholeTiles(x, t, tile, min(step, last-tile+1))
+		if err != nil {
 			return n, err
 		}
-		for n < len(p) && off+int64(n) < tile*tileBytes+int64(len(tiles)) {
+		for n < len(p) && off+int64(n) < tile*tileSize+int64(len(tiles)) {
 			at := off + int64(n)
 			tiled.UnpackRow(row, t.Type, tiles, cols, int(at/rowBytes-tile*tiled.TileRows))
 			n += copy(p[n:], row[at%rowBytes:])
 		}
 	}
 	return n, nil
+}
+
+// wholeTiles reads n tiles of a tensor, from one on, and joins its planes if it is stored in two.
+func (f *File) wholeTiles(x *extent, t *Tensor, tile, n int64) ([]byte, error) {
+	tiles := make([]byte, n*tileBytes(t, tiled.Whole))
+	if t.Layout == Tiles {
+		_, err := f.readExtent(x, tiles, t.Off+tile*tileBytes(t, tiled.Whole))
+		return tiles, err
+	}
+	return tiles, f.joinTiles(t, tile, tiles, make([]byte, len(tiles)))
 }

@@ -13,7 +13,10 @@ import (
 
 // Contents is the content of a pack except for the bytes of the tensors.
 type Contents struct {
-	About       About
+	About About
+	// Origin, if set, returns About when all tensors have been written: a fingerprint of the
+	// source can be computed while the tensors are read.
+	Origin      func() (About, error)
 	Attachments []Attachment
 	Sections    []Section
 }
@@ -106,8 +109,6 @@ type writer struct {
 // plan fills the index except for the offsets and checksums of extents.
 func (w *writer) plan(c *Contents) error {
 	x := &w.index
-	x.about = c.About
-	x.about.Tiling = tiled.LayoutVersion
 	for _, a := range c.Attachments {
 		x.extents = append(x.extents, extent{kind: attachment, name: a.Name, size: int64(len(a.Data))})
 	}
@@ -131,7 +132,7 @@ func (w *writer) plan(c *Contents) error {
 
 // write writes the file from header to footer.
 func (w *writer) write(c *Contents, body func(w io.Writer) error) error {
-	if err := w.writeRaw(encodeHeader()); err != nil {
+	if err := w.writeRaw(encodeHeader(w.index.version())); err != nil {
 		return err
 	}
 	for i, a := range c.Attachments {
@@ -152,10 +153,23 @@ func (w *writer) write(c *Contents, body func(w io.Writer) error) error {
 	if w.next < len(w.index.tensors) {
 		return fmt.Errorf("tensor %q lacks %d bytes", w.index.tensors[w.next].Name, w.missing)
 	}
+	if err := w.setAbout(c); err != nil {
+		return err
+	}
 	f := footer{index: w.at}
 	encoded := w.index.encode()
 	f.length, f.sum, f.file = int64(len(encoded)), checksum(encoded), w.at+int64(len(encoded))+footerBytes
 	return w.writeRaw(append(encoded, f.encode()...))
+}
+
+// setAbout sets the origin of the pack.
+func (w *writer) setAbout(c *Contents) (err error) {
+	w.index.about = c.About
+	if c.Origin != nil {
+		w.index.about, err = c.Origin()
+	}
+	w.index.about.Tiling = tiled.LayoutVersion
+	return err
 }
 
 // bodyWriter receives the bytes of the tensors.

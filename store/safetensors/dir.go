@@ -99,7 +99,7 @@ func openFiles(fsys vfs.FS, names []string) (_ *Dir, err error) {
 			return nil, err
 		}
 		files = append(files, file)
-		h, err := readHeader(file)
+		h, err := readHeader(fsys, file)
 		if err != nil {
 			return nil, err
 		}

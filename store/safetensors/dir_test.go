@@ -173,8 +173,7 @@ func TestEveryReadErrorSurfaces(t *testing.T) {
 }
 
 func TestOpensReferenceModels(t *testing.T) {
-	bundled := filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model", "model.safetensors")
-	for _, path := range append(testutil.Glob(t, "fixtures", "*/model.safetensors"), bundled) {
+	for _, path := range testutil.Glob(t, "fixtures", "*/model.safetensors") {
 		d, err := Open(vfs.OS(), filepath.Dir(path))
 		require.NoError(t, err)
 		require.NotEmpty(t, d.Tensors())

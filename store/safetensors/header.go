@@ -51,16 +51,22 @@ func (h *header) tensorError(e entry, kind error, reason string, args ...any) er
 }
 
 // readHeader reads the header of a file and checks it against the size of the file.
-func readHeader(file vfs.File) (*header, error) {
+//
+// It reserves the memory with the meter of fsys.
+func readHeader(fsys vfs.FS, file vfs.File) (*header, error) {
 	size, err := file.Size()
 	if err != nil {
 		return nil, err
 	}
-	text, err := headerText(file, size)
+	text, err := headerText(fsys, file, size)
 	if err != nil {
 		return nil, err
 	}
-	h := &header{path: file.Name(), data: lengthBytes + int64(len(text))}
+	n := countEntries(text)
+	if err := vfs.Reserve(fsys, file.Name(), tensorCost*int64(n)); err != nil {
+		return nil, err
+	}
+	h := &header{path: file.Name(), data: lengthBytes + int64(len(text)), entries: make([]entry, 0, n)}
 	if err := h.parse(text); err != nil {
 		return nil, err
 	}
@@ -68,7 +74,7 @@ func readHeader(file vfs.File) (*header, error) {
 }
 
 // headerText returns the JSON header of a file of the given size.
-func headerText(file vfs.File, size int64) (string, error) {
+func headerText(fsys vfs.FS, file vfs.File, size int64) (string, error) {
 	lengthError := func(kind error, reason string, args ...any) error {
 		return &store.FormatError{
 			Path: file.Name(), Off: 0, Field: "header length", Reason: fmt.Sprintf(reason, args...),
@@ -89,11 +95,24 @@ func headerText(file vfs.File, size int64) (string, error) {
 	if n > uint64(size-lengthBytes) {
 		return "", lengthError(store.ErrTruncated, "%d bytes, but the file has %d left", n, size-lengthBytes)
 	}
+	if err := vfs.Reserve(fsys, file.Name(), 2*int64(n)); err != nil { // the bytes, and the string
+		return "", err
+	}
+	defer vfs.Release(fsys, int64(n))
 	text := make([]byte, n)
 	if _, err := file.ReadAt(text, lengthBytes); err != nil {
 		return "", err
 	}
 	return string(text), nil
+}
+
+// tensorCost bounds the memory of a tensor besides its name, which is part of the text: its
+// entries in this header and in the model, its shape, and its places in the indexes by name.
+const tensorCost = 640
+
+// countEntries bounds the number of tensors in a header.
+func countEntries(text string) int {
+	return min(strings.Count(text, offsetsName), len(text)/minEntryBytes)
 }
 
 // parse reads the JSON of the header.
@@ -105,9 +124,7 @@ func (h *header) parse(text string) error {
 	if text == "" || text[0] != '{' {
 		s.fail("the text does not begin with '{'")
 	}
-	n := min(strings.Count(text, offsetsName), len(text)/minEntryBytes)
-	h.entries = make([]entry, 0, n)
-	seen := make(map[string]struct{}, n)
+	seen := make(map[string]struct{}, cap(h.entries))
 	s.object(func(name string) {
 		if _, duplicate := seen[name]; duplicate {
 			s.fail("%q occurs twice", name)

@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,8 @@ const (
 	maxIndexBytes = 64 << 20
 	// maxShards limits the number of open files.
 	maxShards = 1024
+	// indexEntryCost bounds the memory of a tensor in the index besides its name.
+	indexEntryCost = 64
 )
 
 // indexEntry names the file of a tensor.
@@ -46,6 +49,12 @@ func openIndexed(dir vfs.FS, name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
+	// An entry has four quotes at least, and its names are part of the text.
+	cost := int64(len(data)) + indexEntryCost*int64(bytes.Count(data, []byte{'"'})/4)
+	if err := vfs.Reserve(dir, name, cost); err != nil {
+		return nil, err
+	}
+	defer vfs.Release(dir, cost+int64(len(data)))
 	x, err := parseIndex(name, string(data))
 	if err != nil {
 		return nil, err

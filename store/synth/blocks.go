@@ -42,6 +42,8 @@ func newFiller(t quant.Type, std float64) (filler, error) {
 		return floatFiller(std, 10, 15), nil
 	case quant.BF16:
 		return floatFiller(std, 7, 127), nil
+	case quant.MXFP4:
+		return mxFiller(std), nil
 	}
 	r, ok := recipes[t]
 	if !ok {
@@ -84,6 +86,26 @@ func (r blockRecipe) filler(blockBytes int, std float64, codes filler) filler {
 	}
 }
 
+// mxFiller makes blocks of MXFP4. Their scales are powers of two, so blocks have two scales, as many
+// of each as give the standard deviation.
+func mxFiller(std float64) filler {
+	const codesStd = 2.926 // standard deviation of the numbers of 4 bits
+	exponent := math.Floor(math.Log2(std / codesStd))
+	excess := math.Pow(std/codesStd/math.Exp2(exponent), 2) // of the variance with the smaller scale, 1 to 4
+	larger := byte((excess - 1) / 3 * 256)
+	const bias, blockBytes = 127, 17
+	return func(src *source, p []byte) {
+		src.bytes(p)
+		for ; len(p) > 0; p = p[blockBytes:] {
+			scale := byte(bias + exponent)
+			if p[0] < larger {
+				scale++
+			}
+			p[0] = scale
+		}
+	}
+}
+
 // symmetricBytes fills p with random bytes except -128, which no quantizer writes and some
 // kernels cannot negate.
 func symmetricBytes(src *source, p []byte) {
@@ -107,7 +129,7 @@ func symmetricBytes(src *source, p []byte) {
 func floatFiller(std float64, fractionBits, bias int) filler {
 	const everyWord = 0x0001000100010001
 	const fractionStd = 1.5275 // standard deviation of ±[1, 2)
-	exponent := uint64(math.Round(math.Log2(std/fractionStd))) + uint64(bias)
+	exponent := uint64(bias + int(math.Round(math.Log2(std/fractionStd))))
 	keep := (1<<15 | (uint64(1)<<fractionBits - 1)) * everyWord
 	set := exponent << fractionBits * everyWord
 	return func(src *source, p []byte) {

@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/llmrun/llmrun/store/gguf"
@@ -48,9 +49,15 @@ func (s Shape) sizes(k *keys) {
 	k.putInt("attention.head_count_kv", s.KVHeads)
 	k.putInt("attention.key_length", s.HeadDim)
 	k.putInt("attention.value_length", s.HeadDim)
-	k.putFloat("attention.layer_norm_rms_epsilon", s.NormEps)
+	if s.Arch == "cohere2" {
+		k.putFloat("attention.layer_norm_epsilon", s.NormEps)
+		k.putFloat("logit_scale", cohereLogitScale)
+	} else {
+		k.putFloat("attention.layer_norm_rms_epsilon", s.NormEps)
+	}
 	k.putFloat("rope.freq_base", s.Rope.Base)
-	k.putInt("rope.dimension_count", s.HeadDim)
+	k.putInt("rope.dimension_count", cmp.Or(s.Rope.Dim, s.HeadDim))
+	s.yarn(k)
 	k.putInt("vocab_size", s.Vocab)
 	if s.Rope.LocalBase != 0 {
 		k.putFloat("rope.freq_base_swa", s.Rope.LocalBase)
@@ -61,10 +68,36 @@ func (s Shape) sizes(k *keys) {
 	if s.Arch == "phi3" {
 		k.putInt("rope.scaling.original_context_length", s.Context)
 	}
+	if d := &s.Deltas; d.Interval > 0 {
+		k.putInt("full_attention_interval", d.Interval)
+		k.put(k.arch+".rope.dimension_sections", []int32{11, 11, 10, 0})
+		k.putInt("ssm.conv_kernel", d.Taps)
+		k.putInt("ssm.time_step_rank", d.Heads)
+		k.putInt("ssm.group_count", d.Keys)
+		k.putInt("ssm.state_size", d.HeadDim)
+		k.putInt("ssm.inner_size", d.Heads*d.HeadDim)
+	}
 	if s.Experts > 0 {
 		k.putInt("expert_count", s.Experts)
 		k.putInt("expert_used_count", s.ExpertsUsed)
 		k.putInt("expert_feed_forward_length", s.FFN)
+	}
+}
+
+// cohereLogitScale multiplies the logits of Command R7B.
+const cohereLogitScale = 0.25
+
+// yarn adds the keys of rotary scaling by yarn.
+func (s Shape) yarn(k *keys) {
+	if s.Rope.Yarn == 0 {
+		return
+	}
+	k.put(k.arch+".rope.scaling.type", "yarn")
+	k.putFloat("rope.scaling.factor", s.Rope.Yarn)
+	k.putInt("rope.scaling.original_context_length", s.Rope.YarnContext)
+	if s.Arch == "mistral3" {
+		k.putFloat("rope.scaling.yarn_log_multiplier", 1)
+		k.putFloat("attention.temperature_scale", 0.1)
 	}
 }
 

@@ -23,7 +23,7 @@ func (s Shape) Matrices(mixName string) ([]Matrix, error) {
 	}
 	var list []Matrix
 	for _, t := range s.tensors() {
-		if len(t.shape) < 2 || t.role == roleEmbed {
+		if len(t.shape) < 2 || t.role == roleEmbed || t.fill == fillBias {
 			continue
 		}
 		parts := strings.Split(t.name, ".")

@@ -52,6 +52,8 @@ func (m mix) typeOf(t *tensor, layers int) quant.Type {
 // preferredType returns the type of a matrix, if its rows are whole blocks.
 func (m mix) preferredType(t *tensor, layers int) quant.Type {
 	switch {
+	case t.role == roleMXFP4:
+		return quant.MXFP4
 	case m.main.IsFloat():
 		return m.main
 	case t.role == roleOutput && m.main != quant.Q8_0:

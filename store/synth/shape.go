@@ -21,7 +21,23 @@ type Shape struct {
 	Experts, ExpertsUsed int // routed experts, and those used per token
 	DenseFFN             int // the file's MLP width in a model with experts
 	Window               int // sliding window in tokens; 0 = none
+	Deltas               Deltas
 }
+
+// Deltas holds the sizes of gated delta nets, in models that have them in most layers.
+type Deltas struct {
+	Interval int // one of so many layers has attention, whose outputs are gated; 0 = all layers, without gates
+	Keys     int // heads of keys and of queries
+	Heads    int // heads of values
+	HeadDim  int
+	Taps     int // of the convolution
+}
+
+// channels returns the channels of the convolution: queries, keys and values.
+func (d *Deltas) channels() int { return (2*d.Keys + d.Heads) * d.HeadDim }
+
+// inLayer reports whether a layer is a delta net.
+func (d *Deltas) inLayer(l int) bool { return d.Interval > 0 && (l+1)%d.Interval != 0 }
 
 // Rope holds the parameters of rotary position embedding.
 type Rope struct {
@@ -29,6 +45,10 @@ type Rope struct {
 	LocalBase float64 // base in layers with a window, if it differs
 	// Factor stretches low frequencies as in Llama 3.1; 0 means no scaling.
 	Factor float64
+	// Yarn stretches them from an original context of YarnContext tokens; 0 means no scaling.
+	Yarn        float64
+	YarnContext int
+	Dim         int // rotated elements of a head; 0 means all
 }
 
 // Parameters that all models of a generation share.
@@ -38,12 +58,16 @@ const (
 	qwenVocab    = 151936
 	qwenContext  = 32768
 	qwen3Context = 40960
+
+	qwen35Vocab   = 248320
+	qwen35Context = 262144
 )
 
 var (
 	llama31 = Rope{Base: 5e5, Factor: 8}
 	llama32 = Rope{Base: 5e5, Factor: 32}
 	qwen    = Rope{Base: 1e6}
+	qwen35  = Rope{Base: 1e7, Dim: 64}
 )
 
 // shapes lists the models by family, the smallest first. The two tiny ones are not
@@ -98,6 +122,16 @@ var shapes = []Shape{
 		Vocab: qwenVocab, Context: qwen3Context, NormEps: 1e-6, Rope: qwen, Experts: 128, ExpertsUsed: 8, DenseFFN: 6144,
 	},
 	{
+		Name: "qwen3.5-0.8b", Arch: "qwen35", Layers: 24, Dim: 1024, Heads: 8, KVHeads: 2, HeadDim: 256, FFN: 3584,
+		Vocab: qwen35Vocab, Context: qwen35Context, Tied: true, NormEps: 1e-6, Rope: qwen35,
+		Deltas: Deltas{Interval: 4, Keys: 16, Heads: 16, HeadDim: 128, Taps: 4},
+	},
+	{
+		Name: "qwen3.5-4b", Arch: "qwen35", Layers: 32, Dim: 2560, Heads: 16, KVHeads: 4, HeadDim: 256, FFN: 9216,
+		Vocab: qwen35Vocab, Context: qwen35Context, Tied: true, NormEps: 1e-6, Rope: qwen35,
+		Deltas: Deltas{Interval: 4, Keys: 16, Heads: 32, HeadDim: 128, Taps: 4},
+	},
+	{
 		Name: "llama-3.2-1b", Arch: "llama", Layers: 16, Dim: 2048, Heads: 32, KVHeads: 8, HeadDim: 64, FFN: 8192,
 		Vocab: llamaVocab, Context: llamaContext, Tied: true, NormEps: 1e-5, Rope: llama32,
 	},
@@ -128,6 +162,47 @@ var shapes = []Shape{
 	{
 		Name: "olmoe-1b-7b", Arch: "olmoe", Layers: 16, Dim: 2048, Heads: 16, KVHeads: 16, HeadDim: 128, FFN: 1024,
 		Vocab: 50304, Context: 4096, NormEps: 1e-5, Rope: Rope{Base: 1e4}, Experts: 64, ExpertsUsed: 8, DenseFFN: 1024,
+	},
+	{
+		Name: "ernie-4.5-0.3b", Arch: "ernie4_5", Layers: 18, Dim: 1024, Heads: 16, KVHeads: 2, HeadDim: 128, FFN: 3072,
+		Vocab: 103424, Context: 131072, Tied: true, NormEps: 1e-5, Rope: Rope{Base: 5e5},
+	},
+	{
+		Name: "exaone-4-1.2b", Arch: "exaone4", Layers: 30, Dim: 2048, Heads: 32, KVHeads: 8, HeadDim: 64, FFN: 4096,
+		Vocab: 102400, Context: 65536, Tied: true, NormEps: 1e-5, Rope: Rope{Base: 1e6, Factor: 16},
+	},
+	{
+		Name: "hunyuan-1.8b", Arch: "hunyuan-dense", Layers: 32, Dim: 2048, Heads: 16, KVHeads: 4, HeadDim: 128, FFN: 6144,
+		Vocab: 120818, Context: 262144, Tied: true, NormEps: 1e-5, Rope: Rope{Base: 11158840},
+	},
+	{
+		Name: "ministral-3-3b", Arch: "mistral3", Layers: 26, Dim: 3072, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 9216,
+		Vocab: 131072, Context: 262144, Tied: true, NormEps: 1e-5, Rope: Rope{Base: 1e6, Yarn: 16, YarnContext: 16384},
+	},
+	{
+		Name: "phi-4-mini", Arch: "phi3", Layers: 32, Dim: 3072, Heads: 24, KVHeads: 8, HeadDim: 128, FFN: 8192,
+		Vocab: 200064, Context: 131072, Tied: true, NormEps: 1e-5, Rope: Rope{Base: 1e4, Dim: 96},
+	},
+	{
+		Name: "olmo-3-7b", Arch: "olmo2", Layers: 32, Dim: 4096, Heads: 32, KVHeads: 32, HeadDim: 128, FFN: 11008,
+		Vocab: 100278, Context: 65536, NormEps: 1e-6, Rope: Rope{Base: 5e5, LocalBase: 5e5, Yarn: 8, YarnContext: 8192}, Window: 4096,
+	},
+	{
+		Name: "command-r7b", Arch: "cohere2", Layers: 32, Dim: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336,
+		Vocab: 256000, Context: 132096, Tied: true, NormEps: 1e-5, Rope: Rope{Base: 5e4}, Window: 4096,
+	},
+	{
+		Name: "glm-4-9b", Arch: "glm4", Layers: 40, Dim: 4096, Heads: 32, KVHeads: 2, HeadDim: 128, FFN: 13696,
+		Vocab: 151552, Context: 32768, NormEps: 1e-5, Rope: Rope{Base: 1e4, Dim: 64},
+	},
+	{
+		Name: "seed-oss-36b", Arch: "seed_oss", Layers: 64, Dim: 5120, Heads: 80, KVHeads: 8, HeadDim: 128, FFN: 27648,
+		Vocab: 155136, Context: 524288, NormEps: 1e-6, Rope: Rope{Base: 1e7},
+	},
+	{
+		Name: "gpt-oss-20b", Arch: "gpt-oss", Layers: 24, Dim: 2880, Heads: 64, KVHeads: 8, HeadDim: 64, FFN: 2880,
+		Vocab: 201088, Context: 131072, NormEps: 1e-5, Rope: Rope{Base: 15e4, Yarn: 32, YarnContext: 4096},
+		Window: 128, Experts: 32, ExpertsUsed: 4,
 	},
 }
 

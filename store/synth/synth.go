@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"syscall"
 
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
@@ -78,7 +77,7 @@ func Write(ctx context.Context, fsys vfs.FS, path string, o Options) error {
 		return err
 	}
 	err = gguf.Write(fsys, path, o.Shape.metadata(m), tensors)
-	if errors.Is(err, syscall.ENOSPC) {
+	if vfs.IsDiskFull(err) {
 		return fmt.Errorf("%w: it takes %d bytes; free some space or choose another disk: %w", ErrDiskFull, total, err)
 	}
 	return err
@@ -116,6 +115,8 @@ func (o *Options) reader(ctx context.Context, t *tensor, typ quant.Type, buffer 
 		return vectorReader(func() []float32 { return biases(src, n) }, done), nil
 	case fillRouter:
 		return vectorReader(func() []float32 { return router(src, t.shape[0], t.cols(), o.RouterSkew) }, done), nil
+	case fillDecay:
+		return vectorReader(func() []float32 { return decays(src, n) }, done), nil
 	case fillRopeFactors:
 		return vectorReader(o.Shape.ropeFactors, done), nil
 	}

@@ -1,6 +1,9 @@
 package synth
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // tensor is a tensor of a model before its type is chosen.
 type tensor struct {
@@ -22,6 +25,7 @@ const (
 	roleQKV                // fused query, key and value projection
 	roleValue              // value projection
 	roleDown               // down projection of the MLP
+	roleMXFP4              // a matrix of experts that every mix has in MXFP4
 )
 
 // fillKind selects the distribution of a tensor's elements.
@@ -33,14 +37,20 @@ const (
 	fillBias                   // near 0
 	fillRouter                 // a matrix with rows of different norms
 	fillRopeFactors
+	fillDecay // near -1
 )
 
 // family describes how the tensors of an architecture differ from those of Llama.
 type family struct {
 	qkvBias  bool
-	fused    bool // attn_qkv instead of three projections; ffn_up holds gate and up
-	qkNorm   int  // norm of queries and keys: 0 (none), normHead or normFull
-	postNorm bool // additional norms after attention and MLP
+	fused    bool   // attn_qkv instead of three projections
+	fusedMLP bool   // ffn_up holds gate and up
+	qkNorm   int    // norm of queries and keys: 0 (none), normHead or normFull
+	postNorm bool   // norms after attention and MLP
+	noNorm   bool   // no norms before attention and MLP
+	parallel bool   // attention and MLP share the norm before them
+	gptOSS   bool   // more biases, sinks, experts in MXFP4
+	ffnNorm  string // name of the norm before the MLP, if it is not ffn_norm
 	pre      string
 }
 
@@ -56,9 +66,20 @@ var families = map[string]family{
 	"qwen2":    {pre: "qwen2", qkvBias: true},
 	"qwen3":    {pre: "qwen2", qkNorm: normHead},
 	"qwen3moe": {pre: "qwen2", qkNorm: normHead},
+	"qwen35":   {pre: "qwen35", qkNorm: normHead, ffnNorm: "post_attention_norm"},
 	"olmoe":    {pre: "olmo", qkNorm: normFull},
 	"gemma3":   {pre: "gpt-2", qkNorm: normHead, postNorm: true},
-	"phi3":     {pre: "gpt-2", fused: true},
+	"phi3":     {pre: "gpt-2", fused: true, fusedMLP: true},
+	"mistral3": {pre: "tekken"},
+	"exaone4":  {pre: "exaone4", qkNorm: normHead, postNorm: true, noNorm: true},
+	"olmo2":    {pre: "dbrx", qkNorm: normFull, postNorm: true, noNorm: true},
+	"ernie4_5": {pre: "gpt-2"},
+	"seed_oss": {pre: "seed-coder", qkvBias: true, ffnNorm: "post_attention_norm"},
+	"cohere2":  {pre: "command-r", parallel: true},
+	"glm4":     {pre: "glm4", qkvBias: true, fusedMLP: true, postNorm: true},
+	"gpt-oss":  {pre: "gpt-4o", qkvBias: true, gptOSS: true, ffnNorm: "post_attention_norm"},
+
+	"hunyuan-dense": {pre: "hunyuan-dense", qkNorm: normHead},
 }
 
 // tensors returns all tensors in file order.
@@ -96,19 +117,24 @@ func (l *layerTensors) add(name string, role role, fill fillKind, shape ...int) 
 func (s Shape) layer(i int) []tensor {
 	f := families[s.Arch]
 	l := &layerTensors{layer: i}
-	l.add("attn_norm.weight", roleNone, fillGain, s.Dim)
-	s.attention(l, f)
+	if !f.noNorm {
+		l.add("attn_norm.weight", roleNone, fillGain, s.Dim)
+	}
+	if s.Deltas.inLayer(i) {
+		s.deltas(l)
+	} else {
+		s.attention(l, f)
+	}
 	if f.postNorm {
 		l.add("post_attention_norm.weight", roleNone, fillGain, s.Dim)
 	}
-	l.add("ffn_norm.weight", roleNone, fillGain, s.Dim)
+	if !f.noNorm && !f.parallel {
+		l.add(cmp.Or(f.ffnNorm, "ffn_norm")+".weight", roleNone, fillGain, s.Dim)
+	}
 	switch {
 	case s.Experts > 0:
-		l.add("ffn_gate_inp.weight", roleNone, fillRouter, s.Experts, s.Dim)
-		l.add("ffn_gate_exps.weight", roleMatrix, fillMatrix, s.Experts, s.FFN, s.Dim)
-		l.add("ffn_down_exps.weight", roleDown, fillMatrix, s.Experts, s.Dim, s.FFN)
-		l.add("ffn_up_exps.weight", roleMatrix, fillMatrix, s.Experts, s.FFN, s.Dim)
-	case f.fused:
+		s.experts(l, f)
+	case f.fusedMLP:
 		l.add("ffn_up.weight", roleMatrix, fillMatrix, 2*s.FFN, s.Dim)
 		l.add("ffn_down.weight", roleDown, fillMatrix, s.Dim, s.FFN)
 	default:
@@ -122,13 +148,48 @@ func (s Shape) layer(i int) []tensor {
 	return l.list
 }
 
+// experts adds the tensors of routed experts.
+func (s Shape) experts(l *layerTensors, f family) {
+	matrix, down := roleMatrix, roleDown
+	if f.gptOSS {
+		matrix, down = roleMXFP4, roleMXFP4
+		l.add("ffn_gate_inp.bias", roleNone, fillBias, s.Experts)
+		l.add("ffn_gate_exps.bias", roleNone, fillBias, s.Experts, s.FFN)
+		l.add("ffn_down_exps.bias", roleNone, fillBias, s.Experts, s.Dim)
+		l.add("ffn_up_exps.bias", roleNone, fillBias, s.Experts, s.FFN)
+	}
+	l.add("ffn_gate_inp.weight", roleNone, fillRouter, s.Experts, s.Dim)
+	l.add("ffn_gate_exps.weight", matrix, fillMatrix, s.Experts, s.FFN, s.Dim)
+	l.add("ffn_down_exps.weight", down, fillMatrix, s.Experts, s.Dim, s.FFN)
+	l.add("ffn_up_exps.weight", matrix, fillMatrix, s.Experts, s.FFN, s.Dim)
+}
+
+// deltas adds the tensors of a gated delta net.
+func (s Shape) deltas(l *layerTensors) {
+	d := &s.Deltas
+	inner := d.Heads * d.HeadDim
+	l.add("attn_qkv.weight", roleQKV, fillMatrix, d.channels(), s.Dim)
+	l.add("attn_gate.weight", roleMatrix, fillMatrix, inner, s.Dim)
+	l.add("ssm_conv1d.weight", roleNone, fillGain, d.channels(), d.Taps)
+	l.add("ssm_dt.bias", roleNone, fillBias, d.Heads)
+	l.add("ssm_a", roleNone, fillDecay, d.Heads)
+	l.add("ssm_beta.weight", roleMatrix, fillMatrix, d.Heads, s.Dim)
+	l.add("ssm_alpha.weight", roleMatrix, fillMatrix, d.Heads, s.Dim)
+	l.add("ssm_norm.weight", roleNone, fillGain, d.HeadDim)
+	l.add("ssm_out.weight", roleMatrix, fillMatrix, s.Dim, inner)
+}
+
 // attention adds the tensors of the attention block.
 func (s Shape) attention(l *layerTensors, f family) {
 	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
 	if f.fused {
 		l.add("attn_qkv.weight", roleQKV, fillMatrix, q+2*kv, s.Dim)
 	} else {
-		l.add("attn_q.weight", roleMatrix, fillMatrix, q, s.Dim)
+		rows := q
+		if s.Deltas.Interval > 0 {
+			rows *= 2 // queries and gates
+		}
+		l.add("attn_q.weight", roleMatrix, fillMatrix, rows, s.Dim)
 		l.add("attn_k.weight", roleMatrix, fillMatrix, kv, s.Dim)
 		l.add("attn_v.weight", roleValue, fillMatrix, kv, s.Dim)
 	}
@@ -146,6 +207,10 @@ func (s Shape) attention(l *layerTensors, f family) {
 		l.add("attn_k_norm.weight", roleNone, fillGain, kv)
 	}
 	l.add("attn_output.weight", roleMatrix, fillMatrix, s.Dim, q)
+	if f.gptOSS {
+		l.add("attn_output.bias", roleNone, fillBias, s.Dim)
+		l.add("attn_sinks.weight", roleNone, fillBias, s.Heads)
+	}
 }
 
 // elems returns the number of elements.

@@ -20,9 +20,22 @@ var published = map[string]string{
 	"qwen2":    "attn_norm attn_q attn_k attn_v attn_q.bias attn_k.bias attn_v.bias attn_output ffn_norm ffn_gate ffn_up ffn_down",
 	"qwen3":    "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down",
 	"qwen3moe": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate_inp ffn_gate_exps ffn_down_exps ffn_up_exps",
-	"olmoe":    "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate_inp ffn_gate_exps ffn_down_exps ffn_up_exps",
-	"gemma3":   "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output post_attention_norm ffn_norm ffn_gate ffn_up ffn_down post_ffw_norm",
-	"phi3":     "attn_norm attn_qkv attn_output ffn_norm ffn_up ffn_down",
+	"qwen35": "attn_norm attn_qkv attn_gate ssm_conv1d ssm_dt.bias ssm_a ssm_beta ssm_alpha ssm_norm ssm_out post_attention_norm " +
+		"ffn_gate ffn_up ffn_down",
+	"qwen35 attention": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output post_attention_norm ffn_gate ffn_up ffn_down",
+	"olmoe":            "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate_inp ffn_gate_exps ffn_down_exps ffn_up_exps",
+	"gemma3":           "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output post_attention_norm ffn_norm ffn_gate ffn_up ffn_down post_ffw_norm",
+	"phi3":             "attn_norm attn_qkv attn_output ffn_norm ffn_up ffn_down",
+	"mistral3":         "attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down",
+	"ernie4_5":         "attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down",
+	"exaone4":          "attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output post_attention_norm ffn_gate ffn_up ffn_down post_ffw_norm",
+	"olmo2":            "attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output post_attention_norm ffn_gate ffn_up ffn_down post_ffw_norm",
+	"seed_oss":         "attn_norm attn_q attn_k attn_v attn_q.bias attn_k.bias attn_v.bias attn_output post_attention_norm ffn_gate ffn_up ffn_down",
+	"cohere2":          "attn_norm attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_down",
+	"glm4":             "attn_norm attn_q attn_k attn_v attn_q.bias attn_k.bias attn_v.bias attn_output post_attention_norm ffn_norm ffn_up ffn_down post_ffw_norm",
+	"gpt-oss": "attn_norm attn_q attn_k attn_v attn_q.bias attn_k.bias attn_v.bias attn_sinks attn_output attn_output.bias post_attention_norm " +
+		"ffn_gate_inp ffn_gate_inp.bias ffn_gate_exps ffn_gate_exps.bias ffn_down_exps ffn_down_exps.bias ffn_up_exps ffn_up_exps.bias",
+	"hunyuan-dense": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down",
 }
 
 func TestTensorsMatchPublishedFiles(t *testing.T) {
@@ -36,8 +49,12 @@ func TestTensorsMatchPublishedFiles(t *testing.T) {
 			want = append(want, "output.weight")
 		}
 		for l := range s.Layers {
-			for _, name := range strings.Fields(published[s.Arch]) {
-				if !strings.HasSuffix(name, ".bias") {
+			names := published[s.Arch]
+			if s.Arch == "qwen35" && l%4 == 3 {
+				names = published["qwen35 attention"]
+			}
+			for _, name := range strings.Fields(names) {
+				if !strings.HasSuffix(name, ".bias") && name != "ssm_a" {
 					name += ".weight"
 				}
 				want = append(want, fmt.Sprintf("blk.%d.%s", l, name))
@@ -58,7 +75,7 @@ func TestParameters(t *testing.T) {
 		"qwen2.5-0.5b": 494, "qwen2.5-1.5b": 1544, "qwen2.5-3b": 3086, "qwen2.5-7b": 7616,
 		"llama-3.2-1b": 1236, "llama-3.2-3b": 3213, "llama-3.1-8b": 8030, "mistral-7b-v0.3": 7248,
 		"qwen3-0.6b": 596, "qwen3-4b": 4022, "qwen3-30b-a3b": 30532, "gemma-3-1b": 1000, "phi-3-mini-4k": 3821,
-		"smollm3-3b": 3075, "olmoe-1b-7b": 6919,
+		"smollm3-3b": 3075, "olmoe-1b-7b": 6919, "gpt-oss-20b": 20915,
 	} {
 		s, ok := FindShape(name)
 		require.True(t, ok)
@@ -130,7 +147,7 @@ func TestMixes(t *testing.T) {
 func TestFillersHaveTheRequestedDeviation(t *testing.T) {
 	const elems = 1 << 18
 	for _, typ := range []quant.Type{
-		quant.Q4_0, quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.F16, quant.BF16,
+		quant.Q4_0, quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.F16, quant.BF16, quant.MXFP4,
 	} {
 		const want = 0x1p-6 * 1.5275 // 16-bit floats can have this deviation too
 		fill, err := newFiller(typ, want)

@@ -40,9 +40,14 @@ func (r *reader) Read(p []byte) (int, error) {
 
 // matrixReader returns a reader of random blocks. The product of the matrix with a vector
 // of mean square 1 has variance of about 1. Readers may share buffer if they are read one
-// after the other.
+// after the other. Elements of an embedding that is no output matrix have a variance of 1, like
+// what each layer adds to them: otherwise all tokens would look alike to the routers.
 func matrixReader(ctx context.Context, t *tensor, typ quant.Type, src source, buffer []byte, done func(int)) (io.Reader, error) {
-	fill, err := newFiller(typ, 1/math.Sqrt(float64(t.cols())))
+	deviation := 1 / math.Sqrt(float64(t.cols()))
+	if t.role == roleEmbed {
+		deviation = 1
+	}
+	fill, err := newFiller(typ, deviation)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +82,15 @@ func gains(src source, n int) []float32 {
 	out := make([]float32, n)
 	for i := range out {
 		out[i] = float32(1 + 0.25*src.uniform())
+	}
+	return out
+}
+
+// decays returns values near -1.
+func decays(src source, n int) []float32 {
+	out := gains(src, n)
+	for i := range out {
+		out[i] = -out[i]
 	}
 	return out
 }

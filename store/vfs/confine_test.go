@@ -58,6 +58,7 @@ func TestConfinedTreeCannotBeLeft(t *testing.T) {
 		_, err := fsys.Open(name)
 		var ioErr *IOError
 		require.ErrorAs(t, err, &ioErr, name)
+		require.ErrorIs(t, err, ErrEscapes, name)
 		_, err = fsys.Stat(name)
 		require.Error(t, err, name)
 		_, err = fsys.Create(name)
@@ -83,7 +84,9 @@ func TestHubSnapshotOpens(t *testing.T) {
 		"models--a--b/snapshots/rev/model":     "-> ../../blobs/123",
 		"models--a--b/snapshots/rev/out":       "-> " + outside,
 		"models--a--b/snapshots/rev/neighbour": "-> ../../../other",
+		"models--a--b/snapshots/rev/sub/model": "-> ../../../blobs/123",
 		"other":                                "secret",
+		"link":                                 "-> models--a--b/snapshots/rev",
 	})
 	fsys := Confine(OS(), filepath.Join(dir, "models--a--b", "snapshots", "rev"))
 	data, err := ReadFile(fsys, "model", 100)
@@ -91,10 +94,15 @@ func TestHubSnapshotOpens(t *testing.T) {
 	require.Equal(t, "weights", string(data))
 	infos, err := fsys.ReadDir(".")
 	require.NoError(t, err)
-	require.Len(t, infos, 3)
+	require.Len(t, infos, 4)
+	for _, below := range []string{"models--a--b/snapshots/rev/sub", "link", "link/sub"} {
+		data, err := ReadFile(Confine(OS(), filepath.Join(dir, below)), "model", 100)
+		require.NoError(t, err, below)
+		require.Equal(t, "weights", string(data), below)
+	}
 	for _, name := range []string{"out", "neighbour", "../../blobs/123", "../rev/model"} {
 		_, err := fsys.Open(name)
-		require.Error(t, err, name)
+		require.ErrorIs(t, err, ErrEscapes, name)
 	}
 }
 

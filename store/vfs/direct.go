@@ -32,6 +32,22 @@ func OpenDirect(fsys FS, name string) (File, error) {
 	return fsys.Open(name)
 }
 
+func (fsys osFS) openDirect(name string) (File, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	file := f.(*osFile)
+	if fsys.mapped.Enabled() {
+		return &mappedFile{osFile: file}, nil
+	}
+	d := &directFile{File: file, close: func() error { return nil }}
+	if direct := fsys.directReader(name); direct != nil {
+		d.direct, d.close = direct, direct.Close
+	}
+	return d, nil
+}
+
 // directFile reads aligned ranges through one file handle and other ranges through a second
 // one.
 type directFile struct {

@@ -7,16 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (fsys osFS) openDirect(name string) (File, error) {
-	cached, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
+// directReader returns a handle for direct reads, nil if there are none: tmpfs and some network
+// and stacked file systems have no O_DIRECT.
+func (fsys osFS) directReader(name string) *os.File {
+	flags := os.O_RDONLY | unix.O_DIRECT
+	if fsys.own {
+		flags |= noFollow
 	}
-	if f, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECT, 0); err == nil {
-		return &directFile{File: cached, direct: f, close: f.Close}, nil
+	if f, err := os.OpenFile(name, flags, 0); err == nil {
+		return f
 	}
-	// tmpfs and some network and stacked file systems have no O_DIRECT.
-	return &directFile{File: cached, close: func() error { return nil }}, nil
+	return nil
 }
 
 func (fsys osFS) scratch(dir string) (File, error) {
@@ -24,6 +25,9 @@ func (fsys osFS) scratch(dir string) (File, error) {
 	f, err := os.OpenFile(name, createFlags|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, wrap("create", name, noOffset, err)
+	}
+	if fsys.mapped.Enabled() {
+		return unlink(fsys, &mappedFile{osFile: &osFile{f: f, name: name}}, name), nil
 	}
 	s := &scratchFile{directFile: directFile{File: &osFile{f: f, name: name}, close: func() error { return nil }}}
 	if direct, err := os.OpenFile(name, os.O_RDWR|unix.O_DIRECT, 0); err == nil {

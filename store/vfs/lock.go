@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 )
 
 // ErrLocked reports that a lock is held, by this process or another one.
@@ -21,6 +22,19 @@ func Lock(fsys FS, name string) (io.Closer, error) {
 		return l.lock(name)
 	}
 	return unlocker(func() error { return nil }), nil
+}
+
+// lockPause is the time between two attempts of WaitLock.
+const lockPause = 5 * time.Millisecond
+
+// WaitLock is Lock, but it waits for a held lock, up to a timeout.
+func WaitLock(fsys FS, name string, timeout time.Duration) (io.Closer, error) {
+	for end := time.Now().Add(timeout); ; time.Sleep(lockPause) {
+		lock, err := Lock(fsys, name)
+		if err == nil || !errors.Is(err, ErrLocked) || time.Now().After(end) {
+			return lock, err
+		}
+	}
 }
 
 // locker is implemented by file systems with locks.

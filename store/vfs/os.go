@@ -9,14 +9,29 @@ import (
 )
 
 // OS returns the file system of the operating system.
-func OS() FS { return osFS{} }
+func OS() FS {
+	return withFaults(osFS{})
+}
 
-// osFS implements OS.
-type osFS struct{}
+// OSOwn returns the file system of the operating system for directories that only the program
+// writes to, such as a cache. It opens no symbolic link at the end of a name, also for reading:
+// the program creates none, so a link there was made by somebody else.
+func OSOwn() FS { return withFaults(osFS{own: true}) }
 
-func (osFS) Open(name string) (File, error) {
+// osFS implements OS and OSOwn.
+type osFS struct {
+	own    bool
+	mapped *MappedReads // nil: never
+}
+
+func (fsys osFS) Open(name string) (File, error) {
+	if fsys.own {
+		return openRegular(name, name, os.Lstat, openNoFollow)
+	}
 	return openRegular(name, name, os.Stat, os.Open)
 }
+
+func openNoFollow(name string) (*os.File, error) { return os.OpenFile(name, os.O_RDONLY|noFollow, 0) }
 
 // openRegular opens name with the given functions. It calls stat first because opening a
 // named pipe would block until a writer appears.
@@ -117,23 +132,34 @@ func (osFS) confine(dir string) FS {
 }
 
 // hubSnapshot recognizes a snapshot directory in the cache of the Hugging Face hub client:
-// REPO/snapshots/REVISION, whose files are symbolic links into REPO/blobs. Such a directory
-// is confined to REPO, because its files could not be opened otherwise.
+// REPO/snapshots/REVISION, whose files are symbolic links into REPO/blobs, and directories
+// below it. Such a directory is confined to REPO, because its files could not be opened
+// otherwise. dir may itself be a link to one.
 func hubSnapshot(dir string) (repo, inside string, ok bool) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return "", "", false
 	}
-	snapshots, revision := filepath.Split(abs)
-	snapshots = strings.TrimRight(snapshots, string(filepath.Separator))
-	repo = filepath.Dir(snapshots)
-	if filepath.Base(snapshots) != "snapshots" {
-		return "", "", false
+	for _, at := range []string{abs, resolved(abs)} {
+		for snapshots := filepath.Dir(at); snapshots != filepath.Dir(snapshots); snapshots = filepath.Dir(snapshots) {
+			repo = filepath.Dir(snapshots)
+			if filepath.Base(snapshots) != "snapshots" {
+				continue
+			}
+			if info, err := os.Stat(filepath.Join(repo, "blobs")); err == nil && info.IsDir() {
+				return repo, "snapshots/" + filepath.ToSlash(strings.TrimPrefix(at, snapshots+string(filepath.Separator))), true
+			}
+		}
 	}
-	if info, err := os.Stat(filepath.Join(repo, "blobs")); err != nil || !info.IsDir() {
-		return "", "", false
+	return "", "", false
+}
+
+// resolved returns a path without links, or the path itself if that fails.
+func resolved(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
 	}
-	return repo, "snapshots/" + revision, true
+	return path
 }
 
 // osFile adds path and offset to the errors of an os.File.

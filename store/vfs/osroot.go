@@ -1,10 +1,14 @@
 package vfs
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // OSRoot returns the tree below dir of the operating system. Names are relative to dir.
@@ -35,8 +39,28 @@ func (r rootFS) within(op, name string, fn func(root *os.Root, name string) erro
 		return wrap(op, r.root, noOffset, err)
 	}
 	defer root.Close()
-	return wrap(op, r.path(name), noOffset, fn(root, Join(r.sub, name)))
+	err = fn(root, Join(r.sub, name))
+	if errors.Is(err, linkEscapes()) {
+		err = fmt.Errorf("%w: it is a link, or lies behind a link, out of %s: put the file itself there", ErrEscapes, r.root)
+	}
+	return wrap(op, r.path(name), noOffset, err)
 }
+
+// linkEscapes returns the error with which os.Root refuses a link out of its directory. Package
+// os does not export it.
+var linkEscapes = sync.OnceValue(func() error {
+	root, err := os.OpenRoot(".")
+	if err != nil {
+		return ErrEscapes
+	}
+	defer root.Close()
+	_, err = root.Stat("..")
+	var refused *fs.PathError
+	if !errors.As(err, &refused) {
+		return ErrEscapes
+	}
+	return refused.Err
+})
 
 func (r rootFS) Open(name string) (f File, err error) {
 	err = r.within("open", name, func(root *os.Root, inRoot string) (err error) {

@@ -209,7 +209,7 @@ func TestReadQueueLearnsOnlyFromWaiting(t *testing.T) {
 func TestReadQueueWaitsForThrottledDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newReadQueue(2, &scriptedReads{atOnce: true})
-		f := &throttledFile{File: newScriptedFile(t), device: &device{bytesPerSecond: DirectAlign / 4}} // 4 s a page
+		f := &throttledFile{File: newScriptedFile(t), device: NewDevice(DirectAlign/4, 0)} // 4 s a page
 		start := time.Now()
 		q.Add(f, make([]byte, DirectAlign), 0, 7)
 		q.Submit()

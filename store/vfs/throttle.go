@@ -11,11 +11,20 @@ import (
 // latency in addition. Latencies of concurrent operations overlap, as on a device with a
 // deep queue, so prefetching pays off as on a real device.
 func Throttled(fsys FS, bytesPerSecond int64, latency time.Duration) FS {
-	return &throttledFS{FS: fsys, device: &device{bytesPerSecond: bytesPerSecond, latency: latency}}
+	return NewDevice(bytesPerSecond, latency).Throttle(fsys)
 }
 
-// device models the bus that all transfers share.
-type device struct {
+// NewDevice returns a simulated device with this speed; see Throttled.
+func NewDevice(bytesPerSecond int64, latency time.Duration) *Device {
+	return &Device{bytesPerSecond: bytesPerSecond, latency: latency}
+}
+
+// Throttle returns fsys with the speed of d. All file systems of a device share its bus.
+func (d *Device) Throttle(fsys FS) FS { return &throttledFS{FS: fsys, device: d} }
+
+// Device models a storage device: the bus that all transfers share. Its methods are safe for
+// concurrent use.
+type Device struct {
 	bytesPerSecond int64
 	latency        time.Duration
 
@@ -24,10 +33,10 @@ type device struct {
 }
 
 // transfer blocks for the duration of a transfer of n bytes.
-func (d *device) transfer(n int) { time.Sleep(time.Until(d.schedule(n))) }
+func (d *Device) transfer(n int) { time.Sleep(time.Until(d.schedule(n))) }
 
 // schedule adds a transfer of n bytes to the bus and returns its completion time.
-func (d *device) schedule(n int) time.Time {
+func (d *Device) schedule(n int) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
@@ -43,7 +52,7 @@ func (d *device) schedule(n int) time.Time {
 // throttledFS implements Throttled.
 type throttledFS struct {
 	FS
-	device *device
+	device *Device
 }
 
 func (t *throttledFS) Open(name string) (File, error) {
@@ -62,6 +71,8 @@ func (t *throttledFS) scratch(dir string) (File, error) {
 	return t.throttle(Scratch(t.FS, dir))
 }
 
+func (t *throttledFS) freeSpace(dir string) (int64, bool) { return FreeSpace(t.FS, dir) }
+
 // throttle wraps an opened file.
 func (t *throttledFS) throttle(f File, err error) (File, error) {
 	if err != nil {
@@ -77,7 +88,7 @@ func (t *throttledFS) confine(dir string) FS {
 // throttledFile is an open file of a throttledFS.
 type throttledFile struct {
 	File
-	device *device
+	device *Device
 }
 
 func (f *throttledFile) ReadAt(p []byte, off int64) (int, error) {

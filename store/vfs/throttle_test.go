@@ -55,6 +55,22 @@ func readFourTimes(t *testing.T, fsys FS) {
 	}
 }
 
+// TestThrottledFilesShareADevice checks that two file systems of a device share its bus.
+func TestThrottledFilesShareADevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		device := NewDevice(1000, 0)
+		start := time.Now()
+		var readers sync.WaitGroup
+		for range 2 {
+			mem := NewMem()
+			require.NoError(t, WriteFile(mem, "f", make([]byte, 1000)))
+			readers.Go(func() { readFourTimes(t, device.Throttle(mem)) })
+		}
+		readers.Wait()
+		require.Equal(t, 8*time.Second, time.Since(start))
+	})
+}
+
 func TestThrottledWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

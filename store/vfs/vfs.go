@@ -2,8 +2,8 @@
 //
 // Code that reads or writes files takes an [FS]. The same code then runs on the operating
 // system ([OS], or [OSRoot] for a directory that names must not escape), in memory with
-// crash simulation ([Mem]), on an embedded model ([FromIOFS]), and with injected faults or
-// a slow device ([NewFaulty], [Throttled]). Begin with the interfaces FS and [File].
+// crash simulation ([Mem]), on an embedded model ([FromIOFS]), encrypted ([Sealed]), and with
+// injected faults or a slow device ([NewFaulty], [Throttled]). Begin with the interfaces FS and [File].
 //
 // The functions around them use optional features of an FS and fall back to the interface:
 // [OpenDirect] bypasses the page cache, [ReadQueue] reads asynchronously, [Map] maps a file
@@ -125,8 +125,22 @@ func wrap(op, path string, off int64, err error) error {
 	return &IOError{Op: op, Path: path, Off: off, Err: err}
 }
 
+// BeginsWith reports whether the content of a file begins with a text. A shorter file does not.
+func BeginsWith(fsys FS, name, text string) (bool, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, len(text))
+	if _, err = f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return string(head) == text, nil
+}
+
 // ReadFile returns the content of a small file. It rejects a file longer than limit bytes
-// before it allocates memory.
+// before it allocates memory, which it reserves with the meter of fsys.
 func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -140,8 +154,12 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	if size > limit {
 		return nil, wrap("read", f.Name(), 0, fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrTooLarge, size, limit))
 	}
+	if err := Reserve(fsys, f.Name(), size); err != nil {
+		return nil, err
+	}
 	data := make([]byte, size)
 	if _, err := f.ReadAt(data, 0); err != nil {
+		Release(fsys, size)
 		return nil, err
 	}
 	return data, nil

@@ -50,14 +50,14 @@ func TestContract(t *testing.T) {
 			data, err := ReadFile(fsys, "a/b/f", 6)
 			require.NoError(t, err)
 			require.Equal(t, "\x00\x00\x00hel", string(data))
-			checkReads(t, fsys)
+			checkReads(t, fsys, 0)
 			checkNames(t, fsys)
 		})
 	}
 }
 
-// checkReads expects a file a/b/f of 6 bytes.
-func checkReads(t *testing.T, fsys FS) {
+// checkReads expects a file a/b/f of 6 bytes, which begin at an offset of the file on the disk.
+func checkReads(t *testing.T, fsys FS, start int64) {
 	f, err := fsys.Open("a/b/f")
 	require.NoError(t, err)
 	p := make([]byte, 4)
@@ -75,7 +75,7 @@ func checkReads(t *testing.T, fsys FS) {
 	require.Error(t, err, "Open opens for reading only")
 	require.NoError(t, f.Close())
 	_, err = f.ReadAt(p, 0)
-	requireIOError(t, err, fs.ErrClosed, "read", 0)
+	requireIOError(t, err, fs.ErrClosed, "read", start)
 }
 
 func checkNames(t *testing.T, fsys FS) {
@@ -206,4 +206,17 @@ func TestJoinAndSplit(t *testing.T) {
 		require.Equal(t, c.dir, dir, c.name)
 		require.Equal(t, c.base, base, c.name)
 	}
+}
+
+// TestBeginsWith compares the first bytes of files that are longer and shorter than the text.
+func TestBeginsWith(t *testing.T) {
+	fsys := NewMem()
+	for content, want := range map[string]bool{"GGUF": true, "GGUF and more": true, "GGU": false, "": false, "gguf": false} {
+		require.NoError(t, WriteFile(fsys, "a", []byte(content)))
+		begins, err := BeginsWith(fsys, "a", "GGUF")
+		require.NoError(t, err)
+		require.Equal(t, want, begins, "%q", content)
+	}
+	_, err := BeginsWith(fsys, "b", "GGUF")
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -180,4 +181,22 @@ func TestForTokens(t *testing.T) {
 		require.Equal(t, tt.want, name)
 		require.NotNil(t, tpl)
 	}
+}
+
+// TestRenderReservesBeforeItAllocates renders a template that makes 32 MB of a few bytes. It
+// reserves them in steps, and the error of a full budget ends it.
+func TestRenderReservesBeforeItAllocates(t *testing.T) {
+	tpl, err := Parse(`{% for i in range(32) %}{{ "x" * 500000 }}{% endfor %}`)
+	require.NoError(t, err)
+	reserved := int64(0)
+	in := Input{Granted: 1 << 20, Reserve: func(n int64) error { reserved += n; return nil }}
+	text, err := tpl.Render(in)
+	require.NoError(t, err)
+	require.Len(t, text, 16e6)
+	require.GreaterOrEqual(t, reserved, int64(31e6))
+	require.Less(t, reserved, int64(40e6))
+	full := errors.New("the budget is full")
+	in.Reserve = func(int64) error { return full }
+	_, err = tpl.Render(in)
+	require.ErrorIs(t, err, full)
 }

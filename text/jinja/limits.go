@@ -30,6 +30,8 @@ const (
 	baseAlloc     = 64 << 20
 	allocPerInput = 64
 	maxAlloc      = 512 << 20
+	// allocStep is the granularity in bytes at which a rendering reserves memory.
+	allocStep = 1 << 20
 	// maxRange is the maximum length of range(), as in Jinja's sandbox.
 	maxRange = 100_000
 	// maxValueDepth is the maximum nesting of values that are printed, compared or
@@ -57,13 +59,18 @@ type meter struct {
 	steps     int // remaining steps
 	allocated int // allocated bytes so far
 	allocMax  int
+	granted   int // bytes that the caller has reserved
+	reserve   func(bytes int64) error
 	depth     int // current depth of evaluation
 }
 
 // newMeter returns a meter with the limits for an input of inputBytes bytes.
-func newMeter(inputBytes int) *meter {
+func newMeter(inputBytes int, in *Input) *meter {
 	inputBytes = min(inputBytes, maxOutput)
-	return &meter{steps: maxSteps + inputBytes, allocMax: min(baseAlloc+allocPerInput*inputBytes, maxAlloc)}
+	return &meter{
+		steps: maxSteps + inputBytes, allocMax: min(baseAlloc+allocPerInput*inputBytes, maxAlloc),
+		granted: int(in.Granted), reserve: in.Reserve,
+	}
 }
 
 // chargeSteps charges n steps.
@@ -86,6 +93,13 @@ func (m *meter) chargeScan(n int) error { return m.chargeSteps(1 + n/bytesPerSte
 func (m *meter) chargeBytes(n int) error {
 	if n < 0 || n > m.allocMax-m.allocated {
 		return limitErrorf("the values of the template exceed %d MiB", m.allocMax>>20)
+	}
+	if more := m.allocated + n - m.granted; more > 0 && m.reserve != nil {
+		more = (more + allocStep - 1) / allocStep * allocStep
+		if err := m.reserve(int64(more)); err != nil {
+			return err
+		}
+		m.granted += more
 	}
 	m.allocated += n
 	return m.chargeSteps(1 + n/bytesPerStep)

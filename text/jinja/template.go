@@ -33,6 +33,11 @@ type Input struct {
 	// Extra holds further variables, such as enable_thinking. They override the
 	// variables above.
 	Extra map[string]any
+	// Granted is the memory in bytes that the caller has reserved for the rendering. Render
+	// calls Reserve for more before it takes more; an error of Reserve ends the rendering.
+	// Without Reserve only the limits bound the memory.
+	Granted int64
+	Reserve func(bytes int64) error
 }
 
 // Parse parses a template. The error is an *Error with the line and the construct. Its
@@ -73,7 +78,7 @@ func (t *Template) Render(in Input) (string, error) {
 			root.set(f.name, f)
 		}
 	}
-	r := &renderer{meter: newMeter(cv.size), root: root, out: &strings.Builder{}, filters: filters, tests: tests}
+	r := &renderer{meter: newMeter(cv.size, &in), root: root, out: &strings.Builder{}, filters: filters, tests: tests}
 	if _, err := r.exec(t.body, root); err != nil {
 		return "", err
 	}

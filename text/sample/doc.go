@@ -11,7 +11,7 @@
 //  5. top-p       retains the most likely tokens with a total probability of p
 //  6. min-p       retains tokens at least min-p times as likely as the best one
 //  7. temperature flattens or sharpens the remaining distribution
-//  8. draw        selects a token with one random number
+//  8. draw        selects a token with one random number for each
 //
 // The filters (steps 3 to 6) use the probabilities at temperature 1, so the temperature
 // does not change which tokens remain. At temperature 0, Sample returns the most likely
@@ -21,10 +21,13 @@
 //
 // The same parameters, seed, history and logits select the same token on every machine.
 // Several rules ensure this. Equal logits are ordered by id. The package has its own
-// exponential function in float64 without fused operations, because the implementation
-// in the standard library differs between architectures in the last bit. Sums run in a
-// fixed order. The random numbers come from a PCG, whose sequence math/rand/v2
-// specifies, and each token consumes exactly one of them.
+// exponential function and logarithm in float64 without fused operations, because those
+// in the standard library differ between architectures in the last bit. Sums run in a
+// fixed order. The random numbers are hashes of the seed, the position and the token.
+//
+// A position is the number of tokens that were accepted. Its random numbers are the same
+// for every model, so a model that guesses the next token of another one, with similar
+// logits, nearly always draws the same token: see [Sampler.Branch].
 //
 // # Stop strings
 //
@@ -34,6 +37,6 @@
 //
 // # Reading the code
 //
-// Begin with [Sampler.Sample] in sampler.go. filters.go implements steps 3 to 6,
+// Begin with [Sampler.Sample] in sampler.go. draw.go implements step 8, filters.go implements steps 3 to 6,
 // penalties.go steps 1 and 2.
 package sample

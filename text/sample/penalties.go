@@ -89,6 +89,12 @@ func (h *history) add(id int32) {
 	}
 }
 
+// copyFrom makes the history equal to another one, in its own memory.
+func (h *history) copyFrom(other *history) {
+	h.limit, h.next = other.limit, other.next
+	h.ring, h.seen = append(h.ring[:0], other.ring...), append(h.seen[:0], other.seen...)
+}
+
 // remove removes one occurrence of a token.
 func (h *history) remove(id int32) {
 	i, _ := h.find(id)

@@ -51,21 +51,23 @@ func referenceFilter(p Params, history []int32, logits []float32) []token {
 	return slices.DeleteFunc(left, func(t token) bool { return t.p < float64(p.MinP)*best })
 }
 
-// referenceDraw returns the token at which the running sum, by ascending id, exceeds
-// the random number.
-func referenceDraw(p Params, random *rand.PCG, left []token) int32 {
-	sortBy(left, func(t token) float64 { return float64(t.id) })
-	total := 0.0
-	for _, t := range left {
-		total += math.Exp(t.logit / float64(p.Temperature))
+// referenceDraw returns the token with the greatest sum of logit/temperature and Gumbel noise.
+func referenceDraw(p Params, seed, position uint64, left []token) int32 {
+	splitMix := func(x uint64) uint64 {
+		x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9
+		x = (x ^ (x >> 27)) * 0x94d049bb133111eb
+		return x ^ (x >> 31)
 	}
-	point := float64(random.Uint64()>>11) / (1 << 53)
-	for _, t := range left {
-		if point -= math.Exp(t.logit/float64(p.Temperature)) / total; point < 0 {
-			return int32(t.id)
+	key := splitMix(seed ^ splitMix(position+0x6c6c6d72756e))
+	return int32(slices.MaxFunc(left, func(a, b token) int {
+		var sums [2]float64
+		for i, t := range []token{a, b} {
+			bits := splitMix(key+uint64(t.id)*0x9e3779b97f4a7c15) >> 12
+			exponential := -math.Log1p(-(float64(bits) + 0.5) / (1 << 52))
+			sums[i] = t.logit/float64(p.Temperature) - math.Log(exponential)
 		}
-	}
-	return int32(left[len(left)-1].id)
+		return cmp.Compare(sums[0], sums[1])
+	}).id)
 }
 
 func referenceAdjust(p Params, history []int32, id int32, l float64) float64 {
@@ -198,5 +200,6 @@ func compareWithReference(t *testing.T, p Params, round uint64) {
 		want = append(want, tok.id)
 	}
 	slices.Sort(want)
+	slices.Sort(got)
 	require.Equal(t, want, got, "round %d", round)
 }

@@ -25,11 +25,18 @@ type Sampler struct {
 	params         Params
 	vocab          int
 	seed           uint64
-	random         *rand.PCG
+	position       uint64 // tokens that were accepted
 	history        history
 	bias           []tokenBias // ascending by id
 	adjustedLogits []float32   // [vocab] logits after penalties and bias; nil until first used
 	candidates     []candidate // buffer that every call of Sample reuses
+	branch         branch
+}
+
+// branch is what Return restores.
+type branch struct {
+	position uint64
+	history  history
 }
 
 // candidate is a token that the current step may still select.
@@ -69,26 +76,37 @@ func New(p Params, vocab int) (*Sampler, error) {
 	} else {
 		s.seed = rand.Uint64()
 	}
-	// The second word selects the PCG's sequence. It must never change, because the
-	// meaning of a seed depends on it.
-	s.random = rand.NewPCG(s.seed, 0x6c6c6d72756e)
 	return s, nil
 }
 
 // Seed returns the seed in use: Params.Seed, or the random seed that New selected.
 func (s *Sampler) Seed() uint64 { return s.seed }
 
-// Accept adds a token of the prompt or of the answer to the history for the penalties.
-// It ignores ids outside the vocabulary.
+// Accept adds a token of the prompt or of the answer to the history for the penalties, and moves to
+// the next position, which has other random numbers. Ids outside the vocabulary do not get into the history.
 func (s *Sampler) Accept(id int32) {
+	s.position++
 	if id >= 0 && int(id) < s.vocab {
 		s.history.add(id)
 	}
 }
 
+// Branch remembers the state of the sampler: Return restores it, whatever Sample and Accept were called in
+// between. A branch of a branch is not possible.
+func (s *Sampler) Branch() {
+	s.branch.position = s.position
+	s.branch.history.copyFrom(&s.history)
+}
+
+// Return restores the state at the last Branch.
+func (s *Sampler) Return() {
+	s.position = s.branch.position
+	s.history.copyFrom(&s.branch.history)
+}
+
 // Sample returns the next token. logits has one entry per id; -Inf marks a forbidden
 // token. Sample does not modify logits. It does not call Accept, because the caller may
-// discard the token.
+// discard the token; until then it draws with the same random numbers.
 func (s *Sampler) Sample(logits []float32 /* [vocab] */) (int32, error) {
 	if len(logits) != s.vocab {
 		return 0, fmt.Errorf("sampling: got %d logits for a vocabulary of %d tokens", len(logits), s.vocab)
@@ -109,16 +127,12 @@ func (s *Sampler) Sample(logits []float32 /* [vocab] */) (int32, error) {
 	return s.draw(s.filter(logits)), nil
 }
 
-// filter returns the tokens that draw selects from, at least one, by ascending id. The
-// order makes the result of a seed independent of the order in which the filters emit
-// tokens.
+// filter returns the tokens that draw selects from, at least one, in no particular order.
 func (s *Sampler) filter(logits []float32 /* [vocab] */) []candidate {
 	candidates := s.topK(logits)
 	candidates = typical(candidates, s.params.TypicalP)
 	candidates = topP(candidates, s.params.TopP)
-	candidates = minP(candidates, s.params.MinP)
-	slices.SortFunc(candidates, func(a, b candidate) int { return int(a.id) - int(b.id) })
-	return candidates
+	return minP(candidates, s.params.MinP)
 }
 
 // argmax returns the id of the greatest logit. Of equal logits the lowest id wins. It
@@ -141,30 +155,4 @@ func argmax(logits []float32 /* [vocab] */) (int32, error) {
 		return 0, fmt.Errorf("sampling: %w: all %d logits are -Inf", ErrAllMasked, len(logits))
 	}
 	return int32(best), nil
-}
-
-// draw selects one of the candidates, which are ordered by ascending id. The
-// probability of a candidate is proportional to e^(logit/temperature).
-func (s *Sampler) draw(candidates []candidate) int32 {
-	top, total := maxLogit(candidates), 0.0
-	for i := range candidates {
-		c := &candidates[i]
-		c.key = exp((float64(c.logit) - top) / float64(s.params.Temperature))
-		total += c.key
-	}
-	// 53 random bits result in a number in [0, 1).
-	point := float64(s.random.Uint64()>>11) * 0x1p-53 * total
-	chosen, reached := candidates[0].id, 0.0
-	for _, c := range candidates {
-		if c.key == 0 {
-			continue
-		}
-		// Rounding may leave point at the end of the range. The last candidate with a
-		// positive weight then remains selected.
-		chosen = c.id
-		if reached += c.key; reached > point {
-			break
-		}
-	}
-	return chosen
 }

@@ -2,13 +2,13 @@ package token
 
 import (
 	"hash/maphash"
-	"slices"
-	"unicode/utf8"
 )
 
 // model encodes one word as token ids.
 type model interface {
-	encode(dst []int32, word string, work *scratch) []int32
+	encode(out *idBlocks, word string, work *scratch)
+	// memory returns the working memory for a word of so many bytes, more than longWord.
+	memory(length int) int64
 }
 
 // bpeModel implements byte-pair encoding: it starts with the smallest symbols and
@@ -32,51 +32,46 @@ type bpeModel struct {
 	ignoreMerges bool
 }
 
-// maxWord is the maximum length of a word in bytes. encode splits longer words, which
-// bounds its working memory. Only input with tens of millions of letters without a
-// break reaches the limit.
-const maxWord = 64 << 20
-
 // encode appends the ids of a word. It caches the results for short words.
-func (m *bpeModel) encode(dst []int32, word string, work *scratch) []int32 {
+func (m *bpeModel) encode(out *idBlocks, word string, work *scratch) {
 	if len(word) > maxCachedWord {
-		splitLong(word, maxWord, func(part string) { dst = m.encodeWord(dst, part, work) })
-		return dst
+		m.encodeWord(out, word, work)
+		return
 	}
 	entry := work.cache.entry(word)
 	if string(entry.word[:entry.length]) == word && entry.length > 0 {
-		return append(dst, entry.ids[:entry.count]...)
+		out.add(entry.ids[:entry.count]...)
+		return
 	}
-	before := len(dst)
-	dst = m.encodeWord(dst, word, work)
-	entry.store(word, dst[before:])
-	return dst
+	entry.store(word, m.encodeWord(out, word, work))
 }
 
-// encodeWord appends the ids of a word without the cache.
-func (m *bpeModel) encodeWord(dst []int32, word string, work *scratch) []int32 {
+// memory returns the working memory for a word.
+func (m *bpeModel) memory(length int) int64 { return partMemory(min(length, partSymbols)) }
+
+// encodeWord appends the ids of a word without the cache. It returns the ids of a short word.
+func (m *bpeModel) encodeWord(out *idBlocks, word string, work *scratch) []int32 {
 	if word == "" {
-		return dst
+		return nil
 	}
 	if m.ignoreMerges {
 		if id := m.lookupWord(word, work); id >= 0 {
-			return append(dst, id)
+			work.ids = append(work.ids[:0], id)
+			out.add(id)
+			return work.ids
 		}
 	}
-	work.ids = m.symbols(work.ids[:0], word)
+	if len(word) > partSymbols {
+		m.encodeLong(out, word, work)
+		return nil
+	}
+	symbols := symbolReader{model: m, word: word}
+	work.ids = symbols.read(work.ids[:0], len(word))
 	ids := work.ids
 	if len(ids) > 1 {
 		ids = m.merges.apply(ids, &work.merge)
 	}
-	if m.virtual == nil {
-		dst = append(dst, ids...)
-	} else {
-		dst = m.expandVirtual(dst, ids)
-	}
-	if cap(work.ids) > maxRetainedSymbols {
-		work.ids = nil
-	}
-	return dst
+	return m.emit(out, ids, work)
 }
 
 // lookupWord returns the id of the piece that equals word, or -1.
@@ -91,43 +86,6 @@ func (m *bpeModel) lookupWord(word string, work *scratch) int32 {
 	return m.vocab.lookupPlain(string(work.letters))
 }
 
-// symbols appends the initial symbols of a word: one id per byte or character.
-func (m *bpeModel) symbols(ids []int32, word string) []int32 {
-	ids = slices.Grow(ids, len(word))
-	if m.byteLevel {
-		for i := range len(word) {
-			if id := m.bytes[word[i]]; id >= 0 {
-				ids = append(ids, id)
-			}
-		}
-		return ids
-	}
-	fusing := false
-	for at := 0; at < len(word); {
-		_, width := utf8.DecodeRuneInString(word[at:])
-		char := word[at : at+width]
-		at += width
-		id := m.lookupChar(char)
-		if id < 0 && m.bytes.cover(char) {
-			for i := range width {
-				ids = append(ids, m.bytes[char[i]])
-			}
-			fusing = false
-			continue
-		}
-		if id < 0 {
-			if m.unknown >= 0 && !(fusing && m.fuseUnknown) {
-				ids = append(ids, m.unknown)
-			}
-			fusing = true
-			continue
-		}
-		ids = append(ids, id)
-		fusing = false
-	}
-	return ids
-}
-
 // lookupChar returns the id of a character that is a piece or a virtual character, or
 // -1.
 func (m *bpeModel) lookupChar(char string) int32 {
@@ -140,8 +98,8 @@ func (m *bpeModel) lookupChar(char string) int32 {
 	return -1
 }
 
-// expandVirtual replaces the remaining virtual characters with their bytes.
-func (m *bpeModel) expandVirtual(dst, ids []int32) []int32 {
+// withoutVirtual replaces the remaining virtual characters with their bytes.
+func (m *bpeModel) withoutVirtual(dst, ids []int32) []int32 {
 	for _, id := range ids {
 		if int(id) < m.vocab.size() {
 			dst = append(dst, id)
@@ -170,10 +128,15 @@ func (m *bpeModel) appendByteTokens(dst []int32, char string) []int32 {
 // scratch is the working memory of one Encode call. The tokenizer reuses it.
 type scratch struct {
 	ids     []int32
+	pair    []int32
 	letters []byte
 	merge   mergeWork
-	paths   viterbi
-	cache   wordCache
+	part    []int32 // symbols of a part of a long word
+	seam    []int32 // symbols of the token before that part
+	// seamMerge is not merge, because the positions of a part's tokens are still in use.
+	seamMerge mergeWork
+	paths     viterbi
+	cache     wordCache
 }
 
 // wordCache caches the ids of short words, because most words of a text are

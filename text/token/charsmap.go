@@ -3,7 +3,6 @@ package token
 import (
 	"bytes"
 	"encoding/binary"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -97,18 +96,18 @@ func (m *charsmap) longest(text string) (replacement []byte, length int) {
 
 // normalize replaces the longest matching sequence at each position and copies all
 // other characters.
-func (m *charsmap) normalize(text string) string {
-	var b strings.Builder
-	b.Grow(len(text))
-	for text != "" {
+func (m *charsmap) normalize(meter *meter, text string) string {
+	b := metered{m: meter, stage: "normalizer.Precompiled"}
+	b.room(len(text))
+	for text != "" && meter.err == nil {
 		replacement, length := m.longest(text)
 		if length == 0 {
 			_, length = utf8.DecodeRuneInString(text)
-			b.WriteString(text[:length])
+			b.writeString(text[:length])
 		} else {
-			b.Write(replacement)
+			_, _ = b.Write(replacement) // b fails only with meter
 		}
 		text = text[length:]
 	}
-	return b.String()
+	return b.text()
 }

@@ -59,6 +59,7 @@ func FromGGUF(meta *gguf.Metadata) (*Tokenizer, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
+	t.path = meta.Path()
 	return t, nil
 }
 

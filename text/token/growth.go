@@ -70,13 +70,15 @@ func (f form) growth() float64 {
 // growth is that of U+023A, whose lower case takes three bytes instead of two.
 func (lowercase) growth() float64 { return 1.5 }
 
-func (strip) growth() float64        { return 1 }
-func (stripAccents) growth() float64 { return 1 }
+func (strip) growth() float64 { return 1 }
+
+// growth counts U+FFFD for each invalid byte.
+func (stripAccents) growth() float64 { return 3 }
 
 // growth counts "▁" for each space and one before the text.
 func (spaceEscaper) growth() float64 { return 2 * float64(len(metaSymbol)) }
 
-func (m *metaspace) growth() float64 { return 2 * float64(len(m.symbol)) }
+func (c *metaspace) growth() float64 { return 2 * float64(len(c.symbol)) }
 
 func (byteLevelLetters) growth() float64 { return 2 }
 func (spacePrefix) growth() float64      { return 2 }

@@ -8,6 +8,7 @@ import (
 // Config holds the files beside a tokenizer.json that define the special tokens. Each
 // of them may be nil.
 type Config struct {
+	Path       string // of the tokenizer.json, for errors; may be ""
 	Tokenizer  []byte // tokenizer_config.json
 	SpecialMap []byte // special_tokens_map.json
 	Generation []byte // generation_config.json
@@ -36,7 +37,7 @@ type hfSource struct {
 // FromJSON builds the tokenizer that a Hugging Face tokenizer.json describes.
 func FromJSON(tokenizerJSON []byte, config Config) (*Tokenizer, error) {
 	s := &hfSource{config: config, growth: 1}
-	t := &Tokenizer{bos: -1}
+	t := &Tokenizer{path: config.Path, bos: -1}
 	steps := []func(*Tokenizer){
 		func(*Tokenizer) { s.read(tokenizerJSON) },
 		s.buildVocabulary, s.buildNormalizer, s.buildPreTokenizer, s.buildDecoder,
@@ -150,12 +151,27 @@ func (s *hfSource) unmarshal(field string, raw json.RawMessage, v any) {
 	}
 }
 
+// maxAddedGrowth is the maximum length of the added tokens after the normalizer, divided
+// by their length before. Every one of their bytes becomes a node of a trie.
+const maxAddedGrowth = 4
+
 // buildAddedTokens builds the two sets of added tokens. It normalizes the tokens that
 // match in normalized text.
 func (s *hfSource) buildAddedTokens(t *Tokenizer) {
 	if t.norm != nil {
+		total := 0
 		for i := range s.normalized {
-			s.normalized[i].text = t.norm.normalize(s.normalized[i].text)
+			total += len(s.normalized[i].text)
+		}
+		m := newMeter(total, maxAddedGrowth, EncodeOptions{})
+		for i := range s.normalized {
+			before := m.live
+			text := t.norm.normalize(m, s.normalized[i].text)
+			m.live = before + int64(len(text))
+			s.normalized[i].text = text
+		}
+		if s.fail(m.err); m.err != nil {
+			return
 		}
 	}
 	t.addedRaw, t.addedNormalized = newAddedSet(s.added), newAddedSet(s.normalized)

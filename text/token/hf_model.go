@@ -260,5 +260,6 @@ func (s *hfSource) buildUnigram() model {
 		return inModel[id] && mergeable(s.vocab.kinds[id]) && id != unknown
 	})
 	m.byteFallback = o.ByteFallback
+	s.fail(m.checkPieces("model.vocab"))
 	return m
 }

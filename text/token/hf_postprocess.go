@@ -89,9 +89,30 @@ func (s *hfSource) buildDecoder(t *Tokenizer) {
 	t.decoding.byteTokens = s.model.options.ByteFallback
 	s.addDecoder("decoder", s.sections.decoder, &t.decoding)
 	if s.err == nil {
-		_, err := checkGrowth("decoder", 1, t.decoding.replacements...)
-		s.fail(err)
+		s.fail(checkDecoder(t.decoding.replacements, s.vocab.maxPiece))
 	}
+}
+
+const (
+	// maxDecoded is the maximum length in bytes of a token's text that replacements make
+	// longer than the piece. Decoders of real files make no piece longer.
+	maxDecoded = 64 << 10
+	// maxReplacements is the maximum number of replacements of a decoder, each of which
+	// searches every piece. Real files have up to three.
+	maxReplacements = 64
+)
+
+// checkDecoder refuses replacements whose result for a piece of up to maxPiece bytes can
+// exceed maxDecoded.
+func checkDecoder(replacements []replacement, maxPiece int) error {
+	if len(replacements) > maxReplacements {
+		return unsupported("decoder", "%d replacements (at most %d)", len(replacements), maxReplacements)
+	}
+	growth, err := checkGrowth("decoder", 1, replacements...)
+	if err == nil && growth > 1 && growth*float64(maxPiece) > maxDecoded {
+		err = unsupported("decoder", "replacements that can make a token of %d bytes longer than %d bytes", maxPiece, maxDecoded)
+	}
+	return err
 }
 
 // addDecoder adds one decoder, which may be a sequence, to the rules. The rules do not

@@ -108,7 +108,8 @@ const maxShortWord = 40
 // work is reusable working memory.
 func (t *mergeTable) apply(ids []int32, work *mergeWork) []int32 {
 	if len(ids) > maxShortWord {
-		return work.long.apply(t, ids)
+		ids, _ = work.long.apply(t, ids)
+		return ids
 	}
 	return t.applyShort(ids, work.short[:0])
 }

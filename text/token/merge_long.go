@@ -34,8 +34,9 @@ type bucket struct {
 	late minHeap
 }
 
-// apply joins the neighbors of ids in place and returns the result.
-func (m *longMerger) apply(t *mergeTable, ids []int32) []int32 {
+// apply joins the neighbors of ids in place and returns the result, and for each of its ids the
+// position of its first symbol.
+func (m *longMerger) apply(t *mergeTable, ids []int32) (remaining, starts []int32) {
 	m.reset(len(ids))
 	for at := range ids {
 		m.enqueue(t, ids, int32(at))
@@ -53,14 +54,14 @@ func (m *longMerger) apply(t *mergeTable, ids []int32) []int32 {
 		}
 		m.join(t, ids, at, rank)
 	}
-	remaining := ids[:0]
+	remaining, starts = ids[:0], m.prev[:0] // whose positions have been read
 	for at := int32(0); at != noNeighbor; at = m.next[at] {
-		remaining = append(remaining, ids[at])
+		remaining, starts = append(remaining, ids[at]), append(starts, at)
 	}
 	if cap(m.next) > maxRetainedSymbols {
 		*m = longMerger{}
 	}
-	return remaining
+	return remaining, starts
 }
 
 // maxRetainedSymbols bounds the working memory that an encoder retains between words.

@@ -1,24 +1,31 @@
 package token
 
 import (
+	"io"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
 
 // normalizer rewrites text before the pre-tokenizer splits it.
 type normalizer interface {
-	normalize(text string) string
+	// normalize returns the rewritten text. It counts what it makes; after a refusal by
+	// the meter it returns "".
+	normalize(m *meter, text string) string
 	grower
 }
 
 // normalizers applies several normalizers in order.
 type normalizers []normalizer
 
-func (ns normalizers) normalize(text string) string {
+func (ns normalizers) normalize(m *meter, text string) string {
+	kept := int64(0)
 	for _, n := range ns {
-		text = n.normalize(text)
+		before := m.live
+		text = n.normalize(m, text)
+		kept = m.replaced(before, kept)
 	}
 	return text
 }
@@ -26,9 +33,9 @@ func (ns normalizers) normalize(text string) string {
 // prepend adds a string before every non-empty text.
 type prepend string
 
-func (p prepend) normalize(text string) string {
-	if text == "" {
-		return text
+func (p prepend) normalize(m *meter, text string) string {
+	if text == "" || !m.hold("normalizer.Prepend", len(p)+len(text)) {
+		return ""
 	}
 	return string(p) + text
 }
@@ -39,49 +46,72 @@ type replace struct {
 	with  string
 }
 
-func (r *replace) normalize(text string) string {
+func (r *replace) normalize(m *meter, text string) string {
+	const stage = "normalizer.Replace"
 	if l, ok := r.match.(literal); ok {
+		n := strings.Count(text, string(l))
+		if n == 0 || !m.hold(stage, len(text)+n*(len(r.with)-len(l))) {
+			return ifNot(m.err, text)
+		}
 		return strings.ReplaceAll(text, string(l), r.with)
 	}
-	var b strings.Builder
-	for at := 0; at < len(text); {
+	b := metered{m: m, stage: stage}
+	for at := 0; at < len(text) && m.err == nil; {
 		from, to := r.match.find(text, at)
-		b.WriteString(text[at:from])
+		b.writeString(text[at:from])
 		if to > from {
-			b.WriteString(r.with)
+			b.writeString(r.with)
 		}
 		at = to
 	}
-	return b.String()
+	return b.text()
+}
+
+// ifNot returns text unless err is set.
+func ifNot(err error, text string) string {
+	if err != nil {
+		return ""
+	}
+	return text
 }
 
 // form is one of Unicode's four normal forms.
 type form norm.Form
 
-func (f form) normalize(text string) string { return norm.Form(f).String(text) }
+func (f form) normalize(m *meter, text string) string {
+	if norm.Form(f).IsNormalString(text) {
+		return text
+	}
+	b := metered{m: m, stage: "normalizer.NF"}
+	w := norm.Form(f).Writer(&b)
+	_, _ = io.WriteString(w, text) // b fails only with m
+	_ = w.Close()
+	return b.text()
+}
 
 // lowercase converts text to lower case.
 type lowercase struct{}
 
 // normalize converts each character to lower case. It preserves invalid UTF-8.
-func (lowercase) normalize(text string) string {
-	var b strings.Builder
-	for at := 0; at < len(text); {
+func (lowercase) normalize(m *meter, text string) string {
+	b := metered{m: m, stage: "normalizer.Lowercase"}
+	b.room(len(text))
+	for at := 0; at < len(text) && m.err == nil; {
 		r, width := decode(text, at)
 		if r == notRune {
-			b.WriteByte(text[at])
+			b.writeByte(text[at])
 		} else {
-			b.WriteRune(unicode.ToLower(r))
+			b.writeRune(unicode.ToLower(r))
 		}
 		at += width
 	}
-	return b.String()
+	return b.text()
 }
 
 // strip removes white space at the ends of a text.
 type strip struct{ left, right bool }
 
-func (s strip) normalize(text string) string {
+func (s strip) normalize(_ *meter, text string) string {
 	if s.left {
 		text = strings.TrimLeftFunc(text, unicode.IsSpace)
 	}
@@ -94,7 +124,14 @@ func (s strip) normalize(text string) string {
 // stripAccents removes non-spacing marks. A decomposing normalizer must run first.
 type stripAccents struct{}
 
-func (stripAccents) normalize(text string) string {
+func (stripAccents) normalize(m *meter, text string) string {
+	size := len(text)
+	if !utf8.ValidString(text) {
+		size *= len("\uFFFD") // which replaces each invalid byte
+	}
+	if !m.hold("normalizer.StripAccents", size) {
+		return ""
+	}
 	return strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Mn, r) {
 			return -1

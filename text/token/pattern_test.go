@@ -19,7 +19,7 @@ func words(tb testing.TB, expr, text string) []string {
 	f, err := compilePattern("pattern", expr)
 	require.NoError(tb, err)
 	var out []string
-	(&patternSplit{match: f}).split(text, true, func(word string, _ bool) { out = append(out, word) })
+	(&patternSplit{match: f}).split(newMeter(len(text), 1, EncodeOptions{}), text, true, func(word string, _ bool) { out = append(out, word) })
 	return out
 }
 
@@ -130,7 +130,7 @@ func TestPatternsKeepTheText(t *testing.T) {
 	eachCostlyText(t, func(name string, c chain, unit, end string) {
 		text := strings.Repeat(unit, 1<<16/len(unit)) + end
 		total := 0
-		c.split(text, true, func(word string, _ bool) { total += len(word) })
+		c.split(newMeter(len(text), maxTextGrowth, EncodeOptions{}), text, true, func(word string, _ bool) { total += len(word) })
 		assert.Equal(t, len(text), total, "%s on %q…%q drops text", name, unit, end)
 	})
 }
@@ -142,7 +142,9 @@ func TestMeasuredPatternsAreLinear(t *testing.T) {
 	eachCostlyText(t, func(name string, c chain, unit, end string) {
 		split := func(size int) func() {
 			text := strings.Repeat(unit, size/len(unit)) + end
-			return func() { c.split(text, true, func(string, bool) {}) }
+			return func() {
+				c.split(newMeter(len(text), maxTextGrowth, EncodeOptions{}), text, true, func(string, bool) {})
+			}
 		}
 		testutil.NearlyProportional(t, fmt.Sprintf("%s on %q…%q", name, unit, end), factor, split(small), split(small*factor))
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/store/gguf"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/text/token"
@@ -28,7 +29,7 @@ func checkReference(t *testing.T, tok *token.Tokenizer, cases []referenceCase) {
 	t.Helper()
 	require.NotEmpty(t, cases)
 	for _, c := range cases {
-		ids := tok.Encode(c.Text, token.EncodeOptions{AllowSpecial: true})
+		ids := testutil.Must(tok.Encode(c.Text, token.EncodeOptions{AllowSpecial: true}))
 		assert.Equal(t, c.IDs, append([]int32{}, ids...), "%q", c.Text)
 		pieces := []string{}
 		for _, id := range c.IDs {
@@ -69,7 +70,7 @@ func fromFile(tb testing.TB, path string, config token.Config) *token.Tokenizer 
 }
 
 func TestDemoModel(t *testing.T) {
-	dir := filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model")
+	dir := hubmodel.Dir(testutil.Root(t))
 	read := func(name string) []byte {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
@@ -87,8 +88,8 @@ func TestDemoModel(t *testing.T) {
 	assert.True(t, ok)
 	assert.EqualValues(t, 0, bos)
 	assert.Equal(t, []int32{0, 2}, tok.EOS())
-	assert.Equal(t, tok.Encode("Hi", token.EncodeOptions{}),
-		tok.Encode("Hi", token.EncodeOptions{AddSpecial: true}), "add_bos_token is false")
+	assert.Equal(t, testutil.Must(tok.Encode("Hi", token.EncodeOptions{})),
+		testutil.Must(tok.Encode("Hi", token.EncodeOptions{AddSpecial: true})), "add_bos_token is false")
 }
 
 // TestVocabularies compares published vocabularies, read from GGUF metadata, with the
@@ -109,7 +110,7 @@ func TestVocabularies(t *testing.T) {
 					require.NoError(t, err)
 					want = append(want, int32(id))
 				}
-				got := append([]int32{}, tok.Encode(text, token.EncodeOptions{})...)
+				got := append([]int32{}, testutil.Must(tok.Encode(text, token.EncodeOptions{}))...)
 				assert.Equal(t, want, got, "case %d: %q", i, text)
 				back, err := tok.Decode(got)
 				require.NoError(t, err)

@@ -9,20 +9,23 @@ import (
 // in order. start reports whether the text begins at the start of the input; a yielded
 // word has start set only if it is the first word of such a text.
 type splitter interface {
-	split(text string, start bool, yield func(word string, start bool))
+	//
+	// A stage that makes text counts it while yield uses it, and yields nothing after a
+	// refusal by the meter.
+	split(m *meter, text string, start bool, yield func(word string, start bool))
 }
 
 // chain applies splitters in order, each to the words of the previous one. It builds no
 // list of words.
 type chain []splitter
 
-func (c chain) split(text string, start bool, yield func(string, bool)) {
+func (c chain) split(m *meter, text string, start bool, yield func(string, bool)) {
 	for i := len(c) - 1; i > 0; i-- {
 		stage, next := c[i], yield
-		yield = func(word string, start bool) { stage.split(word, start, next) }
+		yield = func(word string, start bool) { stage.split(m, word, start, next) }
 	}
 	if len(c) > 0 {
-		c[0].split(text, start, yield)
+		c[0].split(m, text, start, yield)
 		return
 	}
 	yield(text, start)
@@ -70,9 +73,9 @@ type patternSplit struct {
 	invert   bool
 }
 
-func (c *patternSplit) split(text string, start bool, yield func(string, bool)) {
+func (c *patternSplit) split(m *meter, text string, start bool, yield func(string, bool)) {
 	e := emitter{text: text, start: start, yield: yield, behavior: c.behavior}
-	for at := 0; at < len(text); {
+	for at := 0; at < len(text) && m.err == nil; {
 		from, to := c.match.find(text, at)
 		if from > at {
 			e.add(at, from, c.invert)
@@ -147,17 +150,25 @@ var prefixSchemes = map[string]prefixScheme{
 	"never": prefixNever, "first": prefixFirst, "always": prefixAlways,
 }
 
-func (m *metaspace) split(text string, start bool, yield func(string, bool)) {
-	text = strings.ReplaceAll(text, " ", m.symbol)
-	prefix := m.prefix == prefixAlways || m.prefix == prefixFirst && start
-	if prefix && !strings.HasPrefix(text, m.symbol) {
-		text = m.symbol + text
+func (c *metaspace) split(m *meter, text string, start bool, yield func(string, bool)) {
+	before := m.live
+	defer func() { m.live = before }()
+	size := len(text) + strings.Count(text, " ")*(len(c.symbol)-1) + len(c.symbol)
+	for range 2 { // the text with its symbols, and that with a prefix
+		if !m.hold("pre_tokenizer.Metaspace", size) {
+			return
+		}
 	}
-	if !m.splits {
+	text = strings.ReplaceAll(text, " ", c.symbol)
+	prefix := c.prefix == prefixAlways || c.prefix == prefixFirst && start
+	if prefix && !strings.HasPrefix(text, c.symbol) {
+		text = c.symbol + text
+	}
+	if !c.splits {
 		yield(text, start)
 		return
 	}
-	(&patternSplit{match: literal(m.symbol), behavior: withNext}).split(text, start, yield)
+	(&patternSplit{match: literal(c.symbol), behavior: withNext}).split(m, text, start, yield)
 }
 
 // metaSymbolSplit splits before each run of "▁" that follows another character. No
@@ -169,7 +180,7 @@ type metaSymbolSplit struct{}
 // metaSymbol represents a space in the pieces of SentencePiece.
 const metaSymbol = "▁"
 
-func (metaSymbolSplit) split(text string, start bool, yield func(string, bool)) {
+func (metaSymbolSplit) split(_ *meter, text string, start bool, yield func(string, bool)) {
 	from := 0
 	for at := 0; ; {
 		i := strings.Index(text[at:], metaSymbol)
@@ -190,18 +201,25 @@ func (metaSymbolSplit) split(text string, start bool, yield func(string, bool)) 
 // byteLevelLetters spells bytes in the byte-level alphabet for the stages after it.
 type byteLevelLetters struct{}
 
-func (byteLevelLetters) split(text string, start bool, yield func(string, bool)) {
-	yield(string(appendLetters(make([]byte, 0, len(text)*2), text)), start)
+func (byteLevelLetters) split(m *meter, text string, start bool, yield func(string, bool)) {
+	if before := m.live; m.hold("pre_tokenizer.ByteLevel", 4*len(text)) { // the letters, as bytes and as a string
+		yield(string(appendLetters(make([]byte, 0, len(text)*2), text)), start)
+		m.live = before
+	}
 }
 
 // spacePrefix adds a space before texts that do not start with one.
 type spacePrefix struct{}
 
-func (spacePrefix) split(text string, start bool, yield func(string, bool)) {
-	if !strings.HasPrefix(text, " ") {
-		text = " " + text
+func (spacePrefix) split(m *meter, text string, start bool, yield func(string, bool)) {
+	if strings.HasPrefix(text, " ") {
+		yield(text, start)
+		return
 	}
-	yield(text, start)
+	if before := m.live; m.hold("pre_tokenizer.ByteLevel", 1+len(text)) {
+		yield(" "+text, start)
+		m.live = before
+	}
 }
 
 // splitLong splits text longer than limit at a character boundary. This bounds the

@@ -167,6 +167,7 @@ func (s *ggufSource) buildUnigram() *Tokenizer {
 	}
 	unknown := s.idValue(keyUnknown, 2)
 	m := newUnigram(s.vocab, wide, unknown, func(id int32) bool { return mergeable(s.vocab.kinds[id]) })
+	s.fail(m.checkPieces(keyTokens))
 	t := &Tokenizer{family: "Unigram", model: m}
 	prefix := s.boolValue(keySpacePrefix, false)
 	t.norm = s.unigramNormalizer(prefix)
@@ -198,25 +199,26 @@ func (s *ggufSource) unigramNormalizer(prefix bool) normalizer {
 // each run of spaces to one.
 type spaceEscaper struct{ prefix, merge bool }
 
-func (n spaceEscaper) normalize(text string) string {
-	var b strings.Builder
+func (n spaceEscaper) normalize(m *meter, text string) string {
+	b := metered{m: m, stage: "normalizer.▁"}
+	b.room(len(text))
 	inWord, begun := false, false
-	for i := range len(text) {
+	for i := 0; i < len(text) && m.err == nil; i++ {
 		if text[i] == ' ' {
 			inWord = false
 			if !n.merge {
-				b.WriteString(metaSymbol)
+				b.writeString(metaSymbol)
 			}
 			continue
 		}
 		if !inWord {
 			inWord = true
 			if n.prefix && !begun || n.merge {
-				b.WriteString(metaSymbol)
+				b.writeString(metaSymbol)
 				begun = true
 			}
 		}
-		b.WriteByte(text[i])
+		b.writeByte(text[i])
 	}
-	return b.String()
+	return b.text()
 }

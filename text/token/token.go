@@ -1,13 +1,17 @@
 package token
 
 import (
+	"errors"
 	"slices"
 	"sync"
+
+	"github.com/llmrun/llmrun/store"
 )
 
 // Tokenizer converts text to token ids and token ids to text. A Tokenizer is immutable
 // after construction and safe for concurrent use.
 type Tokenizer struct {
+	path            string // of the file, for errors; may be ""
 	family          string // "BPE", "SPM" or "Unigram"
 	vocab           *vocabulary
 	addedRaw        *addedSet // added tokens matched in the raw text
@@ -33,37 +37,62 @@ type EncodeOptions struct {
 	// AddSpecial adds the tokens that the model expects around a text, usually a
 	// begin-of-sequence token.
 	AddSpecial bool
+	// Granted is the memory in bytes that the caller has reserved for the encoding. Encode
+	// calls Reserve for more before it takes more; an error of Reserve ends the encoding.
+	// Without Reserve only maxTextGrowth limits the memory.
+	Granted int64
+	Reserve func(bytes int64) error
 }
 
-// Encode returns the token ids of text.
-func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
+// Encode returns the token ids of text. It returns a *store.FormatError if the tokenizer's
+// stages make text that is far longer than any real tokenizer makes it.
+func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
 	return t.AppendEncode(nil, text, o)
 }
 
 // AppendEncode appends the token ids of text to dst and returns the extended slice.
-func (t *Tokenizer) AppendEncode(dst []int32, text string, o EncodeOptions) []int32 {
+func (t *Tokenizer) AppendEncode(dst []int32, text string, o EncodeOptions) ([]int32, error) {
 	work, _ := t.pool.Get().(*scratch)
 	if work == nil {
 		work = new(scratch)
 	}
 	defer t.pool.Put(work)
+	m := newMeter(len(text), maxTextGrowth, o)
+	ids := idBlocks{m: m, last: dst}
 	if o.AddSpecial {
-		dst = append(dst, t.prefix...)
+		ids.add(t.prefix...)
 	}
-	token := func(id int32) { dst = append(dst, id) }
-	word := func(word string, _ bool) { dst = t.model.encode(dst, word, work) }
+	token := func(id int32) { ids.add(id) }
+	word := func(word string, _ bool) {
+		if m.word(len(word), ids.len(), t.model) {
+			t.model.encode(&ids, word, work)
+		}
+	}
 	t.addedRaw.split(text, o.AllowSpecial, func(part string, at int) {
 		if t.norm != nil {
-			part = t.norm.normalize(part)
+			part = t.norm.normalize(m, part)
 		}
 		t.addedNormalized.split(part, o.AllowSpecial, func(part string, within int) {
-			t.preTokenizer.split(part, at == 0 && within == 0, word)
+			t.preTokenizer.split(m, part, at == 0 && within == 0, word)
 		}, token)
+		m.live = 0
 	}, token)
-	if o.AddSpecial {
-		dst = append(dst, t.suffix...)
+	if m.err == nil && o.AddSpecial {
+		ids.add(t.suffix...)
 	}
-	return dst
+	if m.err != nil {
+		return dst, t.inFile(m.err)
+	}
+	return ids.join(), nil
+}
+
+// inFile names the tokenizer's file in an error of a stage.
+func (t *Tokenizer) inFile(err error) error {
+	var refused *store.FormatError
+	if errors.As(err, &refused) && t.path != "" {
+		refused.Path = t.path
+	}
+	return err
 }
 
 // Family returns the tokenizer algorithm: "BPE", "SPM" or "Unigram".

@@ -91,3 +91,14 @@ func (t *trie) child(node int32, b byte) int32 {
 	}
 	return first + int32(i)
 }
+
+// find returns the value of text, or -1.
+func (t *trie) find(text string) int32 {
+	node := int32(0)
+	for i := range len(text) {
+		if node = t.child(node, text[i]); node < 0 {
+			return -1
+		}
+	}
+	return t.value[node]
+}

@@ -2,6 +2,7 @@ package token
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"unicode/utf8"
 )
@@ -18,6 +19,7 @@ type unigramModel struct {
 	unknownScore float64
 	bytes        byteIDs // ids of the byte tokens; with byteFallback they replace unknown
 	byteFallback bool
+	longest      int // bytes of the longest piece
 }
 
 // unknownPenalty is the difference between the lowest score of a piece and the score of
@@ -32,7 +34,9 @@ func newUnigram(v *vocabulary, scores []float64, unknown int32, usable func(id i
 		if !usable(int32(i)) {
 			return ""
 		}
-		return v.piece(int32(i))
+		piece := v.piece(int32(i))
+		m.longest = max(m.longest, len(piece))
+		return piece
 	})
 	lowest := math.Inf(1)
 	for id, s := range scores {
@@ -47,45 +51,68 @@ func newUnigram(v *vocabulary, scores []float64, unknown int32, usable func(id i
 	return m
 }
 
-// viterbi is the working memory of one word. It stores the best path to every byte
-// position.
+// viterbi is the working memory of one word: the best path to every byte position. It keeps the
+// scores only of positions that a piece may still reach.
 type viterbi struct {
-	score []float64 // [bytes+1]
-	from  []int32   // [bytes+1] start of the last piece
-	id    []int32   // [bytes+1] id of the last piece
+	score []float64 // [ring]
+	steps []uint16  // [bytes+1] length of the last piece, 0 without a path; later of the next one
 }
 
-// reset prepares the memory for a word of n bytes.
-func (p *viterbi) reset(n int) {
-	p.score = slices.Grow(p.score[:0], n+1)[:n+1]
-	p.from = slices.Grow(p.from[:0], n+1)[:n+1]
-	p.id = slices.Grow(p.id[:0], n+1)[:n+1]
-	for i := range p.score {
-		p.score[i] = math.Inf(-1)
-		p.from[i] = -1
-	}
+// reset prepares the memory for a word of n bytes and pieces of at most ring bytes.
+func (p *viterbi) reset(n, ring int) {
+	p.steps = slices.Grow(p.steps[:0], n+1)[:n+1]
+	clear(p.steps)
+	size := 1 << bits.Len(uint(ring))
+	p.score = slices.Grow(p.score[:0], size)[:size]
 	p.score[0] = 0
 }
 
-// improve records a path to a position if it is better than the recorded one. Of two
+// improve records a path of a step to a position if it is better than the recorded one. Of two
 // equal paths the first wins.
-func (p *viterbi) improve(from, to int, id int32, score float64) {
-	if score += p.score[from]; p.from[to] < 0 || score > p.score[to] {
-		p.score[to], p.from[to], p.id[to] = score, int32(from), id
+func (p *viterbi) improve(from, to int, score float64) {
+	mask := len(p.score) - 1
+	if score += p.score[from&mask]; p.steps[to] == 0 || score > p.score[to&mask] {
+		p.score[to&mask], p.steps[to] = score, uint16(to-from)
 	}
 }
 
-// encode appends the ids of a word.
-func (m *unigramModel) encode(dst []int32, word string, work *scratch) []int32 {
-	splitLong(word, maxWord, func(part string) { dst = m.encodeWord(dst, part, work) })
-	return dst
+// reverse makes the steps lead from the beginning of the word to its end.
+func (p *viterbi) reverse() {
+	at := len(p.steps) - 1
+	for step := p.steps[at]; at > 0; {
+		at -= int(step)
+		step, p.steps[at] = p.steps[at], step
+	}
 }
+
+// maxWord is the maximum length of a word in bytes. encode splits longer words, which
+// bounds its working memory. Only input with tens of millions of letters without a
+// break reaches the limit.
+const maxWord = 64 << 20
+
+// maxUnigramPiece is the maximum length of a piece in bytes. Training limits are far lower.
+const maxUnigramPiece = 1 << 14
+
+// checkPieces refuses pieces that are longer than maxUnigramPiece.
+func (m *unigramModel) checkPieces(field string) error {
+	if m.longest > maxUnigramPiece {
+		return unsupported(field, "a piece of %d bytes (at most %d)", m.longest, maxUnigramPiece)
+	}
+	return nil
+}
+
+// encode appends the ids of a word.
+func (m *unigramModel) encode(out *idBlocks, word string, work *scratch) {
+	splitLong(word, maxWord, func(part string) { m.encodeWord(out, part, &work.paths) })
+}
+
+// memory returns the working memory for a word.
+func (m *unigramModel) memory(length int) int64 { return 2*int64(length) + 16*int64(m.longest) }
 
 // encodeWord runs the Viterbi algorithm: it extends the best path to every character by
 // all pieces that start there.
-func (m *unigramModel) encodeWord(dst []int32, word string, work *scratch) []int32 {
-	p := &work.paths
-	p.reset(len(word))
+func (m *unigramModel) encodeWord(out *idBlocks, word string, p *viterbi) {
+	p.reset(len(word), max(m.longest, utf8.UTFMax))
 	for at := 0; at < len(word); {
 		_, width := utf8.DecodeRuneInString(word[at:])
 		covered, node := false, int32(0)
@@ -95,42 +122,47 @@ func (m *unigramModel) encodeWord(dst []int32, word string, work *scratch) []int
 			}
 			end++
 			if id := m.trie.value[node]; id >= 0 {
-				p.improve(at, end, id, m.scores[id])
+				p.improve(at, end, m.scores[id])
 				covered = covered || end == at+width
 			}
 		}
 		// The unknown token covers a character without a piece, so a path always
 		// exists.
 		if !covered {
-			p.improve(at, at+width, m.unknown, m.unknownScore)
+			p.improve(at, at+width, m.unknownScore)
 		}
 		at += width
 	}
-	dst = m.backtrack(dst, word, p)
-	if cap(p.score) > maxRetainedSymbols {
+	p.reverse()
+	m.follow(out, word, p)
+	if cap(p.steps) > maxRetainedSymbols {
 		*p = viterbi{}
 	}
-	return dst
 }
 
-// backtrack appends the ids of the best path, which it follows from the end of the
-// word.
-func (m *unigramModel) backtrack(dst []int32, word string, p *viterbi) []int32 {
-	start := len(dst)
-	wasUnknown := false
-	for at := len(word); at > 0; {
-		from, id := int(p.from[at]), p.id[at]
+// follow appends the ids of the best path. Of neighboring unknown tokens it appends the last.
+func (m *unigramModel) follow(out *idBlocks, word string, p *viterbi) {
+	next := func(at int) (id int32) {
+		if at == len(word) {
+			return -1
+		}
+		if id = m.trie.find(word[at : at+int(p.steps[at])]); id < 0 {
+			id = m.unknown
+		}
+		return id
+	}
+	for at, id := 0, next(0); at < len(word); {
+		to := at + int(p.steps[at])
+		after := next(to)
 		unknown := id == m.unknown
 		switch {
-		case unknown && m.byteFallback && m.bytes.cover(word[from:at]):
-			for i := at - 1; i >= from; i-- {
-				dst = append(dst, m.bytes[word[i]])
+		case unknown && m.byteFallback && m.bytes.cover(word[at:to]):
+			for i := at; i < to; i++ {
+				out.add(m.bytes[word[i]])
 			}
-		case id >= 0 && !(unknown && wasUnknown):
-			dst = append(dst, id)
+		case id >= 0 && !(unknown && to < len(word) && after == m.unknown):
+			out.add(id)
 		}
-		wasUnknown, at = unknown, from
+		at, id = to, after
 	}
-	slices.Reverse(dst[start:])
-	return dst
 }

@@ -6,36 +6,31 @@
 package bundled
 
 import (
-	"embed"
+	_ "embed"
 	"io/fs"
+
+	"github.com/llmrun/llmrun/store/vfs"
 )
 
-//go:embed model
-var files embed.FS
+//go:embed model.pack
+var packed string
 
-// FS holds the model as a Hugging Face directory called [Name]. Its files support reads at any
-// offset, which copy only the bytes that are read.
-var FS fs.FS = files
+// FS holds the model as a pack called [Name]. Its files are read from the program's own file,
+// so that a memory budget holds for the bundled model too: only the bytes that are read are
+// in memory.
+var FS fs.FS = vfs.Embedded(Name, packed)
 
-// Name is the directory of the model inside [FS].
+// Name is the model inside [FS]. Listings of sessions and measurements show it.
 const Name = "model"
 
-// licenseFiles are the texts that must accompany the weights, in the order of Licenses.
-var licenseFiles = []string{"LICENSES.txt", "ATTRIBUTION_african_storybook.txt"}
+// The texts that must accompany the weights.
+var (
+	//go:embed LICENSES.txt
+	licenses string
+	//go:embed ATTRIBUTION_african_storybook.txt
+	attribution string
+)
 
 // Licenses returns the sources of the model's training text, their licences, and the required
 // attributions.
-func Licenses() (string, error) {
-	var text []byte
-	for _, name := range licenseFiles {
-		part, err := files.ReadFile(Name + "/" + name)
-		if err != nil {
-			return "", err
-		}
-		if len(text) > 0 {
-			text = append(text, '\n')
-		}
-		text = append(text, part...)
-	}
-	return string(text), nil
-}
+func Licenses() string { return licenses + "\n" + attribution }

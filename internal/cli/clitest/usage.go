@@ -69,7 +69,9 @@ func checkValues(t *testing.T, p *cli.Program, command, name string) (refused bo
 func checkName(t *testing.T, p *cli.Program, command, name string) {
 	t.Helper()
 	known := p.Find(command).Flags()
-	if b, ok := known.Registry.Lookup(name).Value.(interface{ IsBoolFlag() bool }); !ok || !b.IsBoolFlag() {
+	value := known.Registry.Lookup(name).Value
+	_, optional := value.(interface{ ValueIsOptional() bool })
+	if b, ok := value.(interface{ IsBoolFlag() bool }); !optional && (!ok || !b.IsBoolFlag()) {
 		require.Equal(t, dashed(name)+" needs a value", parse(t, p, command, "--"+name))
 	}
 	const longEnough = 5 // names shorter than this are near many others

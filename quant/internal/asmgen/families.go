@@ -1,7 +1,9 @@
 package main
 
+import "slices"
+
 // outputs lists the generated files.
-var outputs = append(quantOutputs, tiledOutputs...)
+var outputs = slices.Concat(quantOutputs, tiledOutputs, planeOutputs, shapeOutputs())
 
 // quantOutputs are those of quant and quant/limits.
 var quantOutputs = []output{
@@ -155,12 +157,12 @@ var elementwiseKernels = []elementwiseKernel{
 
 // dotKernels are the dot products of one instruction set.
 type dotKernels struct {
-	ISA, Lower           string
-	Wide                 bool // registers of 512 bits
-	TileSums, TileTokens int
-	TileWord             string // TileTokens in words
-	Rows                 int    // of a GEMV kernel
-	Steps                string // the register that counts steps
+	ISA, Lower string
+	Wide       bool // registers of 512 bits
+	TileTokens int
+	TileWord   string // TileTokens in words
+	Rows       int    // of a GEMV kernel
+	Steps      string // the register that counts steps
 }
 
 // vectorKernels are the functions of one instruction set that are built on the
@@ -205,10 +207,10 @@ var (
 	dequantAVX512 = dequantKernels{ISA: "AVX512", Lower: "avx512", Wide: true, Vector: "Z", Lanes: 16}
 
 	dotAVX2 = dotKernels{
-		ISA: "AVX2", Lower: "avx2", TileSums: 4, TileTokens: 2, TileWord: "two", Rows: 4, Steps: "CX",
+		ISA: "AVX2", Lower: "avx2", TileTokens: 2, TileWord: "two", Rows: 4, Steps: "CX",
 	}
 	dotAVX512 = dotKernels{
-		ISA: "AVX512", Lower: "avx512", Wide: true, TileSums: 16, TileTokens: 4, TileWord: "four", Rows: 8, Steps: "DX",
+		ISA: "AVX512", Lower: "avx512", Wide: true, TileTokens: 4, TileWord: "four", Rows: 8, Steps: "DX",
 	}
 
 	vectorAVX2   = vectorKernels{ISA: "AVX2", Lower: "avx2"}

@@ -1,31 +1,52 @@
 package main
 
+import "slices"
+
 // tiledOutputs are the generated files of quant/tiled.
 var tiledOutputs = []output{
-	{"tiled/avx512_gemv_amd64.s", "gemv_amd64.s.tmpl", gemvFile{Formats: gemvBlocks}},
-	{"tiled/avx512_gemvk_amd64.s", "gemv_amd64.s.tmpl", gemvFile{Super: true, Formats: gemvSuperblocks}},
-	{"tiled/avx512_small_amd64.s", "small_amd64.s.tmpl", smallFormats},
+	{"tiled/avx512_gemv_amd64.s", "gemv_amd64.s.tmpl", gemvFile{ISA: "AVX512", Formats: gemvBlocks}},
+	{"tiled/avx512_gemvk_amd64.s", "gemv_amd64.s.tmpl", gemvFile{ISA: "AVX512", Super: true, Formats: gemvSuperblocks}},
+	{"tiled/avx512_gemv_near_amd64.s", "gemv_amd64.s.tmpl", gemvFile{ISA: "Near512", Near: true, Formats: gemvBlocks}},
+	{"tiled/avx512_gemvk_near_amd64.s", "gemv_amd64.s.tmpl", gemvFile{ISA: "Near512", Near: true, Super: true, Formats: gemvSuperblocks}},
+	{"tiled/avx2_gemv_amd64.s", "gemv256_amd64.s.tmpl", gemvFile{ISA: "AVX2", Formats: gemvBlocks}},
+	{"tiled/avx2_gemvk_amd64.s", "gemv256_amd64.s.tmpl", gemvFile{ISA: "AVX2", Super: true, Formats: gemvSuperblocks}},
+	{"tiled/avxvnni_gemv_amd64.s", "gemv256_amd64.s.tmpl", gemvFile{ISA: "VNNI", VNNI: true, Formats: gemvBlocks}},
+	{"tiled/avxvnni_gemvk_amd64.s", "gemv256_amd64.s.tmpl", gemvFile{ISA: "VNNI", VNNI: true, Super: true, Formats: gemvSuperblocks}},
+	{"tiled/avx512_small_amd64.s", "small_amd64.s.tmpl", smallFile{ISA: "AVX512", Formats: smallFormats}},
+	{"tiled/avx512_small_near_amd64.s", "small_amd64.s.tmpl", smallFile{ISA: "Near512", Near: true, Formats: smallFormats}},
 	{"tiled/avx512_decode_amd64.s", "decode_amd64.s.tmpl", decoders},
 	{"tiled/avx512_panel_amd64.s", "panel512_amd64.s.tmpl", []panelKernel{
 		{Name: "Plain", Prefix: "PLAIN", Products: "PLAIN"},
 		{Name: "Mins", Prefix: "MIN", Products: "MIN"},
 		{Name: "Halves", Prefix: "HALF", Products: "HALVES", Factors: true},
+		{Name: "HalvesSigned", Prefix: "HALF", Products: "SIGNED", Factors: true},
 	}},
-	{"tiled/avx2_panel_amd64.s", "panel256_amd64.s.tmpl", panel256{ISA: "AVX2", Kernels: []panelKernel256{
-		{Name: "Plain", Doc: "Formats without a min and with codes of up to 5 bits.", Products: "PRODUCTS((R11))"},
-		{Name: "Mins", Doc: "Formats with a min and with codes of up to 5 bits.", Products: "PRODUCTS(·startValue(SB))", Mins: true},
-		{Name: "Signed", Doc: "Codes with zero point 128, which it converts to signed bytes; it does not read start.", Products: "SIGNED_PRODUCTS", Signed: true},
-		{Name: "Halves", Doc: "Formats with 6-bit codes and a factor for each half of a group.", Products: "HALF_PRODUCTS", Halves: true},
+	{"tiled/avx512_low_amd64.s", "low_amd64.s.tmpl", lowFile{Prefix: "low", Args: "lowArgs"}},
+	{"tiled/avx512_lowgemv_amd64.s", "low_amd64.s.tmpl", lowFile{Prefix: "gemv", Args: "smallArgs", GEMV: true}},
+	{"tiled/avx2_tokens_amd64.h", "tokens256_amd64.h.tmpl", panel256{}},
+	{"tiled/avxvnni_tokens_amd64.h", "tokens256_amd64.h.tmpl", panel256{VNNI: true}},
+	{"tiled/avx2_panel_amd64.s", "panel256_amd64.s.tmpl", panel256{ISA: "AVX2", Prefix: "mul", Kernels: []panelKernel256{
+		{Name: "Plain", Doc: "Formats without a min and with 4-bit codes.", Dots: "DOTS", Sum: "SUM"},
+		{Name: "PlainFive", Doc: "Formats without a min and with codes of up to 5 bits.", Dots: "APART", Sum: "SUM_APART"},
+		{Name: "Mins", Doc: "Formats with a min and with 4-bit codes.", Dots: "DOTS", Sum: "SUM", Mins: true},
+		{Name: "MinsFive", Doc: "Formats with a min and with codes of up to 5 bits.", Dots: "APART", Sum: "SUM_APART", Mins: true},
+		{Name: "Signed", Doc: "Codes with zero point 128, which it converts to signed bytes; it does not read start.", Signed: true},
+		{Name: "Split", Doc: "Codes with zero point 128 whose magnitudes and signs are apart; it does not read start.", Split: true},
+		{Name: "Halves", Doc: "Formats with 6-bit codes and a factor for each half of a group, as pairFactors writes them.", Pairs: true, Halves: true},
 	}}},
-	{"tiled/avxvnni_amd64.s", "panel256_amd64.s.tmpl", panel256{ISA: "VNNI", VNNI: true, Kernels: []panelKernel256{
-		{Name: "Plain", Doc: "Formats without a min.", Products: "PRODUCTS((R11))"},
-		{Name: "Mins", Doc: "Formats with a min.", Products: "PRODUCTS(·startValue(SB))", Mins: true},
-		{Name: "Halves", Doc: "Formats with a factor for each half of a group.", Products: "HALF_PRODUCTS", Halves: true},
+	{"tiled/avxvnni_amd64.s", "panel256_amd64.s.tmpl", panel256{ISA: "VNNI", VNNI: true, Prefix: "mul", Kernels: []panelKernel256{
+		{Name: "Plain", Doc: "Formats without a min.", Dots: "DOTS"},
+		{Name: "Mins", Doc: "Formats with a min.", Dots: "DOTS", Mins: true},
+		{Name: "Halves", Doc: "Formats with a factor for each half of a group.", Dots: "APART", Halves: true},
 	}}},
-	{"tiled/avx2_decode_amd64.go", "decoders_amd64.go.tmpl", decoderStubs{ISA: "AVX2", Lower: "avx2"}},
+	{"tiled/avx2_small_amd64.s", "small256_amd64.s.tmpl", small256{ISA: "AVX2", Kernels: smallAVX2}},
+	{"tiled/avxvnni_small_amd64.s", "small256_amd64.s.tmpl", small256{ISA: "VNNI", VNNI: true, Kernels: smallVNNI}},
+	{"tiled/avx2_decode_amd64.go", "decoders_amd64.go.tmpl", decoderStubs{ISA: "AVX2", Lower: "avx2", Splits: true}},
 	{"tiled/avx512_decode_amd64.go", "decoders_amd64.go.tmpl", decoderStubs{ISA: "AVX512", Lower: "avx512"}},
 	{"tiled/avx512_keys_amd64.s", "keys_amd64.s.tmpl", keysKernel{Bits: 8, Prefix: "scores", GroupBytes: 512, Steps: []int{0, 1, 2, 3, 4, 5, 6, 7}}},
 	{"tiled/avx512_keys4_amd64.s", "keys_amd64.s.tmpl", keysKernel{Bits: 4, Prefix: "keys4x", GroupBytes: 320, Steps: []int{0, 1, 2, 3}}},
+	{"tiled/avx2_keys_amd64.s", "keys256_amd64.s.tmpl", panel256{ISA: "AVX2"}},
+	{"tiled/avxvnni_keys_amd64.s", "keys256_amd64.s.tmpl", panel256{ISA: "VNNI", VNNI: true}},
 	{"tiled/avx2_quantize_amd64.s", "quantize_amd64.s.tmpl", quantizeKernel{
 		ISA: "AVX2", Vector: "Y", Magnitude: "Y15", Largest: "X14", ByteOnes: "Y13",
 		Max: 4, Temp: 5, Dividend: 5, Divisor: 6, Registers: []int{0, 1, 2, 3},
@@ -36,20 +57,36 @@ var tiledOutputs = []output{
 	}},
 }
 
-// gemvFile lists formats with the same kind of block.
+// lowFile are the kernels of low-bit formats: decoders or GEMV kernels.
+type lowFile struct {
+	Prefix, Args string
+	GEMV         bool
+}
+
+// gemvFile lists formats with the same kind of block, for an instruction set.
 type gemvFile struct {
+	ISA     string
+	VNNI    bool // of 256 bits: multiplies with VPDPBUSD
+	Near    bool // of 512 bits: prefetches to the first-level cache
 	Super   bool // blocks of 256 elements
+	High    bool // high planes
 	Formats []gemvFormat
 }
 
-// gemvFormat is a GEMV kernel that reads blocks of one format.
+// gemvFormat is a GEMV kernel that reads blocks of one format. Instruction sets have
+// macros of the same names in their headers.
 type gemvFormat struct {
 	Name, Types string
 	Frame       int      // bytes of stack
-	Constants   []string // loaded once
+	Constants   []string // loaded once with AVX-512
 	Heads       string   // superblocks: reads the heads of both runs' blocks
 	Pairs       bool     // superblocks: scales come with mins
-	Steps       []string // what a group does before its sums are added
+	Prefetch    string
+	Scales      []string // the scale and min of a group
+	Start       string   // the initial value of the integer sums
+	Codes       string   // the kind of codes, a part of macros' names
+	Offset      int      // of a group's codes
+	Wide        bool     // signed codes of 8 bits: VPMADDUBSW multiplies their magnitudes
 	Min         bool     // a min is added too
 	Next        string   // goes to the token's next start or shift
 	Bytes       int      // of a group, with the head of a block that has one group
@@ -64,56 +101,56 @@ const (
 
 var gemvBlocks = []gemvFormat{
 	{
-		Name: "Q4", Types: "Q4_0", Bytes: 288, Next: "NEXT_START",
-		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "START", "GROUP4(src, 32)"},
+		Name: "Q4", Types: "Q4_0", Bytes: 288, Next: "NEXT_START", Prefetch: "PREFETCH5",
+		Scales: []string{"F16_SCALE(src)"}, Start: "START", Codes: "4", Offset: 32,
 	},
 	{
-		Name: "Q4Table", Types: "IQ4_NL, NF4", Bytes: 288, Next: "NEXT_START", Constants: []string{loadTable},
-		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "START", "GROUP_TABLE(src, 32)"},
+		Name: "Q4Table", Types: "IQ4_NL, NF4", Bytes: 288, Next: "NEXT_START", Constants: []string{loadTable}, Prefetch: "PREFETCH5",
+		Scales: []string{"F16_SCALE(src)"}, Start: "START", Codes: "_TABLE", Offset: 32, Wide: true,
 	},
 	{
-		Name: "Exponent", Types: "MXFP4", Bytes: 272, Next: "NEXT_START", Constants: []string{loadTable},
-		Steps: []string{"PREFETCH5(src)", "EXPONENT((src), Z24, Z3)", "START", "GROUP_TABLE(src, 16)"},
+		Name: "Exponent", Types: "MXFP4", Bytes: 272, Next: "NEXT_START", Constants: []string{loadTable}, Prefetch: "PREFETCH5",
+		Scales: []string{"EXPONENT_SCALE(src)"}, Start: "START", Codes: "_TABLE", Offset: 16,
 	},
 	{
-		Name: "Q4Min", Types: "Q4_1", Bytes: 320, Next: "NEXT_MIN", Min: true,
-		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "F16_OFFSET(src)", "BEGIN", "GROUP4(src, 64)"},
+		Name: "Q4Min", Types: "Q4_1", Bytes: 320, Next: "NEXT_MIN", Min: true, Prefetch: "PREFETCH5",
+		Scales: []string{"F16_SCALE(src)", "F16_OFFSET(src)"}, Start: "BEGIN", Codes: "4", Offset: 64,
 	},
 	{
-		Name: "Q4Zero", Types: "I4Z", Bytes: 304, Next: "NEXT_MIN", Min: true,
-		Steps: []string{"PREFETCH5(src)", "F16_SCALE(src)", "ZERO_MIN(src)", "BEGIN", "GROUP4(src, 48)"},
+		Name: "Q4Zero", Types: "I4Z", Bytes: 304, Next: "NEXT_MIN", Min: true, Prefetch: "PREFETCH5",
+		Scales: []string{"F16_SCALE(src)", "ZERO_MIN(src)"}, Start: "BEGIN", Codes: "4", Offset: 48,
 	},
 	{
-		Name: "Q5", Types: "Q5_0", Bytes: 352, Next: "NEXT_START", Constants: []string{loadFifth},
-		Steps: []string{"PREFETCH6(src)", "F16_SCALE(src)", "START", "GROUP5(src, 32)"},
+		Name: "Q5", Types: "Q5_0", Bytes: 352, Next: "NEXT_START", Constants: []string{loadFifth}, Prefetch: "PREFETCH6",
+		Scales: []string{"F16_SCALE(src)"}, Start: "START", Codes: "5", Offset: 32,
 	},
 	{
-		Name: "Q5Min", Types: "Q5_1", Bytes: 384, Next: "NEXT_MIN", Min: true, Constants: []string{loadFifth},
-		Steps: []string{"PREFETCH6(src)", "F16_SCALE(src)", "F16_OFFSET(src)", "BEGIN", "GROUP5(src, 64)"},
+		Name: "Q5Min", Types: "Q5_1", Bytes: 384, Next: "NEXT_MIN", Min: true, Constants: []string{loadFifth}, Prefetch: "PREFETCH6",
+		Scales: []string{"F16_SCALE(src)", "F16_OFFSET(src)"}, Start: "BEGIN", Codes: "5", Offset: 64,
 	},
 	{
-		Name: "Q8", Types: "Q8_0", Bytes: 544, Next: "NEXT_START",
-		Steps: []string{"PREFETCH9(src)", "F16_SCALE(src)", "START", "GROUP8(src, 32)"},
+		Name: "Q8", Types: "Q8_0", Bytes: 544, Next: "NEXT_START", Prefetch: "PREFETCH9",
+		Scales: []string{"F16_SCALE(src)"}, Start: "START", Codes: "8", Offset: 32, Wide: true,
 	},
 }
 
 var gemvSuperblocks = []gemvFormat{
 	{
 		Name: "Pairs4", Types: "Q4_K", Frame: 512, Bytes: 256, Next: "NEXT_MIN", Min: true, Pairs: true,
-		Heads: "PAIR_HEADS", Constants: []string{loadHigh},
-		Steps: []string{"PREFETCH4(src)", "PAIR_SCALE(factors, scale, min)", "BEGIN", "GROUP4(src, 0)"},
+		Heads: "PAIR_HEADS", Constants: []string{loadHigh}, Prefetch: "PREFETCH4",
+		Scales: []string{"PAIR_SCALE(factors, scale, min)"}, Start: "BEGIN", Codes: "4",
 	},
 	{
 		Name: "Pairs5", Types: "Q5_K", Frame: 512, Bytes: 320, Next: "NEXT_MIN", Min: true, Pairs: true,
-		Heads: "PAIR_HEADS", Constants: []string{loadHigh, loadFifth},
-		Steps: []string{"PREFETCH5(src)", "PAIR_SCALE(factors, scale, min)", "BEGIN", "GROUP5(src, 0)"},
+		Heads: "PAIR_HEADS", Constants: []string{loadHigh, loadFifth}, Prefetch: "PREFETCH5",
+		Scales: []string{"PAIR_SCALE(factors, scale, min)"}, Start: "BEGIN", Codes: "5",
 	},
 	{
 		Name: "Six", Types: "IQ4_XS", Frame: 256, Bytes: 256, Next: "NEXT_START",
-		Heads: "SIX_HEADS", Constants: []string{loadTable, loadHigh},
-		Steps: []string{"PREFETCH4(src)", "SIX_SCALE(factors, scale, Z24)", "START", "GROUP_TABLE(src, 0)"},
+		Heads: "SIX_HEADS", Constants: []string{loadTable, loadHigh}, Prefetch: "PREFETCH4",
+		Scales: []string{"SIX_SCALE(factors, scale, Z24)"}, Start: "START", Codes: "_TABLE", Wide: true,
 	},
-	// GROUP_Bytes6 is in the template: its halves have factors.
+	// GROUP_Bytes6 is in the templates: its halves have factors.
 	{
 		Name: "Bytes6", Types: "Q6_K", Bytes: 384, Next: "NEXT_HALVES",
 		Heads: "BYTE_HEADS", Constants: []string{loadSix, "VPXORD Z3, Z3, Z3"},
@@ -132,6 +169,13 @@ type smallFormat struct {
 	Products           string // the prefix of the macro that multiplies them
 	Next               string // goes to the tokens' next starts or shifts
 	Bytes              int    // of a group's codes
+}
+
+// smallFile lists the formats of small-N kernels. Near ones prefetch to the first-level cache.
+type smallFile struct {
+	ISA     string
+	Near    bool
+	Formats []smallFormat
 }
 
 var smallFormats = []smallFormat{
@@ -201,14 +245,33 @@ type panelKernel struct {
 type panel256 struct {
 	ISA     string
 	VNNI    bool
+	Prefix  string // of the functions' names
 	Kernels []panelKernel256
 }
 
 type panelKernel256 struct {
 	Name, Doc            string
-	Products             string // computes the integer sums of a token
+	Dots                 string // multiplies two planes; empty for other products
+	Sum                  string // finishes the integer sums
 	Mins, Signed, Halves bool
+	Split                bool // multiplies magnitudes and signs
+	Pairs                bool // factors are pairs of 16-bit integers
 }
+
+// Tokens are the numbers of tokens that a kernel multiplies at once.
+func (k panelKernel256) Tokens() []int {
+	tokens := []int{4, 2, 1}
+	if k.Dots == "APART" { // two sums per row
+		tokens = tokens[1:]
+	}
+	return tokens
+}
+
+// Fewest is the smallest of Tokens.
+func (k panelKernel256) Fewest() int { return slices.Min(k.Tokens()) }
+
+// Takes reports whether n is one of Tokens.
+func (k panelKernel256) Takes(n int) bool { return slices.Contains(k.Tokens(), n) }
 
 // keysKernel computes the scores of keys.
 type keysKernel struct {
@@ -232,4 +295,7 @@ type quantizeKernel struct {
 }
 
 // decoderStubs declare the decoders of an instruction set.
-type decoderStubs struct{ ISA, Lower string }
+type decoderStubs struct {
+	ISA, Lower string
+	Splits     bool // the path's decode does more
+}

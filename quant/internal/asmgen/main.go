@@ -30,6 +30,15 @@ var functions = template.FuncMap{
 	"add": func(a, b int) int { return a + b },
 	"mul": func(a, b int) int { return a * b },
 	"div": func(a, b int) int { return a / b },
+	"sub": func(a, b int) int { return a - b },
+	// seq lists the numbers below n.
+	"seq": func(n int) []int {
+		all := make([]int, n)
+		for i := range all {
+			all[i] = i
+		}
+		return all
+	},
 	// mem returns an operand in memory: an offset and a base register.
 	"mem": func(offset int, base string) string {
 		if offset == 0 {

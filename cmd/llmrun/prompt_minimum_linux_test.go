@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// statedMinimum matches the budget that a refusal states.
+var statedMinimum = regexp.MustCompile(`needs at least ([0-9.]+) ([KMG]iB)`)
+
+// TestFirstRefusalOfACommandIsEnough gives commands a prompt that is long for the context or for the
+// memory, and too small a budget. The refusal states a minimum with which the same command works,
+// or finds that no context of the command's holds the prompt.
+func TestFirstRefusalOfACommandIsEnough(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the command, and runs the bundled model")
+	}
+	binary := builtCommand(t)
+	text := strings.Repeat("the fox ran over a hill and saw birds ", 300) // 2711 tokens; plans choose 2048
+	long, large, short := filepath.Join(t.TempDir(), "long"), filepath.Join(t.TempDir(), "large"), filepath.Join(t.TempDir(), "short")
+	require.NoError(t, os.WriteFile(short, []byte("Hello"), 0o600))
+	require.NoError(t, os.WriteFile(long, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(large, []byte(strings.Repeat(text, 50)), 0o600)) // takes 7 MiB
+	ids := strings.Repeat(longIDs()+",", 4) + "1"
+	list := filepath.Join(t.TempDir(), "ids")
+	require.NoError(t, os.WriteFile(list, []byte(ids), 0o600))
+	answers := "" // of the last run
+	run := func(input string, arguments ...string) (code int, errors string) {
+		command := exec.Command(binary, arguments...)
+		name, piped := strings.CutPrefix(input, "|")
+		if input != "" {
+			file, err := os.Open(name)
+			require.NoError(t, err)
+			defer file.Close()
+			if command.Stdin = file; piped {
+				command.Stdin = io.MultiReader(strings.NewReader("Hi\n"), file) // as a pipe
+			}
+			if piped && name == list {
+				command.Stdin = struct{ io.Reader }{file}
+			}
+		}
+		var stdout bytes.Buffer
+		command.Stdout = &stdout
+		defer func() { answers = stdout.String() }()
+		var stderr bytes.Buffer
+		command.Stderr = &stderr
+		_ = command.Run() // a failure shows in the code
+		return command.ProcessState.ExitCode(), stderr.String()
+	}
+	for _, test := range []struct {
+		name, ram, input string
+		arguments        []string
+		code             int
+		want             string // in the errors of the second run
+	}{
+		{"run", "20MiB", "", []string{"run", "-f", long, "-n", "2"}, 0, "prompt 27"},
+		{"run with room for less", "44MiB", "", []string{"run", "-f", long, "-n", "2"}, 0, "prompt 27"},
+		{"run of ids", "20MiB", "", []string{"run", "--ids", ids, "-n", "2"}, 0, "prompt 2561"},
+		{"ids that are too many to be read", "60KiB", list, []string{"run", "--ids", "-", "-n", "2"}, 0, "prompt 2561"},
+		{"ids from a pipe", "60KiB", "|" + list, []string{"run", "--ids", "-", "-n", "2"}, 0, "prompt 2561"},
+		{"logits of ids from a pipe", "60KiB", "|" + list, []string{"logits", "--ids", "-"}, 0, ""},
+		{"a text that is too long to be read", "4MiB", "", []string{"run", "-f", large, "-n", "2", "--ctx", "512"}, 1, "context"},
+		{"a text from a pipe", "4MiB", "|" + large, []string{"run", "-f", "-", "-n", "2", "--ctx", "512"}, 1, "context"},
+		{"chat", "20MiB", long, []string{"chat", "-n", "2"}, 0, ""},
+		{"large message", "20MiB", large, []string{"chat", "-n", "2", "--ctx", "512", "--overflow", "slide"}, 0, ""},
+		{"system message", "20MiB", short, []string{"chat", "--system", text, "-n", "2"}, 0, ""},
+		{"logits", "20MiB", "", []string{"logits", "--ids", longIDs(), "--at", "all"}, 0, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, refusal := run(test.input, append(test.arguments, "--ram", test.ram)...)
+			require.Equal(t, exitBudget, code, refusal)
+			require.NotContains(t, refusal, "use a context of at most", "shorter than the prompt")
+			least := statedMinimum.FindStringSubmatch(refusal)
+			require.NotNil(t, least, refusal)
+			code, errors := run(test.input, append(test.arguments, "--ram", least[1]+least[2])...)
+			require.Equal(t, test.code, code, errors)
+			require.Contains(t, errors, test.want)
+		})
+	}
+	// No budget helps against a prompt that the context cannot hold.
+	for _, arguments := range [][]string{{"run", "-f", large, "-n", "2", "--ctx", "512"}, {"run", "-f", large, "-n", "2", "--no-import"}, {"chat", "-n", "2", "--ctx", "512"}} {
+		code, refusal := run(large, append(arguments, "--ram", "20MiB")...)
+		require.Equal(t, 1, code, refusal)
+		require.Contains(t, refusal, "context is full: the prompt has more than ")
+		require.NotContains(t, refusal, "needs at least")
+	}
+	// A message of a pipe is not known beforehand. The answers before it are kept.
+	huge := filepath.Join(t.TempDir(), "huge")
+	require.NoError(t, os.WriteFile(huge, []byte(strings.Repeat(text, 500)+"\nbye\n"), 0o600)) // 5.6 MB
+	code, refusal := run("|"+huge, "chat", "-n", "3", "--ctx", "512", "--ram", "40MiB")
+	require.Equal(t, exitBudget, code, refusal)
+	require.NotEmpty(t, strings.TrimSpace(answers))
+	require.Contains(t, refusal, "standard input: the prompt has more than 5.0 MiB, 1/8 of --ram")
+	least := statedMinimum.FindStringSubmatch(refusal)
+	require.NotNil(t, least, refusal)
+	code, refusal = run("|"+huge, "chat", "-n", "3", "--ctx", "512", "--ram", least[1]+least[2])
+	require.Equal(t, 1, code, refusal)
+	require.Contains(t, refusal, "context is full")
+	// A context that slides needs no room for the prompt.
+	_, refusal = run("", "run", "-f", long, "--ram", "20MiB", "--overflow", "slide")
+	require.Contains(t, refusal, ": a context of 2048 tokens needs at least ")
+	// The text of perplexity, also one that is too long to be read.
+	perplexity := func(file, ram string) string {
+		code, refusal := run("", "perplexity", "-f", file, "--ctx", "64", "--ram", ram)
+		require.Equal(t, exitBudget, code, refusal)
+		least := statedMinimum.FindStringSubmatch(refusal)
+		require.NotNil(t, least, refusal)
+		return least[1] + least[2]
+	}
+	short20 := perplexity(long, "20MiB")
+	need := perplexity(large, "20MiB")
+	require.NotEqual(t, short20, need)
+	require.Equal(t, need, perplexity(large, short20), "enough for the short text only")
+	perplexity(large, "4MiB")
+}
+
+// TestLongIDsAreNoText checks that a list of ids that is too long to be read is counted, and not taken
+// for a text, which would take more.
+func TestLongIDsAreNoText(t *testing.T) {
+	list := strings.Repeat("17, ", 1<<20) + "5"
+	refused := &longPrompt{flag: "--ids-file", parts: idsPart}
+	require.NoError(t, refused.count(iotest.HalfReader(strings.NewReader(list))))
+	require.EqualValues(t, idsPart*len(list), refused.memory(), "a budget of which the list takes its part")
+	require.Equal(t, 1<<20+1, refused.tokens)
+	text := &longPrompt{flag: "-f", parts: promptPart}
+	require.NoError(t, text.count(strings.NewReader(list)))
+	require.Greater(t, text.memory(), refused.memory())
+	require.Zero(t, text.tokens)
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llmrun/llmrun"
+)
+
+// parseVote returns the function that finds the answer in a text.
+func parseVote(s string) (func(text string) (string, bool), error) {
+	if s == "" {
+		return func(text string) (string, bool) { return oneLine(text), true }, nil
+	}
+	if field, ok := strings.CutPrefix(s, "json:"); ok {
+		if field == "" {
+			return nil, errors.New(`must name a field, as in json:answer, not "json:"`)
+		}
+		return func(text string) (string, bool) { return jsonField(text, strings.Split(field, ".")) }, nil
+	}
+	re, err := regexp.Compile(s)
+	if err != nil {
+		return nil, fmt.Errorf("must be a regular expression or json:FIELD, not %q: %s", s, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	return func(text string) (string, bool) { return lastMatch(re, text) }, nil
+}
+
+// lastMatch returns the first group of the last match, or the match of an expression without groups. Matches without
+// any text do not count.
+func lastMatch(re *regexp.Regexp, text string) (answer string, ok bool) {
+	for _, match := range re.FindAllStringSubmatch(text, -1) {
+		if found := oneLine(match[min(1, len(match)-1)]); found != "" {
+			answer, ok = found, true
+		}
+	}
+	return answer, ok
+}
+
+// jsonField returns a field of the first JSON object in a text. Names of nested fields have dots between them.
+func jsonField(text string, path []string) (string, bool) {
+	var value any
+	begin := strings.IndexByte(text, '{')
+	if begin < 0 || json.NewDecoder(strings.NewReader(text[begin:])).Decode(&value) != nil {
+		return "", false
+	}
+	for _, name := range path {
+		object, _ := value.(map[string]any)
+		found, ok := object[name]
+		if !ok {
+			return "", false
+		}
+		value = found
+	}
+	if s, ok := value.(string); ok {
+		return oneLine(s), true
+	}
+	encoded, err := json.Marshal(value)
+	return string(encoded), err == nil
+}
+
+// scorer runs a command for each answer, or asks a reward model. A nil scorer leaves the library's score.
+type scorer struct{ command, reward string }
+
+func parseScorer(s string) (*scorer, error) {
+	command, isCommand := strings.CutPrefix(s, "command:")
+	model, isModel := strings.CutPrefix(s, "reward:")
+	switch {
+	case isModel && model != "":
+		return &scorer{reward: model}, nil
+	case s == "logprob":
+		return nil, nil
+	case isCommand && strings.TrimSpace(command) != "":
+		return &scorer{command: command}, nil
+	}
+	return nil, fmt.Errorf("must be logprob, command:CMD or reward:MODEL, not %q", s)
+}
+
+// name says what the score is.
+func (c *scorer) name() string {
+	switch {
+	case c == nil:
+		return "mean log-probability"
+	case c.reward != "":
+		return "score of the reward model"
+	}
+	return "score of the command"
+}
+
+// Exit codes of the shell for a command that cannot be run or found.
+const (
+	notRunnable = 126
+	notFound    = 127
+)
+
+// score runs the command with the answer as its standard input.
+func (c *scorer) score(ctx context.Context, k *llmrun.Candidate) (float64, error) {
+	run := exec.CommandContext(ctx, "sh", "-c", c.command)
+	if runtime.GOOS == "windows" {
+		run = exec.CommandContext(ctx, "cmd", "/C", c.command)
+	}
+	out, complaint := firstBytes{end: true}, firstBytes{}
+	run.Stdin, run.Stdout, run.Stderr = strings.NewReader(k.Text), &out, &complaint
+	run.WaitDelay = time.Second // for children of the command that go on
+	err := run.Run()
+	status := run.ProcessState.ExitCode()
+	switch {
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	case run.ProcessState == nil, status == notRunnable, status == notFound:
+		return 0, fmt.Errorf("--best-of: the command %q could not be run: %w %s", c.command, err, oneLine(complaint.String()))
+	}
+	printed := strings.TrimSpace(out.String())
+	switch {
+	case printed == "" && status == 0:
+		return 1, nil
+	case printed == "":
+		return 0, nil
+	}
+	score, err := strconv.ParseFloat(printed, 64)
+	if err != nil || math.IsNaN(score) || math.IsInf(score, 0) {
+		return 0, fmt.Errorf("--best-of: the command %q printed %.100q instead of a number", c.command, printed)
+	}
+	return score, nil
+}
+
+// firstBytes is a writer that keeps the first bytes of an output, and drops the others or ends the output.
+type firstBytes struct {
+	kept []byte
+	end  bool
+}
+
+// Write implements io.Writer.
+func (f *firstBytes) Write(b []byte) (int, error) {
+	const most = 4096
+	n := min(len(b), most-len(f.kept))
+	f.kept = append(f.kept, b[:n]...)
+	if f.end && n < len(b) {
+		return n, io.ErrShortWrite
+	}
+	return len(b), nil
+}
+
+// String returns what is kept.
+func (f *firstBytes) String() string { return string(f.kept) }

@@ -1,0 +1,55 @@
+package arch
+
+import "math"
+
+// deepseek2 has latent attention, and experts of which some are used by every token.
+var deepseek2 = Family{
+	name: "deepseek2", hf: []string{"deepseek_v2", "deepseek_v3", "glm4_moe_lite"}, gguf: []string{"deepseek2"}, names: latentNames, adjacent: true,
+	complete: func(h *Hyper) {
+		if h.GGUF && h.Rope.Kind == "yarn" {
+			h.Rope.AttnFactor = 1 // the attention scale has all of it
+		}
+	},
+	describe: func(h *Hyper, s *Spec) error {
+		s.Latent = h.Latent
+		all := h.Rope.MScaleAllDim
+		if h.GGUF {
+			all *= 10 // its files have a tenth
+		}
+		if h.Rope.Kind == "yarn" {
+			s.AttnScale *= yarnScale(h.Rope.Factor, all)
+		}
+		return nil
+	},
+}
+
+// minicpm3 has latent attention, and multipliers that follow from the depth and the width. GGUF files omit
+// them.
+var minicpm3 = Family{
+	name: "minicpm3", hf: []string{"minicpm3"}, gguf: []string{"minicpm3"}, names: latentNames,
+	describe: func(h *Hyper, s *Spec) error {
+		s.Latent = h.Latent
+		m := h.MiniCPM
+		s.EmbedScale = float32(orDefault(m.Embed, 12))
+		s.ResidualScale = float32(orDefault(m.Depth, 1.4) / math.Sqrt(float64(h.Layers)))
+		s.LogitScale = float32(orDefault(m.Base, 256) / float64(h.Dim))
+		return nil
+	},
+}
+
+// multipliersMiniCPM are the values from which minicpm3 computes its multipliers; 0 = omitted.
+type multipliersMiniCPM struct{ Embed, Depth, Base float64 }
+
+var latentNames = map[string]string{
+	"attn_q_a":       "self_attn.q_a_proj",
+	"attn_q_a_norm":  "self_attn.q_a_layernorm",
+	"attn_q_b":       "self_attn.q_b_proj",
+	"attn_kv_a_mqa":  "self_attn.kv_a_proj_with_mqa",
+	"attn_kv_a_norm": "self_attn.kv_a_layernorm",
+	"attn_kv_b":      "self_attn.kv_b_proj",
+	"attn_k_b":       "self_attn.k_b_proj",
+	"attn_v_b":       "self_attn.v_b_proj",
+	"ffn_gate_shexp": "mlp.shared_experts.gate_proj",
+	"ffn_up_shexp":   "mlp.shared_experts.up_proj",
+	"ffn_down_shexp": "mlp.shared_experts.down_proj",
+}

@@ -1,0 +1,17 @@
+package arch
+
+// exaone4 normalizes the outputs of attention and MLP, and queries and keys by heads. In models
+// with sliding windows, the layers without a window do not rotate.
+var exaone4 = Family{
+	name: "exaone4", hf: []string{"exaone4"}, gguf: []string{"exaone4"},
+	describe: func(h *Hyper, s *Spec) error {
+		s.PreNorm, s.PostNorm = false, true
+		s.QKNorm = QKNormHead
+		if h.Window == 0 {
+			return nil
+		}
+		s.setWindowPattern(h, 4)
+		s.rotateWindows()
+		return nil
+	},
+}

@@ -1,0 +1,150 @@
+package exec
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// families2026 are the fixtures of newer families. The repository holds their checkpoints; GGUF
+// files that it does not hold are tested where they lie beside the checkout.
+var families2026 = []string{
+	"lfm2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_next", "mamba2", "granitemoehybrid", "granite4_dense", "falcon_h1", "nemotron_h",
+	"nemotron_h_moe",
+	"ministral3", "exaone4", "olmo3", "hunyuan_v1_dense", "ernie4_5", "seed_oss", "cohere2", "glm4", "phi4_mini",
+	"gpt_oss", "gemma3n", "gemma4", "gemma4_moe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite",
+}
+
+// eachFamily2026 runs a test with each newer fixture: its directory, and the paths of its
+// checkpoint and of its GGUF file, if there is one.
+func eachFamily2026(t *testing.T, test func(t *testing.T, dir string, models []string)) {
+	for _, name := range families2026 {
+		t.Run(name, func(t *testing.T) {
+			dir := testutil.Shared(t, "fixtures2026", name)
+			models := []string{dir}
+			if file, found := testutil.Find(t, "fixtures2026", name, "model.gguf"); found {
+				models = append(models, file)
+			}
+			test(t, dir, models)
+		})
+	}
+}
+
+// TestFamilies2026MatchTheReference compares checkpoints and GGUF files as the reference converter
+// writes them with logits of another implementation.
+func TestFamilies2026MatchTheReference(t *testing.T) {
+	eachFamily2026(t, func(t *testing.T, dir string, models []string) {
+		var ref reference
+		testutil.ReadJSON(t, filepath.Join(dir, "reference.json"), &ref)
+		for _, path := range models {
+			t.Run(filepath.Base(path), func(t *testing.T) {
+				ref.check(t, loadModel(t, vfs.OS(), path, Options{Threads: 2, Chunk: 16, Exact: true}))
+			})
+		}
+	})
+}
+
+// TestFamilies2026AreInvariant reads one text at once, token by token, in chunks of odd sizes and in
+// calls of random sizes, with each KV format in turn: logits must be equal to the last bit.
+func TestFamilies2026AreInvariant(t *testing.T) {
+	formats := kv.Formats()
+	turn := 0
+	eachFamily2026(t, func(t *testing.T, dir string, _ []string) {
+		const length = 150
+		open := func(threads, chunk int, format kv.Format) *Model {
+			return loadModel(t, vfs.OS(), dir, Options{Threads: threads, Chunk: chunk, KV: format})
+		}
+		for range testutil.Effort(1, len(formats)) {
+			format := formats[turn%len(formats)]
+			turn++
+			whole := open(1, length, format)
+			ids := longPrompt(whole.Spec.Vocab, length, 7)
+			want := allLogits(t, whole, ids)
+			require.Equal(t, want, allLogits(t, open(3, 1, format), ids), "%s, token by token", format)
+			require.Equal(t, want, allLogits(t, open(2, 33, format), ids), "%s, chunks", format)
+			require.Equal(t, want, inSteps(t, whole, ids), "%s, several calls", format)
+		}
+	})
+}
+
+// TestFamilies2026TruncateAndDecode truncates a sequence and extends it again, and decodes without
+// allocating.
+func TestFamilies2026TruncateAndDecode(t *testing.T) {
+	eachFamily2026(t, func(t *testing.T, dir string, _ []string) {
+		m := loadModel(t, vfs.OS(), dir, Options{Threads: 2})
+		ids := longPrompt(m.Spec.Vocab, 140, 9)
+		other := append(append([]int32(nil), ids[:70]...), longPrompt(m.Spec.Vocab, 30, 10)...)
+		want := allLogits(t, m, other)
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		defer s.Close()
+		extendAll(t, m, s, ids)
+		kept := s.Truncate(70)
+		got := extendAll(t, m, s, other[kept:])
+		require.Equal(t, want[len(want)-1], got[len(got)-1])
+		requireNoAllocs(t, m)
+	})
+}
+
+// TestFamilies2026OnFlash streams random parts of the weights and of the KV cache, alone and in shared
+// passes, and reads the pack of each file: the logits are those of the model in memory.
+func TestFamilies2026OnFlash(t *testing.T) {
+	eachFamily2026(t, func(t *testing.T, dir string, models []string) {
+		for _, path := range models {
+			sameWeights(t, vfs.OS(), path, false)
+		}
+		f := openPack(t, importModel(t, vfs.OS(), dir))
+		whole := loadPart(t, f, Options{Threads: 2, Chunk: 64, KV: kv.K8V8})
+		ids := longPrompt(whole.Spec.Vocab, 200, 7)
+		want := allLogits(t, whole, ids)
+		for seed := range uint64(testutil.Effort(1, 8)) {
+			rng := rand.New(rand.NewPCG(seed, 5))
+			o := coldOptions(t, rng, vfs.OS(), kv.K8V8, whole.KVBytesPerToken()*kv.BlockTokens)
+			o.Plan, o.KVHot = partPlan(rng, whole.Spec), 1
+			m := loadPart(t, f, o)
+			require.Equal(t, want, inSteps(t, m, ids), o.describe())
+			requireSameTogether(t, whole, m, 3, 3)
+		}
+	})
+}
+
+// TestSpecsAreRepeatable: a file's hyper-parameters give the same network each time they are converted.
+func TestSpecsAreRepeatable(t *testing.T) {
+	eachFamily2026(t, func(t *testing.T, _ string, models []string) {
+		for _, path := range models {
+			f, err := modelfile.Open(vfs.OS(), path)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, f.Close()) })
+			first, err := f.Spec()
+			require.NoError(t, err)
+			second, err := f.Spec()
+			require.NoError(t, err)
+			require.Equal(t, first, second)
+		}
+	})
+}
+
+// TestMXFP4IsReadAsStored: the experts of a checkpoint and of its GGUF file have the same codes, so that
+// both models compute the same bits, also with quantized activations.
+func TestMXFP4IsReadAsStored(t *testing.T) {
+	dir := testutil.Shared(t, "fixtures2026", "gpt_oss")
+	ids := longPrompt(512, 40, 3)
+	one := loadModel(t, vfs.OS(), dir, Options{Threads: 2})
+	other := loadModel(t, vfs.OS(), filepath.Join(dir, "model.gguf"), Options{Threads: 2})
+	for l := range one.weights.Layers {
+		for x := range one.weights.Layers[l].Experts {
+			a, b := &one.weights.Layers[l].Experts[x], &other.weights.Layers[l].Experts[x]
+			require.Equal(t, quant.MXFP4, a.Up.Type)
+			require.Equal(t, *b, *a)
+		}
+	}
+	require.Equal(t, allLogits(t, other, ids), allLogits(t, one, ids))
+}

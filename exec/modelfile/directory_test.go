@@ -1,0 +1,43 @@
+package modelfile_test
+
+import (
+	"io/fs"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// TestModelsOfDirectory lists what a directory holds, and finds the one of them that opens: the
+// directory itself before a GGUF file, and the first part of a split one. A pack must be named.
+func TestModelsOfDirectory(t *testing.T) {
+	for _, test := range []struct {
+		names, models, opens []string
+	}{
+		{[]string{"b.gguf", "a.gguf", "c.txt"}, []string{"m/a.gguf", "m/b.gguf"}, []string{"m/a.gguf"}},
+		{[]string{"a-00002-of-00002.gguf", "a-00001-of-00002.gguf"}, []string{"m/a-00001-of-00002.gguf"}, []string{"m/a-00001-of-00002.gguf", "m/a-00002-of-00002.gguf"}},
+		{[]string{"a.gguf", "config.json", "model.safetensors", "p.pack"}, []string{"m/a.gguf", "m", "m/p.pack"}, []string{"m/config.json", "m/model.safetensors"}},
+		{[]string{"p.pack"}, []string{"m/p.pack"}, nil},
+		{[]string{"c.txt"}, nil, nil},
+	} {
+		fsys := vfs.NewMem()
+		require.NoError(t, fsys.MkdirAll("m/d.gguf"))
+		for _, name := range test.names {
+			require.NoError(t, vfs.WriteFile(fsys, "m/"+name, []byte("x")))
+		}
+		models, err := modelfile.Models(fsys, "m")
+		require.Equal(t, test.models, models)
+		if test.models == nil {
+			require.ErrorIs(t, err, fs.ErrNotExist)
+		}
+		files, err := (&modelfile.Files{Path: "m", FS: fsys}).SourceFiles()
+		require.Equal(t, test.opens, files)
+		if test.opens == nil {
+			require.ErrorIs(t, err, fs.ErrNotExist)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}

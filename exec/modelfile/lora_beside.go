@@ -1,0 +1,178 @@
+package modelfile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// LowRank is the change of a matrix by an adapter beside it: y += Scale·B·(A·x). Its factors have the
+// type of the adapter's file if that is one of floats.
+type LowRank struct {
+	Adapter int // index of the adapter among those beside the weights
+	Rank    int
+	Type    quant.Type
+	Scale   float32
+	A       []byte // [Rank, cols]
+	B       []byte // [blocks, Rank, BlockRows]: blocks of the tensor's rows, each transposed
+	First   int    // row of the tensor that is the matrix's first
+}
+
+// BlockRows is the number of rows of a block of LowRank.B. The last block is filled with zeros.
+const BlockRows = 32
+
+// Blocks returns the blocks of B that hold the matrix's rows lo to hi, and how many rows of the first block are before them.
+func (l *LowRank) Blocks(lo, hi int) (blocks []byte, before int) {
+	lo, hi = lo+l.First, hi+l.First
+	size := l.BlockBytes()
+	return l.B[lo/BlockRows*size : (hi+BlockRows-1)/BlockRows*size], lo % BlockRows
+}
+
+// BlockBytes returns the bytes of a block of B.
+func (l *LowRank) BlockBytes() int { return l.Rank * BlockRows * l.Type.BlockBytes() }
+
+// besideWeights are the adapters beside a model's weights.
+type besideWeights struct {
+	*merged
+	names   []string // of the adapters; "" for those that every sequence uses
+	factors map[string][]LowRank
+	used    map[string]bool // tensors whose changes some matrix applies
+}
+
+// KeepBeside adds a LoRA adapter as Merge does, but leaves the weights as they are: whoever
+// multiplies them also multiplies the factors that Beside returns. It may be called several
+// times.
+func (f *Files) KeepBeside(fsys vfs.FS, dir string) error { return f.KeepNamed(fsys, "", dir) }
+
+// KeepNamed is KeepBeside for an adapter that only those sequences use which choose it by its name.
+func (f *Files) KeepNamed(fsys vfs.FS, name, dir string) error {
+	b := f.beside
+	if b == nil {
+		b = &besideWeights{merged: f.newMerged(f.Source), factors: map[string][]LowRank{}, used: map[string]bool{}}
+	}
+	if name != "" && slices.Contains(b.names, name) {
+		return fmt.Errorf("%w: two adapters have the name %s", arch.ErrModel, name)
+	}
+	b.keep = func(t *store.Tensor, a, bt *factor, scale float32) {
+		l := LowRank{Adapter: len(b.names), Rank: a.rows, Scale: scale}
+		l.Type, l.A, l.B = sameFloats(a, bt)
+		l.B = inBlocks(l.B, bt.rows, bt.cols, l.Type.BlockBytes())
+		b.factors[t.Name] = append(b.factors[t.Name], l)
+		f.adapterBytes += int64(len(l.A) + len(l.B))
+	}
+	if err := f.addAdapter(b.merged, fsys, dir); err != nil {
+		return err
+	}
+	b.names = append(b.names, name)
+	f.beside = b
+	return nil
+}
+
+// sameFloats returns two factors as floats of the same type: their own, or F32.
+func sameFloats(a, b *factor) (t quant.Type, ofA, ofB []byte) {
+	if a.t == b.t && a.t.IsFloat() {
+		return a.t, a.data, b.data
+	}
+	return quant.F32, AppendFloats(nil, a.floats()), AppendFloats(nil, b.floats())
+}
+
+// inBlocks returns a matrix of elements of size bytes in transposed blocks of rows; see LowRank.B.
+func inBlocks(data []byte, rows, cols, size int) []byte {
+	blocks := (rows + BlockRows - 1) / BlockRows
+	out := make([]byte, blocks*BlockRows*cols*size)
+	for r := range rows {
+		for c := range cols {
+			to := (r/BlockRows*cols+c)*BlockRows + r%BlockRows
+			copy(out[to*size:][:size], data[(r*cols+c)*size:])
+		}
+	}
+	return out
+}
+
+// BesideNames returns the names of the adapters beside the weights, by their index; "" for those that
+// every sequence uses.
+func (f *Files) BesideNames() []string {
+	if f.beside == nil {
+		return nil
+	}
+	return f.beside.names
+}
+
+// HasBeside reports whether there are adapters beside the weights.
+func (f *Files) HasBeside() bool { return f.beside != nil }
+
+// AdapterBytes returns the Go heap that the factors of adapters take while the model is open.
+func (f *Files) AdapterBytes() int64 { return f.adapterBytes }
+
+// Beside returns the changes of a matrix by the adapters beside the weights, in the order in which
+// they were added.
+func (f *Files) Beside(s *TensorSlice) (list []LowRank, err error) {
+	if f.beside == nil {
+		return nil, nil
+	}
+	name := s.Ranges[0].Tensor.Name
+	factors := f.beside.factors[name]
+	if len(factors) == 0 {
+		return nil, nil
+	}
+	first, err := s.firstRow()
+	if err != nil {
+		return nil, err
+	}
+	f.beside.used[name] = true
+	list = slices.Clone(factors)
+	for i := range list {
+		list[i].First = first
+	}
+	return list, nil
+}
+
+// CheckBeside returns an error if an adapter changes a tensor for which Beside was not called.
+func (f *Files) CheckBeside() error {
+	if f.beside == nil {
+		return nil
+	}
+	for name := range f.beside.factors {
+		if !f.beside.used[name] {
+			return fmt.Errorf("%w: %s: an adapter changes tensor %s, which is no matrix of a layer; merge the adapter instead of keeping it beside the weights", arch.ErrUnsupported, f.Path, name)
+		}
+	}
+	return nil
+}
+
+// PackKeepsBeside reports whether the adapters beside the weights find their tensors in a pack of
+// the model too. A pack stores the matrices of a fused tensor one by one. matrices are those of
+// the layers, by their names in a pack.
+func (f *Files) PackKeepsBeside(matrices map[string]*TensorSlice) bool {
+	if f.beside == nil || f.packed != nil {
+		return true
+	}
+	whole := map[string]bool{}
+	for name, s := range matrices {
+		t := s.Ranges[0].Tensor
+		whole[t.Name] = (name == t.Name || hubName(f.family, name) == t.Name) && s.Bytes() == t.Size
+	}
+	for name := range f.beside.factors {
+		if !whole[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// firstRow returns the first row of the tensor that a slice of neighbouring rows holds.
+func (s *TensorSlice) firstRow() (int, error) {
+	rowBytes := s.Bytes() / int64(s.Rows)
+	at := s.Ranges[0].Offset
+	for _, g := range s.Ranges {
+		if g.Offset != at {
+			return 0, fmt.Errorf("%w: tensor %s interleaves the rows of several matrices: merge its adapter instead of keeping it beside the weights", arch.ErrUnsupported, g.Tensor.Name)
+		}
+		at += g.Size
+	}
+	return int(s.Ranges[0].Offset / rowBytes), nil
+}

@@ -1,0 +1,231 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// caller is one of several sequences that are extended at the same time.
+type caller struct {
+	seq    *Sequence
+	ids    []int32
+	ctx    context.Context
+	cancel context.CancelFunc
+	each   func() error // called before the logits are kept; nil: nothing
+	logits [][]float32
+	err    error
+}
+
+// callersOf returns sequences with the same first tokens.
+func callersOf(t *testing.T, m *Model, n int, read, ids []int32) (out []*caller) {
+	t.Helper()
+	for range n {
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		t.Cleanup(s.Close)
+		if len(read) > 0 {
+			require.NoError(t, m.Extend(t.Context(), s, read, &ExtendOptions{}))
+		}
+		c := &caller{seq: s, ids: ids}
+		c.ctx, c.cancel = context.WithCancel(t.Context())
+		t.Cleanup(c.cancel)
+		out = append(out, c)
+	}
+	return out
+}
+
+// extend extends the sequence and wants all logits.
+func (c *caller) extend() {
+	c.logits = nil
+	c.err = c.seq.model.Extend(c.ctx, c.seq, c.ids, &ExtendOptions{
+		Want: func(int) bool { return true },
+		Each: func(_ int, logits []float32) error {
+			if c.each != nil {
+				if err := c.each(); err != nil {
+					return err
+				}
+			}
+			c.logits = append(c.logits, slices.Clone(logits))
+			return nil
+		},
+	})
+}
+
+// inOnePass extends all sequences in the same pass, and calls meanwhile, if it is not nil, while they
+// wait for it.
+func inOnePass(m *Model, all []*caller, meanwhile func()) {
+	done := make(chan struct{}, len(all))
+	release := holdModel(m)
+	for _, c := range all {
+		go func() {
+			c.extend()
+			done <- struct{}{}
+		}()
+	}
+	waitFor(m, len(all))
+	if meanwhile != nil {
+		meanwhile()
+	}
+	release()
+	for range all {
+		<-done
+	}
+}
+
+// TestCancelWhileWaiting cancels a sequence that waits for a pass, and it returns before the pass runs.
+func TestCancelWhileWaiting(t *testing.T) {
+	m := openFixture(t, smallFixture(t, "llama3"), "config.json", Options{Threads: 2, Chunk: 32})
+	ids := longPrompt(m.Spec.Vocab, 3, 1)
+	want := allLogits(t, m, ids)
+	all := callersOf(t, m, 4, nil, ids)
+	before := Passes(m)
+	inOnePass(m, all, func() {
+		all[1].cancel()
+		for m.passes.length() > 3 {
+			continue
+		}
+	})
+	require.EqualValues(t, before.Passes+1, Passes(m).Passes)
+	require.ErrorIs(t, all[1].err, context.Canceled)
+	for i, c := range all {
+		if i != 1 {
+			require.NoError(t, c.err)
+			require.Equal(t, want, c.logits)
+		}
+	}
+}
+
+// TestOneOfSeveralFails lets one sequence of a shared pass leave it in different ways. It stays as it
+// was, and the others get their logits in the same pass.
+func TestOneOfSeveralFails(t *testing.T) {
+	broken := errors.New("broken")
+	for name, fail := range map[string]func(all []*caller){
+		"callback": func(all []*caller) { all[2].each = func() error { return broken } },
+		"cancelled in the pass": func(all []*caller) {
+			all[0].each = func() error { all[2].cancel(); return nil }
+		},
+	} {
+		for _, fixture := range []string{"llama3", "lfm2"} {
+			t.Run(name+" "+fixture, func(t *testing.T) {
+				m := openFixture(t, smallFixture(t, fixture), "config.json", Options{Threads: 2, Chunk: 64})
+				ids := longPrompt(m.Spec.Vocab, 12, 1)
+				want := allLogits(t, m, ids)
+				all := callersOf(t, m, 4, ids[:9], ids[9:])
+				fail(all)
+				before := Passes(m)
+				inOnePass(m, all, nil)
+				require.EqualValues(t, before.Passes+1, Passes(m).Passes)
+				require.Error(t, all[2].err)
+				require.Equal(t, 9, all[2].seq.Len())
+				all[2].each, all[2].ctx = nil, t.Context()
+				all[2].extend()
+				for _, c := range all {
+					require.NoError(t, c.err)
+					require.Equal(t, want[9:], c.logits)
+				}
+			})
+		}
+	}
+}
+
+// TestAllCancelled cancels all sequences of a shared pass in the middle of it.
+func TestAllCancelled(t *testing.T) {
+	m := openFixture(t, smallFixture(t, "llama3"), "config.json", Options{Threads: 2, Chunk: 32})
+	ids := longPrompt(m.Spec.Vocab, 5, 1)
+	all := callersOf(t, m, 3, nil, ids)
+	for _, c := range all {
+		c.ctx = &cancelAfter{Context: context.Background(), calls: 1}
+	}
+	inOnePass(m, all, nil)
+	for _, c := range all {
+		require.ErrorIs(t, c.err, context.Canceled)
+		require.Zero(t, c.seq.Len())
+		c.ctx = t.Context()
+	}
+	inOnePass(m, all, nil)
+	for _, c := range all {
+		require.NoError(t, c.err)
+		require.Equal(t, allLogits(t, m, ids), c.logits)
+	}
+}
+
+// TestNoRoomForOneOfSeveral refuses the memory for one sequence of a shared pass.
+func TestNoRoomForOneOfSeveral(t *testing.T) {
+	budget := tiering.New(0)
+	m := openFixture(t, smallFixture(t, "llama3"), "config.json", Options{Threads: 2, Chunk: 128, Budget: budget})
+	ids := longPrompt(m.Spec.Vocab, 65, 1)
+	want := allLogits(t, m, ids)
+	all := append(callersOf(t, m, 2, ids[:63], ids[63:64]), callersOf(t, m, 1, ids[:64], ids[64:])...)
+	for { // take all pages that the cache has left
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		defer s.Close()
+		budget.SetLimit(budget.Usage().Total)
+		if m.Extend(t.Context(), s, ids[:1], &ExtendOptions{}) != nil {
+			break
+		}
+	}
+	inOnePass(m, all, nil)
+	require.ErrorIs(t, all[2].err, tiering.ErrBudget)
+	require.Equal(t, 64, all[2].seq.Len())
+	for _, c := range all[:2] {
+		require.NoError(t, c.err)
+		require.Equal(t, want[63:64], c.logits)
+	}
+	budget.SetLimit(0)
+	all[2].extend()
+	require.NoError(t, all[2].err)
+	require.Equal(t, want[64:], all[2].logits)
+}
+
+// TestErrorOfSharedPassFindsItsOwner damages the pages of one sequence on flash. Only this sequence gets
+// the error.
+func TestErrorOfSharedPassFindsItsOwner(t *testing.T) {
+	var fail atomic.Bool
+	broken := errors.New("broken")
+	m := coldModel(t, vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpRead && fail.Load() {
+			return broken
+		}
+		return nil
+	}))
+	ids := longPrompt(m.Spec.Vocab, 331, 7)
+	want := allLogits(t, m, ids)
+	all := append(callersOf(t, m, 2, ids[:20], ids[20:22]), callersOf(t, m, 1, ids[:330], ids[330:])...)
+	require.Positive(t, all[2].seq.kv.ColdPages())
+	for _, c := range all[:2] { // their pages are in memory again
+		require.Zero(t, c.seq.kv.ColdPages())
+	}
+	fail.Store(true)
+	inOnePass(m, all, nil)
+	fail.Store(false)
+	require.ErrorIs(t, all[2].err, broken)
+	for _, c := range all[:2] {
+		require.NoError(t, c.err)
+		require.Equal(t, want[20:22], c.logits)
+	}
+	all[2].extend()
+	require.NoError(t, all[2].err)
+	require.Equal(t, want[330:], all[2].logits)
+}
+
+// TestClosedModelFreesWaiters closes a model for whose passes sequences wait.
+func TestClosedModelFreesWaiters(t *testing.T) {
+	m := loadModel(t, vfs.OS(), testutil.Shared(t, "fixtures", "llama3"), Options{Threads: 2, KV: kv.K8V8})
+	all := callersOf(t, m, 3, nil, []int32{1, 2})
+	inOnePass(m, all, func() { m.closed = true })
+	m.closed = false
+	for _, c := range all {
+		require.ErrorIs(t, c.err, ErrClosed)
+	}
+}

@@ -1,0 +1,30 @@
+package bench
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestBatchesTimeEachNumberOfSequences decodes a small model. The bound of one sequence is its speed, if no
+// pass is limited by operations, and more sequences have a greater one.
+func TestBatchesTimeEachNumberOfSequences(t *testing.T) {
+	o := tinyBench(tinyModel(t))
+	o.Depths, o.Decode, o.Repeats = []int{20}, []int{3}, 1
+	var runs, all int64
+	o.Running = func(done, total int64) { runs, all = done, total }
+	tests, err := RunBatch(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, all, runs)
+	require.Len(t, tests, len(batchSizes))
+	for i, test := range tests {
+		require.Equal(t, batchSizes[i], test.N)
+		require.Positive(t, test.TokPerSec)
+		require.Positive(t, test.PeakGops)
+		require.GreaterOrEqual(t, test.Bound, tests[0].Bound)
+		require.LessOrEqual(t, test.Bound, float64(test.N)*tests[0].TokPerSec*1.0001)
+	}
+	o.Decode = []int{1 << 20}
+	_, err = RunBatch(t.Context(), o)
+	require.ErrorIs(t, err, ErrBench)
+}

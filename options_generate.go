@@ -1,0 +1,70 @@
+package llmrun
+
+import (
+	"fmt"
+
+	"github.com/llmrun/llmrun/text/sample"
+)
+
+// GenerateOptions configure one generation. The zero value decodes greedily until the model
+// generates its end-of-text token or the context is full.
+type GenerateOptions struct {
+	MaxTokens int      // most tokens to generate; 0 = no limit
+	Sampling  Sampling // how the sampler chooses tokens
+	Stop      []string // strings that end the generation; the answer does not include them
+	IgnoreEOS bool     // continue after the model's end-of-text token
+	// ParseSpecial encodes special tokens that are spelled in a prompt, such as <|im_end|>,
+	// as special tokens. Without it they are plain text, so that a document cannot imitate
+	// the conversation around it. The content of chat messages is always plain text.
+	ParseSpecial bool
+	// Overflow selects what happens when the session reaches its Limit: OverflowStop (the
+	// default, also "") or OverflowSlide.
+	Overflow string
+	// OnSlide, if set, is called when OverflowSlide drops old tokens, with the number of
+	// tokens that remain and that are dropped.
+	OnSlide func(remaining, dropped int)
+	// Chat configures how Chat and ChatMessages render the conversation.
+	Chat ChatOptions
+	// LogProbs sets Piece.LogProb. TopLogProbs, at most 100, is the number of tokens in Piece.Top, and
+	// implies LogProbs.
+	LogProbs    bool
+	TopLogProbs int
+	// OnPrefill, if set, is called after each prefill chunk with the number of prompt tokens
+	// that are processed and their total.
+	OnPrefill func(done, total int)
+
+	answered []int32 // the prompt's last tokens, if they begin the answer
+}
+
+// maxTopLogProbs is the greatest GenerateOptions.TopLogProbs.
+const maxTopLogProbs = 100
+
+// validate checks the options that the sampler does not check.
+func (o *GenerateOptions) validate() error {
+	if o.MaxTokens < 0 {
+		return fmt.Errorf("%w: MaxTokens is %d; it must not be negative (0 is no limit)", ErrOptions, o.MaxTokens)
+	}
+	if o.TopLogProbs < 0 || o.TopLogProbs > maxTopLogProbs {
+		return fmt.Errorf("%w: TopLogProbs is %d; it must be from 0 to %d", ErrOptions, o.TopLogProbs, maxTopLogProbs)
+	}
+	return checkOverflow(o.Overflow)
+}
+
+// TokenLogProb is a token and the natural logarithm of its probability.
+type TokenLogProb struct {
+	ID      int32
+	LogProb float32
+}
+
+// addLogProbs adds the probabilities that the options ask for to a token.
+func (o *GenerateOptions) addLogProbs(p *Piece, logits []float32) {
+	if o.LogProbs || o.TopLogProbs > 0 {
+		p.LogProb = sample.LogProb(logits, p.ID)
+	}
+	if o.TopLogProbs == 0 {
+		return
+	}
+	for _, top := range sample.TopLogProbs(nil, logits, o.TopLogProbs) {
+		p.Top = append(p.Top, TokenLogProb(top))
+	}
+}

@@ -1,0 +1,117 @@
+package llmrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/build"
+	"github.com/llmrun/llmrun/store/digest"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// keepAdapters decides whether a pack of the model can have the adapters beside its weights.
+func (o *Options) keepAdapters(f *modelfile.Files) error {
+	if !o.keepsBeside() {
+		return nil
+	}
+	matrices, err := weights.AllMatrices(f)
+	o.noPack = err == nil && !f.PackKeepsBeside(matrices)
+	return err
+}
+
+// open opens the model's files, or its pack in the cache.
+func (o *Options) open(ctx context.Context, path string) (*modelfile.Files, error) {
+	if o.keepsBeside() && o.mayCache() {
+		f, err := o.openChanged(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(o.keepAdapters(f), f.Close()); err != nil {
+			return nil, err
+		}
+	}
+	if !o.mayCache() {
+		return o.openDirect(path)
+	}
+	return o.openCached(ctx, path, false)
+}
+
+// openDirect opens the model's own files.
+func (o *Options) openDirect(path string) (*modelfile.Files, error) {
+	f, err := modelfile.Open(o.fsys(), path)
+	if err == nil {
+		f.Hashes = o.hashes()
+	}
+	return f, err
+}
+
+// hashes returns the memory of file hashes: the cache directory, or the process without one.
+func (o *Options) hashes() *digest.Memo {
+	dir := o.Cache.Dir
+	if dir == "" {
+		dir = o.sessionDir()
+	}
+	return digest.NewMemo(vfs.OSOwn(), dir)
+}
+
+// mayCache reports whether the options permit a pack from the cache.
+func (o *Options) mayCache() bool {
+	return !o.usesDevice() && o.Cache.Dir != "" && !o.noPack && !o.Exact && !o.merges() && o.Quantize == "" && o.Lab.W8A8 == nil
+}
+
+// openCached opens the model's pack in the cache, and imports the model if a pack loads faster,
+// or always. It opens the model's own files if there is no pack.
+func (o *Options) openCached(ctx context.Context, path string, always bool) (*modelfile.Files, error) {
+	var refused error
+	importer := weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(o.Cache.ImportProgress)})
+	f, err := modelfile.OpenCached(ctx, o.fsys(), path, modelfile.CacheOptions{
+		Hashes: o.hashes(), FS: o.cacheFS(), Dir: o.Cache.Dir, Limit: packLimit(SessionDir{o.Cache.Dir, o.Cache.KeyFile}, o.Cache.Size), ImportAll: always,
+		Import: func(f *modelfile.Files) (modelfile.Importer, error) {
+			if refused = o.admitImport(ctx, f); refused != nil {
+				return nil, refused
+			}
+			return importer(f)
+		},
+		Notify: func(err error) {
+			if refused != nil {
+				return // it is returned
+			}
+			if o.importRefused = true; o.Notify != nil {
+				o.Notify(fmt.Sprintf("the model is opened without a pack: %v", err))
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if refused != nil {
+		return nil, errors.Join(refused, f.Close())
+	}
+	if p := f.Packed(); o.damaged != nil && p != nil && !p.SameWeights(o.damaged) {
+		_, _ = f.DiscardCached() // what cannot be removed is not used either
+		return nil, errors.Join(errOtherWeights(path), f.Close())
+	}
+	f.Hashes = o.hashes()
+	return f, nil
+}
+
+// admitImport refuses a budget in which the model's pack would not run, and a prompt that no context of
+// it holds, before the model is imported. Opening the model reports other errors.
+func (o *Options) admitImport(ctx context.Context, f *modelfile.Files) error {
+	if err := o.checkNested(f); err != nil {
+		return err
+	}
+	err := o.changeWeights(f)
+	if err == nil {
+		imported := *o
+		imported.importRefused = false
+		_, err = imported.admit(ctx, f, nil)
+	}
+	if !errors.Is(err, ErrBudget) && !errors.Is(err, ErrContextFull) {
+		err = nil
+	}
+	return err
+}

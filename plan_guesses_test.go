@@ -1,0 +1,82 @@
+package llmrun_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
+)
+
+// TestPlanPredictsWithGuesses plans a streamed model whose disk is so slow that guesses are free beside reading: the
+// speed with guesses is that without them, times the tokens of a pass. A run with guesses changes what is assumed.
+func TestPlanPredictsWithGuesses(t *testing.T) {
+	o := llmrun.Options{Threads: 1, Context: 1000, Cache: llmrun.CacheOptions{Dir: t.TempDir()}}
+	o.Memory.KV = "k8v8"
+	o.Memory.RAM = minimum(t, demoModel, o) + (4 << 20)
+	slow := o
+	slow.Lab.Disk = llmrun.DiskSpeed{BytesPerSecond: 20e6}
+	path := demoModel
+	plan := func(o llmrun.Options) *llmrun.MemoryPlan {
+		p, err := llmrun.PlanMemory(t.Context(), path, o, llmrun.PlanOptions{})
+		require.NoError(t, err)
+		return p
+	}
+	p := plan(drafting(slow, llmrun.DraftAuto, 0))
+	require.Positive(t, p.StreamedPerToken)
+	require.Len(t, p.Guesses, 1)
+	g := p.Guesses[0]
+	require.Equal(t, "lookup", g.Drafter)
+	require.Zero(t, g.Seen)
+	require.InDelta(t, 2, g.TokensPerPass, 0.01, "what is assumed")
+	require.InEpsilon(t, p.PredictedDecode*g.TokensPerPass, g.Decode, 0.3)
+	require.Empty(t, plan(drafting(slow, llmrun.DraftOff, 0)).Guesses)
+	e := open(t, demoModel, drafting(o, llmrun.DraftLookup, 8))
+	s := newSession(t, e)
+	generate := limit(60)
+	generate.IgnoreEOS = true
+	generate.Sampling.LogitBias = map[int32]float32{1: 100, 7: 100} // a text of two tokens
+	complete(t, s.Generate(context.Background(), foxPrompt, generate))
+	generate.MaxTokens = 200
+	complete(t, s.Generate(context.Background(), foxPrompt, generate))
+	require.NoError(t, e.Close())
+	p = plan(drafting(slow, llmrun.DraftLookup, 8))
+	require.Greater(t, p.Guesses[0].Seen, 23)
+	require.Greater(t, p.Guesses[0].TokensPerPass, 3.0)
+
+	// The counts are those of the model under any name.
+	path = packed(t, demoModel, llmrun.ImportOptions{})
+	require.Equal(t, p.Guesses[0].Seen, plan(drafting(slow, llmrun.DraftLookup, 8)).Guesses[0].Seen)
+}
+
+// TestPlanDoesNotPredictExperts says that the speed of a named drafter is not predicted for a model with experts.
+func TestPlanDoesNotPredictExperts(t *testing.T) {
+	path, rates := testutil.Shared(t, "fixtures", "qwen3_moe"), t.TempDir()
+	for drafter, why := range map[string]string{llmrun.DraftLookup: "each guess may need other experts", llmrun.DraftAuto: ""} {
+		o := drafting(llmrun.Options{Threads: 1, Cache: llmrun.CacheOptions{Dir: rates}}, drafter, 0)
+		p, err := llmrun.PlanMemory(t.Context(), path, o, llmrun.PlanOptions{})
+		require.NoError(t, err)
+		require.Empty(t, p.Guesses)
+		require.Equal(t, why, p.GuessesNotPredicted)
+	}
+}
+
+// TestPlanPredictsADraftModel plans with a draft model and with planes, each of which takes time for a guess.
+func TestPlanPredictsADraftModel(t *testing.T) {
+	o := llmrun.Options{Threads: 1, Context: 512, Cache: llmrun.CacheOptions{Dir: t.TempDir()}}
+	o.Memory.KV, o.Memory.RAM = "k8v8", llmrun.NoLimit
+	path := testutil.Shared(t, "fixtures", "llama3")
+	planes := importTo(t, path, "q8", llmrun.NestedThree)
+	for _, drafter := range []string{path, llmrun.DraftNested} {
+		p, err := llmrun.PlanMemory(t.Context(), planes, drafting(o, drafter, 16), llmrun.PlanOptions{})
+		require.NoError(t, err)
+		require.Len(t, p.Guesses, 1)
+		g := p.Guesses[0]
+		require.Contains(t, []string{"model", "nested"}, g.Drafter)
+		require.Equal(t, 16, g.Guesses, "a drafter that is named makes all guesses")
+		require.Greater(t, g.TokensPerPass, 4.0)
+		require.Less(t, g.Decode, g.TokensPerPass*p.PredictedDecode, "guesses take time")
+	}
+}

@@ -1,0 +1,164 @@
+package digest
+
+import (
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// forget empties the memory of the process, as a new process begins.
+func forget() {
+	ofProcess.Lock()
+	defer ofProcess.Unlock()
+	clear(ofProcess.known[memoName])
+	clear(ofProcess.known[freshName])
+}
+
+// settledFile writes a file and waits until its stamp proves that it is unchanged. Instead of
+// two seconds, the wait lasts one tick of the file system: the test moves the clock.
+func settledFile(t *testing.T, content string) (path string, stamp vfs.Stamp) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path, stampOf(t, path)
+}
+
+func stampOf(t *testing.T, path string) vfs.Stamp {
+	t.Helper()
+	f, err := vfs.OS().Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	stamp, ok, err := vfs.StampOf(f)
+	require.NoError(t, err)
+	require.True(t, ok)
+	return stamp
+}
+
+// TestHash compares with the hash of the standard library, for a file longer than one read.
+func TestHash(t *testing.T) {
+	data := make([]byte, readBytes+5)
+	data[readBytes] = 1
+	fsys := vfs.NewMem()
+	require.NoError(t, vfs.WriteFile(fsys, "a", data))
+	read := int64(0)
+	d, err := Of(t.Context(), fsys, "a", func(n int64) { read += n })
+	require.NoError(t, err)
+	require.Equal(t, File{Sum: sha256.Sum256(data), Size: int64(len(data))}, d)
+	require.EqualValues(t, len(data), read)
+}
+
+// TestRememberedUntilTheStampChanges gives a memo a false hash, which shows whether the file
+// is read. The next process finds it too.
+func TestRememberedUntilTheStampChanges(t *testing.T) {
+	path, stamp := settledFile(t, "weights")
+	dir := filepath.Join(t.TempDir(), "cache")
+	memo := NewMemo(vfs.OS(), dir)
+	known := Sum{1, 2, 3}
+	change := map[string]func(s *vfs.Stamp){
+		"size":     func(s *vfs.Stamp) { s.Size++ },
+		"modified": func(s *vfs.Stamp) { s.Modified++ },
+		"changed":  func(s *vfs.Stamp) { s.Changed++ },
+		"inode":    func(s *vfs.Stamp) { s.Inode++ },
+		"device":   func(s *vfs.Stamp) { s.Device++ },
+	}
+	for _, name := range []string{"", "size", "modified", "changed", "inode", "device"} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.RemoveAll(dir))
+			was, want := stamp, known
+			if name != "" {
+				change[name](&was)
+				want = sha256.Sum256([]byte("weights"))
+			}
+			memo.add(memoName, was, entry{known, 1})
+			for range 2 {
+				d, err := memo.Of(t.Context(), vfs.OS(), path, nil)
+				require.NoError(t, err)
+				require.Equal(t, want, d.Sum)
+				forget() // the second time it is in the file
+			}
+		})
+	}
+	info, err := os.Stat(filepath.Join(dir, memoName))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+}
+
+// TestFreshFilesAreReadAgain changes a file without another size or time, as fast as the
+// clock of a file system permits.
+func TestFreshFilesAreReadAgain(t *testing.T) {
+	path, _ := settledFile(t, "weights")
+	memo := NewMemo(vfs.OS(), t.TempDir())
+	for _, content := range []string{"weights", "heights"} {
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		d, err := memo.Of(t.Context(), vfs.OS(), path, nil)
+		require.NoError(t, err)
+		require.Equal(t, Sum(sha256.Sum256([]byte(content))), d.Sum)
+	}
+	require.Empty(t, memo.load(memoName), "the file may change again in the same tick of the clock")
+
+	now := time.Now()
+	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
+	require.True(t, vfs.Stamp{Changed: at(-time.Minute), Modified: at(-time.Hour)}.Settled(now))
+	require.True(t, vfs.Stamp{Changed: at(-time.Minute), Modified: at(time.Hour)}.Settled(now), "a time that a program has set")
+	require.False(t, vfs.Stamp{Changed: at(-time.Second), Modified: at(-time.Hour)}.Settled(now))
+	require.False(t, vfs.Stamp{Changed: at(-time.Minute), Modified: at(-time.Second)}.Settled(now))
+	require.False(t, vfs.Stamp{Changed: at(time.Hour), Modified: at(-time.Hour)}.Settled(now), "the clock was set back")
+}
+
+// TestDamagedMemo flips every bit of a memo's file. No flip yields a hash.
+func TestDamagedMemo(t *testing.T) {
+	whole := encode(map[vfs.Stamp]entry{{Size: 5, Inode: 1}: {Sum{1}, 1}, {Size: 6, Inode: 2}: {Sum{2}, 2}})
+	require.Len(t, decode(whole), 2)
+	for i := range whole {
+		for bit := range 8 {
+			whole[i] ^= 1 << bit
+			require.Nil(t, decode(whole), "byte %d", i)
+			whole[i] ^= 1 << bit
+		}
+		require.Nil(t, decode(whole[:i]))
+	}
+}
+
+// TestManyFiles remembers the newest hashes only, and one for each inode.
+func TestManyFiles(t *testing.T) {
+	known := map[vfs.Stamp]entry{}
+	for i := range maxEntries + 10 {
+		remember(known, vfs.Stamp{Inode: uint64(i)}, entry{at: int64(i)})
+	}
+	require.Len(t, known, maxEntries)
+	require.NotContains(t, known, vfs.Stamp{Inode: 9})
+	require.Contains(t, known, vfs.Stamp{Inode: 10})
+	remember(known, vfs.Stamp{Inode: 10, Size: 3}, entry{at: 1 << 40})
+	require.NotContains(t, known, vfs.Stamp{Inode: 10})
+	require.Len(t, decode(encode(known)), maxEntries)
+}
+
+// TestUnusableMemo hashes files although their hashes cannot be remembered.
+func TestUnusableMemo(t *testing.T) {
+	path, stamp := settledFile(t, "weights")
+	want := Sum(sha256.Sum256([]byte("weights")))
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	target := filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.WriteFile(target, []byte("mine"), 0o600))
+	linked := t.TempDir()
+	require.NoError(t, os.Symlink(target, filepath.Join(linked, memoName)))
+	for _, memo := range []*Memo{nil, {}, NewMemo(vfs.OS(), filepath.Join(file, "dir")), NewMemo(vfs.OS(), linked)} {
+		forget()
+		d, err := memo.Of(t.Context(), vfs.OS(), path, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, d.Sum)
+		memo.add(memoName, stamp, entry{want, 1})
+	}
+	data, err := os.ReadFile(target)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(data), "a symbolic link is replaced, not followed")
+	_, err = NewMemo(vfs.OS(), t.TempDir()).Of(t.Context(), vfs.OS(), filepath.Join(file, "no"), nil)
+	require.Error(t, err)
+}

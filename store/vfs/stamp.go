@@ -1,0 +1,50 @@
+package vfs
+
+import "time"
+
+// Stamp tells whether a file may have changed: a file system sets at least one of these
+// fields when the content changes, and Changed cannot be set by programs.
+type Stamp struct {
+	Size          int64
+	Modified      int64 // nanoseconds since 1970
+	Changed       int64 // of the content or the metadata, also by a rename; nanoseconds since 1970
+	Device, Inode uint64
+}
+
+// settled is the time after a change in which a second change may get the same time. FAT
+// counts in steps of 2 s, and kernels in steps of up to 10 ms.
+const settled = 2 * time.Second
+
+// Settled reports whether every change of the file after at gets another Stamp.
+func (s Stamp) Settled(at time.Time) bool {
+	from, now := at.Add(-settled).UnixNano(), at.UnixNano()
+	return s.Changed < from && (s.Modified < from || s.Modified > now) // programs may set any time
+}
+
+// StampOf returns the stamp of an open file. ok is false for files that have none: those
+// in memory, in an fs.FS and on systems that do not record changes.
+func StampOf(f File) (s Stamp, ok bool, err error) {
+	if f, is := f.(stamped); is {
+		return f.fileStamp()
+	}
+	return Stamp{}, false, nil
+}
+
+// stamped is implemented by files that have a stamp.
+type stamped interface {
+	fileStamp() (s Stamp, ok bool, err error)
+}
+
+func (f *osFile) fileStamp() (s Stamp, ok bool, err error) {
+	s, ok, err = stampOf(f.f)
+	return s, ok, wrap("stat", f.name, noOffset, err)
+}
+
+func (f *throttledFile) fileStamp() (Stamp, bool, error) { return StampOf(f.File) }
+
+func (f *faultyFile) fileStamp() (Stamp, bool, error) {
+	if err := f.faults.check(OpStat, f.Name(), noOffset, 0); err != nil {
+		return Stamp{}, false, err
+	}
+	return StampOf(f.file)
+}

@@ -1,0 +1,239 @@
+package tiering
+
+import "math"
+
+// Talk is a conversation: a prompt and its answer, in tokens.
+type Talk struct{ Prompt, Answer int }
+
+// Forecast predicts a conversation that fills the context.
+type Forecast struct {
+	// Talk is the conversation of the times below.
+	Talk Talk
+	// DecodeStart, DecodeHalf and DecodeFull are tokens per second with an empty context, with
+	// half of it, and with the last token of it.
+	DecodeStart, DecodeHalf, DecodeFull float64
+	// FirstToken is the seconds of the prompt, Total those of the prompt and the answer.
+	FirstToken, Total float64
+	// Compute and Read are the seconds of a token with an empty context.
+	Compute, Read float64
+}
+
+// Pass predicts the seconds of a pass with an empty context that computes a multiple of what one token needs.
+func (f *Forecast) Pass(computes float64) float64 { return together(computes*f.Compute, f.Read) }
+
+// defaultPrompt is the prompt of a conversation that the user did not describe, in tokens. It
+// is half of the context where that is less.
+const defaultPrompt = 512
+
+// forecast predicts the conversation of a plan, or returns nil if a rate is unknown.
+func (m *planner) forecast(p *Plan) *Forecast {
+	c := coster{m, p, p.Rates}
+	if !c.known() {
+		return nil
+	}
+	f := &Forecast{Talk: m.talk()}
+	f.DecodeStart = 1 / c.decode(0)
+	f.Compute, f.Read = c.work(0), c.read(p.StreamedPerToken)
+	f.DecodeHalf = 1 / c.decode(p.Context/2)
+	f.DecodeFull = 1 / c.decode(max(0, p.Context-1))
+	f.FirstToken = c.prompt(f.Talk.Prompt)
+	f.Total = f.FirstToken + c.answer(f.Talk.Prompt, f.Talk.Answer)
+	return f
+}
+
+// talk returns the conversation to predict, within the context.
+func (m *planner) talk() Talk {
+	t := m.Talk
+	if t.Prompt <= 0 {
+		t.Prompt = min(defaultPrompt, m.Context/2)
+	}
+	t.Prompt = max(1, min(t.Prompt, m.Context))
+	t.Answer = max(0, min(t.Answer, m.Context-t.Prompt))
+	return t
+}
+
+// coster computes the times of a plan.
+type coster struct {
+	*planner
+	plan  *Plan
+	rates Rates
+}
+
+// known reports whether all rates that the plan depends on are known.
+func (c *coster) known() bool {
+	r := &c.rates
+	reads := c.plan.StreamedPerToken > 0 || c.plan.StreamedPerChunk > 0 || c.plan.KVCold > 0
+	return r.MemGBs > 0 && r.PrefillGops > 0 && c.OpsPerToken > 0 && (r.ReadGBs > 0 || !reads)
+}
+
+// seconds returns the time for bytes at a rate in GB/s; 0 for an unknown rate.
+func seconds(bytes int64, gbs float64) float64 {
+	if bytes == 0 || gbs <= 0 {
+		return 0
+	}
+	return float64(bytes) / (gbs * 1e9)
+}
+
+// flash returns the time for reading bytes from flash.
+func (c *coster) flash(bytes int64) float64 { return seconds(bytes, c.rates.ReadGBs) }
+
+// read returns the time for reading weights from flash. Threads that read also convert, so that
+// both times add up.
+func (c *coster) read(bytes int64) float64 {
+	return c.flash(bytes) + seconds(bytes, c.rates.ConvertGBs)
+}
+
+// withoutExperts returns the bytes that a plan counts for a number of tokens, without experts.
+func (c *coster) withoutExperts(counted int64, tokens int) int64 {
+	return counted - c.expertReads(c.plan, tokens, &c.plan.Rates)
+}
+
+// decode returns the time of one token at a depth. Nothing computes while experts are read: the
+// router chooses them just before they are needed.
+func (c *coster) decode(depth int) float64 {
+	r := &c.rates
+	work := c.work(depth)
+	weights, experts := c.read(c.withoutExperts(c.plan.StreamedPerToken, 1)), c.read(c.expertReads(c.plan, 1, r))
+	if c.Selection.of(depth) < depth {
+		return together(work, weights+c.flash(c.coldWithin(depth))) + experts + c.pickTime(depth)
+	}
+	return together(work, weights+c.flash(c.cold(depth))) + experts
+}
+
+// work returns the time of computing one token at a depth.
+func (c *coster) work(depth int) float64 {
+	attended := c.attended(c.Selection.of(depth))
+	return seconds(c.TokenBytes(), c.rates.MemGBs) + seconds(attended+int64(depth)*c.KVSummaryPerToken, c.rates.AttendGBs)
+}
+
+// attended returns the bytes of KV that a token attends to after n tokens.
+func (c *coster) attended(n int) (bytes int64) {
+	for _, k := range c.Attended {
+		bytes += k.At(n)
+	}
+	return bytes
+}
+
+// hotTokens returns the number of tokens whose KV is in memory.
+func (c *coster) hotTokens() int {
+	if c.plan.KVCold == 0 || c.KVBytesPerToken == 0 {
+		return math.MaxInt
+	}
+	return int(c.plan.KVHot / c.KVBytesPerToken)
+}
+
+const (
+	// pickedAlike is the fraction of the pages that a token picks which the token before picked
+	// too, and keptRing the part of the ring that keeps them; see
+	// docs/decisions/2026-11-24-keeping-picked-pages.md. pickedWaste is what reads of single
+	// pages read besides them.
+	pickedAlike, keptRing, pickedWaste = 0.75, 0.75, 1.25
+	// pickDelay is the time in seconds by which streamed weights delay the reads of a layer's
+	// pages, fitted to measurements in docs/results/budget.md.
+	pickDelay = 2e-3
+)
+
+// pickTime returns the time in which a token of a page selection reads the pages on flash that
+// it picks. Nothing computes in the meantime: the picks of a layer depend on its queries.
+func (c *coster) pickTime(depth int) float64 {
+	picked := float64(c.picked(depth))
+	if picked == 0 {
+		return 0
+	}
+	kept := min(1, keptRing*float64(c.plan.KVRing)/picked)
+	round := c.rates.RoundSeconds
+	if c.plan.StreamedPerToken > 0 {
+		round = max(round, pickDelay)
+	}
+	return c.flash(int64(pickedWaste*(1-pickedAlike*kept)*picked)) + round*float64(len(c.Layers))
+}
+
+// picked returns the bytes of the pages on flash that a token of a page selection attends to: the
+// first page, those of the last tokens that are not in memory, and of the others as many of the
+// picked ones as of all of them are on flash.
+func (c *coster) picked(depth int) (bytes int64) {
+	hot := c.hotTokens()
+	if hot >= depth {
+		return 0
+	}
+	first := min(max(1, c.KVPageTokens), c.Selection.Always)
+	last := c.Selection.Always - first
+	others := max(0, depth-c.Selection.Always)
+	tokens := first + max(0, last-hot)
+	if others > 0 {
+		tokens += int(float64(c.Selection.of(depth)-c.Selection.Always) * min(1, float64(depth-max(hot, last)-first)/float64(others)))
+	}
+	for _, k := range c.Attended {
+		if k.Window == 0 {
+			bytes += int64(tokens) * k.PerToken
+		}
+	}
+	return bytes
+}
+
+// cold returns the bytes of KV on flash that a token at a depth attends to, and that the tokens
+// of a prefill chunk read together.
+func (c *coster) cold(depth int) (bytes int64) {
+	hot := min(depth, c.hotTokens())
+	for _, k := range c.Attended {
+		bytes += int64(max(0, k.within(depth)-hot)) * k.PerToken
+	}
+	return bytes
+}
+
+// coldWithin is cold of the layers with a window, which read all of it with a page selection too.
+func (c *coster) coldWithin(depth int) (bytes int64) {
+	hot := min(depth, c.hotTokens())
+	for _, k := range c.Attended {
+		if k.Window > 0 {
+			bytes += int64(max(0, k.within(depth)-hot)) * k.PerToken
+		}
+	}
+	return bytes
+}
+
+// prompt returns the time of a prompt at the start of a conversation, until its first token.
+func (c *coster) prompt(tokens int) (sum float64) {
+	for at := 0; at < tokens; at += c.plan.Chunk {
+		sum += c.chunkTime(at, min(c.plan.Chunk, tokens-at))
+	}
+	return sum + c.read(c.firstExpertReads(c.plan, min(tokens, c.plan.Chunk), &c.rates)) + c.headTime()
+}
+
+// chunkTime returns the time of a prefill chunk at a depth.
+func (c *coster) chunkTime(depth, tokens int) float64 {
+	r := &c.rates
+	ops := float64(c.OpsPerToken) + elementOps*float64(c.Elements)
+	attended := int64(tokens) * c.attended(depth+tokens/2)
+	work := float64(tokens)*ops/(r.PrefillGops*1e9) + seconds(attended, r.AttendChunkGBs)
+	// A chunk reads the weights, reads the older KV, and writes as much KV as it displaces.
+	displaced := int64(min(tokens, max(0, depth+tokens-c.hotTokens()))) * c.KVBytesPerToken
+	weights := c.read(c.withoutExperts(c.plan.StreamedPerChunk, c.plan.Chunk) + c.expertReads(c.plan, tokens, r))
+	return together(work, weights+c.flash(c.cold(depth)+displaced))
+}
+
+// headTime returns the time for the part of the head that is not in memory when the last
+// token of a prompt reaches it: it is read while nothing computes.
+func (c *coster) headTime() float64 {
+	return c.read(max(0, c.Head.Bytes-c.plan.HeadPinned-c.plan.Ring))
+}
+
+// answerSteps is the number of intervals of the integral over an answer. It is even.
+const answerSteps = 16
+
+// answer returns the time of an answer after a prompt: the integral of the time of a token over
+// its depth, by Simpson's rule.
+func (c *coster) answer(from, tokens int) float64 {
+	if tokens <= 1 {
+		return 0 // the prompt gives the first token
+	}
+	sum := 0.0
+	for i := range answerSteps + 1 {
+		weight := 2 + 2*float64(i%2)
+		if i == 0 || i == answerSteps {
+			weight = 1
+		}
+		sum += weight * c.decode(from+(tokens-1)*i/answerSteps)
+	}
+	return sum / (3 * answerSteps) * float64(tokens-1)
+}

@@ -1,0 +1,127 @@
+package tiering
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// costRates are rates with which every term of a forecast counts.
+var costRates = Rates{ReadGBs: 1, MemGBs: 20, PrefillGops: 300, AttendGBs: 6, AttendChunkGBs: 12}
+
+// attending returns a shape whose tokens attend to all of KVBytesPerToken.
+func attending(s Shape) Shape {
+	s.Attended = []AttendedKV{{PerToken: s.KVBytesPerToken}}
+	return s
+}
+
+// TestForecastReadsColdKV computes the time of a token by hand: a resident model whose context
+// has one part of KV in memory and the rest on flash.
+func TestForecastReadsColdKV(t *testing.T) {
+	s := attending(denseShape())
+	p, err := MakePlan(s, Need{Budget: 5200 << 20, Context: 65536, KVCold: true}, costRates)
+	require.NoError(t, err)
+	require.Positive(t, p.KVCold)
+	require.True(t, p.Resident())
+	weights := float64(s.TokenBytes()) / 20e9
+	f := p.Predicted
+	require.InEpsilon(t, 1/weights, f.DecodeStart, 1e-9)
+	attend := func(depth int) float64 { return float64(depth) * float64(s.KVBytesPerToken) / 6e9 }
+	depth := p.Context - 1
+	cold := float64(depth-int(p.KVHot/s.KVBytesPerToken)) * float64(s.KVBytesPerToken) / 1e9
+	require.InEpsilon(t, 1/together(weights+attend(depth), cold), f.DecodeFull, 1e-9)
+	require.Less(t, f.DecodeFull, f.DecodeHalf)
+	require.Less(t, f.DecodeHalf, f.DecodeStart)
+}
+
+// TestForecastOfWindows checks that layers with a window attend to it and read no KV before it.
+func TestForecastOfWindows(t *testing.T) {
+	s := denseShape()
+	s.Attended = []AttendedKV{{Window: 1024, PerToken: s.KVBytesPerToken}}
+	p, err := MakePlan(s, Need{Budget: 5200 << 20, Context: 65536, KVCold: true}, costRates)
+	require.NoError(t, err)
+	require.Positive(t, p.KVCold)
+	require.Equal(t, p.Predicted.DecodeHalf, p.Predicted.DecodeFull, "both attend to the window, which is in memory")
+}
+
+// TestForecastOfASelection checks that decode with page selection attends to less.
+func TestForecastOfASelection(t *testing.T) {
+	s := attending(denseShape())
+	need := Need{Budget: 5200 << 20, Context: 65536, KVCold: true}
+	exact, err := MakePlan(s, need, costRates)
+	require.NoError(t, err)
+	s.Selection = Selection{Fraction: 0.1, Always: 1152, Least: 1024}
+	selects, err := MakePlan(s, need, costRates)
+	require.NoError(t, err)
+	require.Equal(t, exact.Predicted.DecodeStart, selects.Predicted.DecodeStart)
+	require.Greater(t, selects.Predicted.DecodeFull, 2*exact.Predicted.DecodeFull)
+	require.Equal(t, exact.Predicted.FirstToken, selects.Predicted.FirstToken, "prompts attend exactly")
+}
+
+// TestForecastOfPickedPages computes the pages on flash that a token picks, and their time, by hand:
+// the first page always, those of the last tokens only if they are not in memory, and of the others as
+// many as chance gives. Each layer waits for a round of reads.
+func TestForecastOfPickedPages(t *testing.T) {
+	s := attending(denseShape())
+	s.Selection = Selection{Fraction: 0.1, Always: 18 * 64, Least: 16 * 64}
+	m := plannerOf(s, Need{Context: 8192, Budget: 1})
+	at := func(hot int) *coster {
+		p := &Plan{KVHot: int64(hot) * s.KVBytesPerToken, KVCold: 1}
+		return &coster{m, p, Rates{ReadGBs: 1, RoundSeconds: 1e-3}}
+	}
+	const depth = 18*64 + 100*64
+	for hot, pages := range map[int]float64{
+		20 * 64: 1 + 16*(100-3)/100.0, // three of the 100 that are not always taken are in memory
+		17 * 64: 1 + 16,
+		7 * 64:  1 + 16 + 10,
+		depth:   0,
+	} {
+		require.InDelta(t, pages*64, float64(at(hot).picked(depth))/float64(s.KVBytesPerToken), 1, "%d tokens in memory", hot)
+	}
+	c := at(17 * 64)
+	transfer := pickedWaste * float64(17*64*s.KVBytesPerToken) / 1e9
+	require.InEpsilon(t, transfer+1e-3*float64(len(s.Layers)), c.pickTime(depth), 1e-6)
+	require.Zero(t, at(depth).pickTime(depth))
+}
+
+// TestForecastAddsUp checks that the time of an answer is the sum over its tokens, and that of a
+// prompt the sum over its chunks.
+func TestForecastAddsUp(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(4, seed))
+		s := attending(randomShape(rng))
+		s.OpsPerToken++
+		n := Need{Context: 2000, Chunk: 16 + rng.IntN(500), KVCold: rng.IntN(2) == 0, Budget: 1}
+		_, err := MakePlan(s, n, costRates)
+		var refused *MinimumError
+		require.ErrorAs(t, err, &refused)
+		n.Budget = refused.Minimum + rng.Int64N(64*mib)
+		n.Talk = Talk{Prompt: 1 + rng.IntN(1000), Answer: 1 + rng.IntN(1000)}
+		p, err := MakePlan(s, n, costRates)
+		require.NoError(t, err)
+		m := planner{Shape: s, Need: n}
+		m.Context = p.Context
+		c := coster{&m, p, costRates}
+		sum := 0.0
+		for i := range n.Talk.Answer - 1 {
+			sum += c.decode(n.Talk.Prompt + i)
+		}
+		require.InDelta(t, sum, p.Predicted.Total-p.Predicted.FirstToken, 0.03*sum, "seed %d", seed)
+		n.Talk.Answer = 0
+		n.Talk.Prompt += p.Chunk
+		longer, err := MakePlan(s, n, costRates)
+		require.NoError(t, err)
+		require.Greater(t, longer.Predicted.FirstToken, p.Predicted.FirstToken)
+		require.Equal(t, longer.Predicted.FirstToken, longer.Predicted.Total, "the prompt gives the first token")
+	}
+}
+
+// TestForecastOfPasses compares the pass of one token with a token, and passes that compute more with the longer of
+// computing and reading.
+func TestForecastOfPasses(t *testing.T) {
+	f := Forecast{Compute: 2, Read: 10}
+	require.InDelta(t, 10.2, f.Pass(1), 1e-9)
+	require.InDelta(t, 10.4, f.Pass(2), 1e-9)
+	require.InDelta(t, 21, f.Pass(10), 1e-9)
+}

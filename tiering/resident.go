@@ -1,0 +1,69 @@
+package tiering
+
+import (
+	"io/fs"
+	"math"
+	"os"
+	"strings"
+	"sync"
+)
+
+// Resident is the memory of this process as the kernel counts it.
+type Resident struct {
+	Now  int64 // bytes, VmRSS
+	Peak int64 // the maximum so far, VmHWM
+	// PageTables is the memory of the page tables, VmPTE. Control groups count it, and Now
+	// does not contain it.
+	PageTables int64
+}
+
+// ReadResident returns the memory of this process. root is that of ReadSigns. It returns
+// zeros on systems other than Linux and Android.
+func ReadResident(root fs.FS) (r Resident) {
+	for line := range strings.Lines(readText(root, "proc/self/status")) {
+		name, value, _ := strings.Cut(line, ":")
+		kb, ok := parseAmount(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+		switch {
+		case !ok || kb > math.MaxInt64/1024:
+		case name == "VmRSS":
+			r.Now = kb * 1024
+		case name == "VmHWM":
+			r.Peak = kb * 1024
+		case name == "VmPTE":
+			r.PageTables = kb * 1024
+		}
+	}
+	return r
+}
+
+// ReadCode returns how much of this process's executable and of its shared libraries is
+// resident, 0 if the system does not tell. root is that of ReadSigns.
+func ReadCode(root fs.FS) (bytes int64) {
+	code := false // the lines describe a mapping of code
+	for line := range strings.Lines(readText(root, "proc/self/smaps")) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 0:
+		case !strings.HasSuffix(fields[0], ":"): // "00400000-0084b000 r-xp 00000000 fe:00 997 /bin/llmrun"
+			code = len(fields) >= 6 && isCode(fields[1], fields[5])
+		case code && fields[0] == "Rss:":
+			kb, ok := parseAmount(fields[1])
+			if ok && kb < math.MaxInt64/1024 {
+				bytes += kb * 1024
+			}
+		}
+	}
+	return bytes
+}
+
+// isCode reports whether a mapping belongs to the executable or to a library: it may be
+// executed, or is a read-only part of such a file.
+func isCode(permissions, path string) bool {
+	return strings.Contains(permissions, "x") || path == executable() || strings.Contains(path, ".so")
+}
+
+// executable returns the path of this program, "" if it is unknown.
+var executable = sync.OnceValue(func() string {
+	path, _ := os.Executable()
+	return path
+})

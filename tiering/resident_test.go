@@ -1,0 +1,61 @@
+package tiering
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadResident(t *testing.T) {
+	for text, want := range map[string]Resident{
+		"Name:\tx\nVmHWM:\t   44032 kB\nVmRSS:\t   40000 kB\nRssAnon:\t 1 kB\nVmPTE:\t  204 kB\n": {Now: 40000 << 10, Peak: 44032 << 10, PageTables: 204 << 10},
+		"VmHWM:\t9223372036854775807 kB\nVmRSS:\tx kB\n":                                          {},
+		"": {},
+	} {
+		root := fstest.MapFS{"proc/self/status": {Data: []byte(text)}}
+		require.Equal(t, want, ReadResident(root), "%q", text)
+	}
+	require.Zero(t, ReadResident(fstest.MapFS{}))
+	if runtime.GOOS == "linux" {
+		now := ReadResident(SystemRoot())
+		require.Greater(t, now.Now, int64(1<<20))
+		require.GreaterOrEqual(t, now.Peak, now.Now)
+	}
+}
+
+func TestResidentMeter(t *testing.T) {
+	for line, want := range map[string]int64{"1052 322 280 5 0 76 0\n": 322, "7 8": 8, "12": 0, "1 x": 0, "": 0} {
+		require.Equal(t, want, residentPages([]byte(line)), "%q", line)
+	}
+	for status, want := range map[string]int64{"VmRSS:\t 7 kB\nVmPTE:\t     204 kB\nVmSwap:\t 0 kB\n": 204 << 10, "VmPTE:": 0, "": 0} {
+		require.Equal(t, want, tableBytes([]byte(status)), "%q", status)
+	}
+	m, err := NewResidentMeter()
+	if runtime.GOOS != "linux" && runtime.GOOS != "android" {
+		require.Error(t, err)
+		return
+	}
+	require.NoError(t, err)
+	require.Greater(t, m.Read(), int64(1<<20))
+	require.Zero(t, testing.AllocsPerRun(10, func() { m.Read() }))
+	require.NoError(t, m.Close())
+	require.Zero(t, m.Read(), "a closed meter")
+}
+
+// TestReadCode counts the mappings of the executable and of libraries, and no others.
+func TestReadCode(t *testing.T) {
+	mapping := func(permissions, path string, kb int) string {
+		return fmt.Sprintf("00400000-0084b000 %s 00000000 fe:00 997 %s\nSize: 9 kB\nRss: %d kB\nPss: 5 kB\n", permissions, path, kb)
+	}
+	smaps := mapping("r-xp", "/bin/x", 1) + mapping("r--p", executable(), 2) + mapping("r--p", "/models/m.pack", 4) +
+		mapping("rw-p", "", 8) + mapping("r--p", "/lib/libOpenCL.so.1", 16)
+	require.Equal(t, int64(19<<10), ReadCode(fstest.MapFS{"proc/self/smaps": {Data: []byte(smaps)}}))
+	require.Zero(t, ReadCode(fstest.MapFS{}))
+	if runtime.GOOS == "linux" {
+		require.Greater(t, ReadCode(SystemRoot()), int64(1<<20))
+		require.Less(t, ReadCode(SystemRoot()), int64(100<<20))
+	}
+}
