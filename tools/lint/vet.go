@@ -110,7 +110,8 @@ func typecheck(loaded []*packages.Package) error {
 	return errors.Join(failed...)
 }
 
-// check gives types to one package whose imports have them.
+// check gives types to one package. It fails where the package has a mistake, and leaves
+// it without types where an import has none.
 func check(fset *token.FileSet, p *packages.Package) error {
 	p.Fset = fset
 	p.TypesInfo = newInfo()
@@ -140,9 +141,12 @@ func check(fset *token.FileSet, p *packages.Package) error {
 	if p.Module != nil && p.Module.GoVersion != "" {
 		config.GoVersion = "go" + p.Module.GoVersion
 	}
-	var err error
-	p.Types, err = config.Check(p.PkgPath, fset, p.Syntax, p.TypesInfo)
-	return err
+	checked, err := config.Check(p.PkgPath, fset, p.Syntax, p.TypesInfo)
+	if err != nil {
+		return err
+	}
+	p.Types = checked
+	return nil
 }
 
 // newInfo returns an empty record of everything that the type checker can tell.
