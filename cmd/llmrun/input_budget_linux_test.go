@@ -60,7 +60,7 @@ func TestChatHoldsItsBudgetForAnyInput(t *testing.T) {
 		input, err := os.Open(test.input)
 		require.NoError(t, err)
 		defer input.Close()
-		command := exec.Command(binary, "chat", "-n", "1", "--overflow", "slide", "--ram", strconv.FormatInt(test.budget, 10))
+		command := exec.Command(binary, "chat", "-n", "1", "--overflow", "slide", "--threads", "2", "--ram", strconv.FormatInt(test.budget, 10))
 		command.Stdin = input
 		peak, code := peakOf(t, command)
 		require.Equal(t, test.code, code, test.input)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -35,7 +36,7 @@ func TestFirstRefusalOfACommandIsEnough(t *testing.T) {
 	require.NoError(t, os.WriteFile(list, []byte(ids), 0o600))
 	answers := "" // of the last run
 	run := func(input string, arguments ...string) (code int, errors string) {
-		command := exec.Command(binary, arguments...)
+		command := exec.Command(binary, append(slices.Clip(arguments), "--threads", "2")...) // each thread takes memory
 		name, piped := strings.CutPrefix(input, "|")
 		if input != "" {
 			file, err := os.Open(name)

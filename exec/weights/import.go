@@ -105,6 +105,10 @@ type rowBlock struct {
 	done        chan struct{} // closed when out, or err, is set
 }
 
+// mostImportWorkers bounds the blocks that are in memory at a time on machines with many processors: the plan of a
+// budget does not know their number, and the hash of the source keeps no more of them busy.
+const mostImportWorkers = 2 * loadReaders
+
 // Write writes the pack. Workers read and arrange blocks of rows ahead of the writer, which
 // writes them in order. Memory is limited to a few blocks, whatever the size of a tensor.
 //
@@ -113,7 +117,7 @@ type rowBlock struct {
 func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	workers := max(loadReaders, runtime.GOMAXPROCS(0))
+	workers := min(max(loadReaders, runtime.GOMAXPROCS(0)), mostImportWorkers)
 	work := make(chan *rowBlock)
 	ordered := make(chan *rowBlock, 2*workers) // bounds the read-ahead
 	spare := make(chan []byte, 2*workers)      // reused buffers of written blocks
