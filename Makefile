@@ -23,27 +23,26 @@ TESTREPORT := GO="$(GO)" $(GO) run ./internal/testreport
 # it runs the tests in which goroutines meet.
 RACE_PACKAGES ?= ./exec/weights ./internal/bench ./store/digest ./hetero/cpu ./hetero/devices ./hetero/onnx ./hetero/opencl ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./quant/limits ./store/vfs/... ./tiering/...
 RACE_LIBRARY  ?= Cancel|Close|Concurrent|Fork|SharedPass|Sessions|Candidates|Beams|Branches|DraftModelDoesNot|SetBudget|Watch|Trim|SaveWhile|SavedBehind|SavedDuring|Prefix|WhileStreaming|DuringRun|Leaks|AtTheSameTime|AtOnce|Interrupted|Spill|SlowDisk|Reward|InLoop|Mapped|Guessing
-RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|SplitPass|Metamorphic
+RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|SplitPass
 RACE_COMMAND  ?= Signals|Collect|KeyReader|LineEditing
 
 # Tests that measure the machine, and the packages that have one. They run one at a time.
 MEASURED_PACKAGES = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestMeasured' . )))
 
 # Tests of sequential work that the race detector makes too slow.
-RACE_SKIP ?= EveryRefusedRequest|EveryFailedOperation|Flipped|KilledAtEvery|PlanAndOpenAgree|PlanMemory|DemoAnswers|DemoNotes|ReadInPieces|HeadersAreReserved|GoldenTranscripts|QuantizationLoss|BudgetHolds|LedgerAtEvery|ReplacedWhileOpen|AdaptersBeside|FirstRefusal|DamagedPackWithout|ReportsLeave|MemoryStaysInBudget|FirstSplitStays|PlanOfASliding
+RACE_SKIP ?= RepairedDuringRun|SetBudgetReleases|SetBudgetOfSplit|SavesLeaveRoom|ConversionsEqual|SurvivesCrashes|EveryFaultIs|PutWritesOnly|FrequentBeats|SplitProperties|PlanProperties|Metamorphic|EveryRefusedRequest|EveryFailedOperation|Flipped|KilledAtEvery|PlanAndOpenAgree|PlanMemory|DemoAnswers|DemoNotes|ReadInPieces|HeadersAreReserved|GoldenTranscripts|QuantizationLoss|BudgetHolds|LedgerAtEvery|ReplacedWhileOpen|AdaptersBeside|FirstRefusal|DamagedPackWithout|ReportsLeave|MemoryStaysInBudget|FirstSplitStays|PlanOfASliding
 
 # Tests that take a sample of the cases without LLMRUN_TEST_SWEEP.
 SWEEP ?= EveryRefusedRequest|EveryFailedOperation|FlippedBytesAreDetected|FlippedBitIs|KilledAtEvery|Metamorphic|BudgetHolds|WithinLedger|DemoAnswers|DemoNotes|ColdKVGives|SelectionDepends|SharedPass|SavedSessionSelects|SetBudgetWhile|DamagedPackIs|PlanAndOpenAgree|KnownAnswersCount|DraftsDoNot|DraftModelDoesNot|EveryTokenizer
 
-# Tests of storage, memory and faults. They take long with portable kernels, and show the same.
-NOASM_SKIP ?= EveryRefusedRequest|2026AreInvariant|2026OnFlash|StoredOtherwise|EveryFailedOperation|Flipped|KilledAtEvery|SelectionOfAll|SelectionReads|PickedPages|DeviceSessions|DemoNotes|CloseWhileStreaming|ConversationLonger|SlowDisk|ExpertUse|FlashReads|PlanAndOpenAgree|HeadersAreReserved|ReplacedWhileOpen|DailyWrites|LedgerAtEvery|SelectionIsTheSame|ReadInPieces|PlanMemory|SharedPass|SetBudget|AdaptersBeside|DamagedPack|RepairNeeds|FirstRefusal|RefusedModelIsNot|PlanLearns|PrefixCacheHit|StreamReadsKeys|NestedDraftsDoNot|FullDisk|ReportsLeave
+# Packages whose kernels the tag noasm replaces, and those that hand them rows of every layout.
+NOASM_PACKAGES ?= ./exec/calib ./exec/recurrent ./exec/weights ./hetero/cpu ./internal/threadpool ./kv/... ./quant/... ./store/crc ./store/gcm
 
-# Tests of the library whose answers follow from the kernels. Its other tests show the same with SIMD.
-NOASM_LIBRARY ?= Demo|Golden|Draft|Guess|Fork|Candidates|Logits|Perplexity|Nested|W8A8|Quantiz|Chat|Generat
-
-# Other packages that use the kernels, directly or through other packages. The tag noasm
-# does not change any other package.
-NOASM_PACKAGES ?= ./cmd/llmrun ./exec/... ./hetero/... ./internal/threadpool ./kv/... ./quant/...
+# Tests of passes and of the library whose answers follow from the kernels. Storage, memory and faults
+# are the same with portable kernels, and take long with them.
+NOASM_EXEC    ?= MatchThe|KVFormats|PackedWeights|LogitsDoNotDepend|DecodeAllocates|PlainPass|W8A8|Recurrent|Latent
+NOASM_LIBRARY ?= Demo|Golden|QuantizationLoss|Logits|Perplexity|Fork
+NOASM_SKIP    ?= DemoNotes|ContextOnFlash|EveryRefusedRequest|Flipped|ReportsLeave
 
 # Packages that use the NPU device, which needs the tag npu.
 NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve ./exec/split
@@ -94,7 +93,8 @@ testsweep: ## run the tests that make every step fail, with all steps and many r
 
 .PHONY: testnoasm
 testnoasm: ## run the tests with the portable kernels
-	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -skip '$(NOASM_SKIP)' $(NOASM_PACKAGES)
+	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off $(NOASM_PACKAGES)
+	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_EXEC)' ./exec
 	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_LIBRARY)' -skip '$(NOASM_SKIP)' .
 
 .PHONY: testrace

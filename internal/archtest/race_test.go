@@ -19,6 +19,9 @@ var racePackages = regexp.MustCompile(`(?m)^RACE_PACKAGES\s*\?=\s*(.*)$`)
 var raceElsewhere = map[string]string{
 	"exec": "arithmetic is too slow there; RACE_EXEC selects its tests of threads and cancellation",
 	".":    "most of its tests run one session at a time; RACE_LIBRARY selects the others",
+
+	"cmd/llmrun":          "most of its tests run one session at a time; RACE_COMMAND selects the others",
+	"internal/testreport": "its goroutine only receives signals",
 }
 
 // TestRaceDetectorCoversGoroutines checks that the Makefile runs every package that starts
