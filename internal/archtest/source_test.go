@@ -1,5 +1,5 @@
 // Package archtest tests rules that span packages: the direction of imports, access to files and raw
-// memory, sizes, retired names, and the agreement of the documents with the code.
+// memory, and the agreement of the documents with the code.
 package archtest
 
 import (
