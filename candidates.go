@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/llmrun/llmrun/exec/draft"
 )
 
 // Prompt is what several candidates answer. Exactly one of its fields is set.
@@ -160,4 +162,82 @@ func (p *Prompt) tokens(s *Session, o *GenerateOptions) func() ([]int32, error) 
 		return func() ([]int32, error) { return slices.Concat(s.tokens(), p.IDs), nil }
 	}
 	return func() ([]int32, error) { return s.encodeText(p.Text, o) }
+}
+
+// Best returns the candidate with the greatest score, the first one of equals; nil without candidates.
+func Best(candidates []*Candidate) (best *Candidate) {
+	for _, c := range candidates {
+		if best == nil || c.Score > best.Score {
+			best = c
+		}
+	}
+	return best
+}
+
+// Vote takes the most frequent answer of the candidates and returns the best candidate that gives it, and how many
+// give it. answer finds the answer in a text; a candidate without one has no vote. Of answers with as many
+// votes, that of the candidate with the greatest score wins. If no candidate has a vote, Vote returns nil.
+func Vote(candidates []*Candidate, answer func(text string) (string, bool)) (winner *Candidate, votes int) {
+	given := map[string][]*Candidate{}
+	for _, c := range candidates {
+		if a, ok := answer(c.Text); ok {
+			given[a] = append(given[a], c)
+		}
+	}
+	for _, same := range given {
+		best := Best(same)
+		if len(same) > votes || len(same) == votes && better(best, winner) {
+			winner, votes = best, len(same)
+		}
+	}
+	return winner, votes
+}
+
+// better reports whether a candidate wins against another one with as many votes.
+func better(a, b *Candidate) bool {
+	return a.Score > b.Score || a.Score == b.Score && a.Index < b.Index
+}
+
+// roomTokens is for how many tokens of an answer a candidate gets room.
+const roomTokens = 256
+
+// makeRoom gives memory of weights to the candidates, if that makes all of them together faster: where weights are streamed, a
+// pass takes as long as it reads, and n candidates that share it need 1/n of the passes.
+func (c *candidates) makeRoom() *promptRoom {
+	e := c.session.engine
+	m, r := &e.mem, &promptRoom{engine: e}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current == nil || m.current.StreamedPerToken == 0 || m.budget.Limit() == 0 {
+		return r
+	}
+	each := c.bytes()
+	fit := max(1, (m.budget.Limit()-m.budget.Usage().Total)/each)
+	// With n candidates instead of those that fit, passes read (n-fit)*each more bytes.
+	if m.current.StreamedPerToken < fit*each {
+		return r
+	}
+	for more := int64(c.options.N) - fit; more > 0; more /= 2 {
+		if r.replan(more*each) == nil {
+			return r
+		}
+	}
+	return r
+}
+
+// bytes returns about what a candidate takes that runs beside others: heap, keys and values from the last page of the prompt on,
+// recurrent state, and look-up.
+func (c *candidates) bytes() int64 {
+	e := c.session.engine
+	tokens := roomTokens
+	if most := c.options.MaxTokens; most > 0 {
+		tokens = min(tokens, most)
+	}
+	page := max(1, e.mem.shape.KVPageTokens)
+	pages := 1 + (tokens+page-1)/page
+	bytes := candidateHeap(e.info.Vocab, len(c.ids)+tokens) + int64(pages*page)*e.mem.shape.KVBytesPerToken + e.mem.shape.KVFixed
+	if e.mayDraft {
+		bytes += draft.LookupBytes(min(e.limit, lookupTokens))
+	}
+	return bytes
 }

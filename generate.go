@@ -342,3 +342,87 @@ func (g *generation) flush() {
 func (s *Session) rewind(ids []int32) []int32 {
 	return ids[s.seq.Truncate(draft.CommonPrefix(s.seq.IDs(), ids[:len(ids)-1])):]
 }
+
+// Piece is one step of a generation: a token and the text that it completes. Text is empty if
+// the token ends in the middle of a character, or if the text may be the beginning of a stop
+// string; a later piece then contains it. If text is still held back when the generation
+// ends, a last piece with the ID -1 contains it. The concatenated texts of all pieces whose Channel is
+// "" or ChannelFinal are the answer.
+type Piece struct {
+	ID   int32
+	Text string
+	// Channel is the part of the answer that Text belongs to, for models whose answers have several, such
+	// as gpt-oss: "" for all others. Text has no marks of parts. Recipient is the tool that the part calls, such
+	// as functions.weather, or "".
+	Channel, Recipient string
+	// LogProb is the logarithm of the token's probability, and Top are the most likely tokens, if the
+	// options ask for them: in the model's distribution, before penalties, bias, filters and temperature.
+	LogProb float32
+	Top     []TokenLogProb
+}
+
+// The channels of answers that have several.
+const (
+	ChannelAnalysis   = channel.Analysis   // what the model thinks
+	ChannelCommentary = channel.Commentary // calls of tools, and what it says before them
+	ChannelFinal      = channel.Final      // the answer
+)
+
+// Answers reports whether the text is part of the answer, rather than of what the model thinks or says to
+// tools.
+func (p *Piece) Answers() bool { return p.Channel == "" || p.Channel == ChannelFinal }
+
+// noToken is the ID of a piece that contains only held-back text.
+const noToken = -1
+
+// beginAnswer decodes the tokens of the prompt that belong to the answer, from the channel on that is before them. f may be
+// nil.
+func (g *generation) beginAnswer(f *channel.Format) {
+	answered := g.options.answered
+	g.channel = f.Behind(g.ids[:max(0, len(g.ids)-len(answered))])
+	for _, id := range answered {
+		g.decodeToken(&sampled{Piece: Piece{ID: id}})
+	}
+}
+
+// maxRePrefills limits how often a generation re-prefills damaged pages. A disk that damages
+// everything must not cause an endless loop.
+const maxRePrefills = 3
+
+// extend processes ids, the last of g.ids and guesses behind them. If that fails because saved pages are damaged, it
+// drops them and re-prefills from there. A damaged cache must not prevent an answer.
+func (g *generation) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions) error {
+	err := g.session.extend(ctx, ids, r)
+	for range maxRePrefills {
+		if err == nil || !g.dropDamaged(ctx) {
+			break
+		}
+		r.Branches = nil // they begin behind the tokens that are computed again
+		ids = g.ids[g.session.seq.Len():]
+		if len(g.inputs) > 1 {
+			ids = slices.Concat(ids, g.inputs[1:])
+		}
+		err = g.session.extend(ctx, ids, r)
+	}
+	return err
+}
+
+// dropDamaged drops the pages of the session that do not match their checksums, and reports
+// whether there were any.
+func (g *generation) dropDamaged(ctx context.Context) bool {
+	s, store := g.session, g.session.engine.store
+	if store == nil || ctx.Err() != nil {
+		return false
+	}
+	damage := s.seq.DropDamaged(s.stores)
+	if damage == nil {
+		return false
+	}
+	store.report(damage)
+	g.savedTokens = min(g.savedTokens, s.seq.Saved())
+	if g.firstAt.IsZero() {
+		g.stats.ReusedTokens = min(g.stats.ReusedTokens, s.seq.Len())
+		g.stats.RestoredTokens = min(g.stats.RestoredTokens, s.seq.Len())
+	}
+	return true
+}

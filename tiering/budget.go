@@ -197,3 +197,70 @@ func (l *Lease) Release() {
 	b.usage.By[l.purpose] -= l.bytes
 	b.leases--
 }
+
+// Ledger is a number of bytes for each Purpose.
+type Ledger [purposes]int64
+
+// Total returns the sum.
+func (l *Ledger) Total() (n int64) {
+	for _, v := range l {
+		n += v
+	}
+	return n
+}
+
+// ByName returns the nonzero purposes by name.
+func (l *Ledger) ByName() map[string]int64 {
+	named := map[string]int64{}
+	for p, v := range l {
+		if v != 0 {
+			named[Purpose(p).String()] = v
+		}
+	}
+	return named
+}
+
+// Purposes returns all purposes in the order in which reports list them.
+func Purposes() []Purpose {
+	all := make([]Purpose, purposes)
+	for p := range all {
+		all[p] = Purpose(p)
+	}
+	return all
+}
+
+// Purpose classifies memory. The ledger counts by purpose, so that reports and errors
+// can list the consumers.
+type Purpose uint8
+
+// The purposes, in the order of reports.
+const (
+	Pinned      Purpose = iota // weights that stay in memory
+	Ring                       // buffer of streamed weights
+	Cached                     // embedding row cache and expert cache
+	Mapped                     // resident pages of mapped files
+	KVHot                      // KV in memory
+	KVFrames                   // buffers for KV from flash
+	KVSummaries                // summaries of keys for page selection
+	Drafts                     // what drafters remember
+	Rewards                    // a reward model
+	Scratch                    // activations and other memory of a batch
+	Shared                     // buffers shared between devices
+	Heap                       // Go's heap: vocabularies, tables, bookkeeping
+	Code                       // the program's code
+	Driver                     // a device's driver, besides the buffers above
+
+	purposes // number of purposes
+)
+
+var purposeNames = [purposes]string{
+	"pinned weights", "weight ring", "weight cache", "mapped files", "kv hot", "kv frames", "kv summaries", "drafts", "reward model", "scratch", "shared buffers", "heap", "code", "device driver",
+}
+
+// String returns the name that reports and errors use.
+func (p Purpose) String() string {
+	if p >= purposes {
+		return fmt.Sprintf("purpose(%d)", uint8(p))
+	}
+	return purposeNames[p]
+}

@@ -10,9 +10,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 	"github.com/llmrun/llmrun/internal/bench"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/enginemodel"
 	"github.com/llmrun/llmrun/internal/modelflag"
 )
 
@@ -194,5 +196,65 @@ func showTests(r *bench.Report, w io.Writer) {
 			fmt.Fprintf(w, " %10.1f MB", float64(t.FlashPerToken)/1e6)
 		}
 		fmt.Fprintln(w)
+	}
+}
+
+// openWithBudget returns the function that opens a model for bench with a memory budget, as run does.
+// Weights are streamed from a pack, so the function imports other models first.
+func openWithBudget(t modelflag.Target, kv string, ram int64) func(context.Context, int, int) (*bench.Opened, error) {
+	return func(ctx context.Context, threads, longest int) (*bench.Opened, error) {
+		progress := func(p llmrun.Progress) { t.Loading(p.Done, p.Total) }
+		o := llmrun.Options{
+			FS: t.FS, Threads: threads, Context: longest, Progress: progress,
+			Memory: llmrun.MemoryOptions{RAM: ram, KV: kv},
+			Cache:  llmrun.CacheOptions{ImportProgress: progress},
+			Notify: t.Notify,
+		}
+		(&cacheFlags{noKV: true}).apply(&o)
+		engine, err := llmrun.OpenContext(ctx, t.Path, o)
+		if err != nil {
+			return nil, err
+		}
+		return &bench.Opened{
+			Model: enginemodel.Of(engine), KV: engine.Info().KV, RAM: engine.Memory().Budget, Close: engine.Close,
+		}, nil
+	}
+}
+
+// batchWord is the argument of llmrun bench that measures several sequences.
+const batchWord = "batch"
+
+// batchMeasurement is the measurement of llmrun bench batch, with the flags of bench.
+func batchMeasurement(model *modelflag.Source, ram *ramFlag, o *bench.Options) modelflag.Measurement[[]bench.BatchTest] {
+	return modelflag.Measurement[[]bench.BatchTest]{
+		Model:  model,
+		Amount: modelflag.FormatRuns,
+		Check: func() error {
+			if o.Prefill = nil; o.Sustain > 0 {
+				return cli.Usagef("--minutes: bench batch has no such test")
+			}
+			if err := modelflag.CheckLengths(&o.Prefill, &o.Decode); err != nil {
+				return cli.Usagef("--tg is 0: bench batch generates tokens")
+			}
+			return checkChunk(ram, o)
+		},
+		Run: func(ctx context.Context, t modelflag.Target) ([]bench.BatchTest, error) {
+			setTarget(o, t, ram)
+			tests, err := bench.RunBatch(ctx, *o)
+			if errors.Is(err, bench.ErrBench) {
+				return nil, cli.Usagef("--tg, --depth: %v", err)
+			}
+			return tests, err
+		},
+		Write: showBatch,
+	}
+}
+
+// showBatch prints a table for a person.
+func showBatch(tests []bench.BatchTest, w io.Writer) {
+	one := &tests[0]
+	fmt.Fprintf(w, "memory read %.1f GB/s, int8 %.0f Gop/s\n\n%-9s %9s %9s %9s %9s\n", one.ReadGBs, one.PeakGops, "sequences", "tok/s", "each", "of one", "of bound")
+	for _, t := range tests {
+		fmt.Fprintf(w, "%9d %9.1f %9.1f %8.2fx %7.0f %%\n", t.N, t.TokPerSec, t.TokPerSec/float64(t.N), t.TokPerSec/one.TokPerSec, 100*t.TokPerSec/t.Bound)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -293,4 +294,86 @@ func (c *ExpertCache) Snapshot() ExpertStats {
 	defer c.Reads.Mu.Unlock()
 	s.Slots, s.Bytes = len(c.Reads.Slots), c.Reads.bytes
 	return s
+}
+
+// Guess predicts the experts of a layer's next step, the most likely first. It locks those
+// in memory until the router selects, and submits reads of the others while predictions
+// have been right often enough.
+func (c *ExpertCache) Guess(layer int, likely []int32) {
+	c.nextStep()
+	c.guesses = c.guesses[:0]
+	r := &c.Reads
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	for _, e := range likely {
+		id := int32(layer*c.PerLayer) + e
+		if at := c.SlotOf[id]; at >= 0 {
+			r.Slots[at].step = c.step
+			continue
+		}
+		c.guesses = append(c.guesses, id)
+		if c.Trust < minTrust {
+			continue
+		}
+		if at := c.takeSlot(c.Slots(), math.Inf(1)); at >= 0 {
+			c.assign(at, id)
+			r.Slots[at].guess = c.step
+			r.guessed.push(at)
+		}
+	}
+	r.work.Broadcast()
+}
+
+const (
+	// SlotsPerGuess limits predictions: at most one per SlotsPerGuess slots.
+	SlotsPerGuess = 4
+	// minTrust is the fraction of right predictions from which reads are submitted. A wrong
+	// read delays a required one and evicts an expert, while a right one gains no more than
+	// the time of attention.
+	minTrust = 0.75
+	// trustWindow is roughly the number of predictions that Trust averages.
+	trustWindow = 256
+)
+
+// scoreGuesses compares the predictions for a step with the router's selection. first is as
+// for Submit.
+func (c *ExpertCache) scoreGuesses(layer int, first []int32) {
+	for _, id := range c.guesses {
+		e := int(id) - layer*c.PerLayer
+		right := 0.0
+		if first[e+1] > first[e] {
+			right = 1
+			c.stats.Right++
+		}
+		c.stats.Guessed++
+		c.Trust += (right - c.Trust) / trustWindow
+	}
+	c.guesses = c.guesses[:0]
+}
+
+// planExpertBiases plans the biases of a layer's experts as vectors of the layer, so that they stay in
+// memory when the experts do not. inner is the width of an expert's inner vector.
+func (ld *Loader) planExpertBiases(l int, w *LayerWeights, inner int) error {
+	s := ld.Spec
+	if !s.ExpertBias {
+		return nil
+	}
+	for i := range w.Experts {
+		e := &w.Experts[i]
+		for _, b := range []struct {
+			role string
+			m    *Linear
+			rows int
+		}{{"ffn_gate", &e.Gate, inner}, {"ffn_up", &e.Up, inner}, {"ffn_down", &e.Down, s.Dim}} {
+			slice, ok, err := ld.Tensors.ExpertBias(b.role+"_exps", l, i, s.Experts, b.rows)
+			if err != nil {
+				return err
+			}
+			if ok {
+				name := modelfile.TensorName(modelfile.ExpertRole(b.role, i), l, ".bias")
+				ld.places = append(ld.places, Placement{name: name, Slice: slice, Vector: &b.m.Bias})
+			}
+		}
+	}
+	return nil
 }

@@ -2,14 +2,17 @@ package weights
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -329,5 +332,170 @@ func (ld *Loader) readVector(p *Placement, mem []byte) error {
 	}
 	quant.DequantRow(p.Slice.Type, out, raw)
 	ld.AddRead(len(raw))
+	return nil
+}
+
+// applyPlan changes the layouts so that they follow a plan: the first part of each section
+// stays in memory and the rest is streamed. Norms and biases move to a layout of their own,
+// which always stays in memory. An embedding that is not the output matrix is not loaded.
+func (ld *Loader) applyPlan(w *Weights, layouts []Layout, plan *tiering.Plan) ([]Layout, error) {
+	file, _ := ld.Tensors.Source.(*pack.File)
+	ld.Residency = &Residency{w: w, File: file, budget: ld.Budget, layers: len(w.Layers)}
+	if err := ld.Residency.Check(plan); err != nil {
+		return nil, err
+	}
+	if err := ld.Residency.BypassCache(plan); err != nil {
+		return nil, err
+	}
+	return ld.pinSections(w, layouts, plan), nil
+}
+
+// pinSections limits each layout to the part that a plan pins, and returns the layouts to
+// load: an ExpertCache loads the experts, and an EmbeddingLookup reads the embedding.
+func (ld *Loader) pinSections(w *Weights, layouts []Layout, plan *tiering.Plan) []Layout {
+	vectors := Layout{Name: "norms and biases"}
+	loaded := layouts[:0]
+	for _, l := range layouts {
+		switch {
+		case l.Kind == expertLayout:
+			ld.CachedExperts = append(ld.CachedExperts, l)
+			continue
+		case l.Kind == EmbeddingLayout:
+			w.Embed.leaveOnFlash(&l)
+			continue
+		case l.Kind == TableLayout:
+			w.Table.leaveOnFlash(&l)
+			continue
+		case l.Kind == EndsLayout:
+			w.Embed.noteSection(&l)
+			l.moveVectors(&vectors)
+			l.pinPrefix(plan.HeadPinned)
+		default:
+			l.moveVectors(&vectors)
+			l.pinPrefix(plan.Pinned[l.Layer])
+		}
+		loaded = append(loaded, l)
+	}
+	return append(loaded, vectors)
+}
+
+// moveVectors moves the layout's vectors to another layout, which stays in memory when the
+// matrices are streamed.
+func (l *Layout) moveVectors(vectors *Layout) {
+	places := l.Places[:0:0]
+	for _, p := range l.Places {
+		if p.Vector != nil {
+			vectors.Places = append(vectors.Places, p)
+		} else {
+			places = append(places, p)
+		}
+	}
+	l.Places = places
+}
+
+// pinPrefix limits the layout to the first pinned bytes of its section, in whole blocks,
+// plus the rest of the unit in which they end. It records the streamed rows of each matrix.
+func (l *Layout) pinPrefix(pinned int64) {
+	l.streamFrom = l.pinnedBytes(pinned)
+	l.Size = l.streamFrom
+	for i := range l.Places {
+		p := &l.Places[i]
+		if p.off+p.Bytes() <= l.streamFrom {
+			p.rest = streamedRows{}
+			continue
+		}
+		_, unit := p.unit()
+		held := min((max(0, l.streamFrom-p.off)+unit-1)/unit*unit, p.Bytes())
+		if held > 0 {
+			l.Size = max(l.Size, p.off+held)
+		}
+		p.rest = streamedRows{Run: l.Layer, Offset: int64(p.off + held - l.streamFrom)}
+	}
+}
+
+// pinnedBytes rounds the pinned bytes of a section down to whole blocks, unless they cover
+// it.
+func (l *Layout) pinnedBytes(pinned int64) int {
+	if pinned >= int64(l.SectionSize) {
+		return l.SectionSize
+	}
+	return int(pinned / pack.BlockBytes * pack.BlockBytes)
+}
+
+// frameFor returns memory for a layout: a mapping of the file if pinFile is set, otherwise
+// anonymous memory.
+func (ld *Loader) frameFor(l *Layout) (*tiering.Frame, error) {
+	if ld.pinFile && ld.Residency != nil && l.stored() && l.Kind != expertLayout {
+		if err := ld.Residency.noteStamp(); err != nil {
+			return nil, err
+		}
+		m, err := ld.Residency.File.MapSection(l.index)
+		if err != nil {
+			return nil, err
+		}
+		l.Mapped = true
+		frame, err := tiering.Adopt(ld.Budget, tiering.Mapped, m.Bytes(), l.Size, func() { _ = m.Close() })
+		if err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		l.mapping = m
+		return frame, nil
+	}
+	// A later plan may pin more of the section.
+	return tiering.AllocRoom(ld.Budget, tiering.Pinned, l.Size, l.SectionSize)
+}
+
+// useMapping verifies the block checksums of a mapping and points the weights into it.
+func (ld *Loader) useMapping(ctx context.Context, l *Layout) error {
+	if err := l.verifyMapping(ctx, mappingReads{ld.Residency.File, ld.Scheduler, ld.AddRead}, 0, l.Size); err != nil {
+		return err
+	}
+	return l.attach(l.Frame.Bytes())
+}
+
+// stored reports whether a pack stores the bytes of the section, so that it can be mapped.
+func (l *Layout) stored() bool {
+	_, converted := l.section.(*conversion)
+	return l.section != nil && !converted
+}
+
+// columnOrder is a matrix with the order of its columns.
+type columnOrder struct {
+	matrix *Matrix
+	name   string
+	order  []float32 // [Cols]
+}
+
+// planOrder plans the column order of a matrix that was planned as s, if the file has one.
+func (ld *Loader) planOrder(m *Matrix, role string, layer int, s *modelfile.TensorSlice) error {
+	name := modelfile.OrderName(s.Ranges[0].Tensor.Name)
+	t, ok := ld.Tensors.Source.Tensor(name)
+	if !ok {
+		return nil
+	}
+	if modelfile.Elems(t.Shape) != s.Cols {
+		return ld.Tensors.ShapeError(t, 1, s.Cols)
+	}
+	o := &columnOrder{matrix: m, name: name}
+	ld.Orders = append(ld.Orders, o)
+	ld.places = append(ld.places, Placement{
+		name: modelfile.TensorName(role, layer, modelfile.OrderSuffix), Slice: modelfile.TensorSlice{Type: t.Type, Rows: 1, Cols: s.Cols, Ranges: []modelfile.ByteRange{{Tensor: t, Size: t.Size}}}, Vector: &o.order,
+	})
+	return nil
+}
+
+// applyOrders checks the column orders and assigns them to their matrices. Consecutive
+// matrices with equal orders share one slice, so that the forward pass quantizes their
+// input once.
+func (ld *Loader) applyOrders() error {
+	for i, o := range ld.Orders {
+		if err := modelfile.CheckOrder(o.name, o.order); err != nil {
+			return fmt.Errorf("%s: %w", ld.Tensors.Path, err)
+		}
+		if i > 0 && slices.Equal(ld.Orders[i-1].order, o.order) {
+			o.order = ld.Orders[i-1].order
+		}
+		o.matrix.Order = o.order
+	}
 	return nil
 }

@@ -1,10 +1,16 @@
 package weights
 
 import (
+	"context"
 	"fmt"
+	"strings"
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store/pack"
 )
 
 // planMatrix plans a required matrix. err is the error of finding s.
@@ -328,4 +334,173 @@ func (ld *Loader) planShared(l int, w *LayerWeights) error {
 		return nil
 	}
 	return ld.planLinear(&w.SharedGate, "ffn_gate_inp_shexp", l, 1, ld.Spec.Dim)
+}
+
+// PlanHost is PlanAll for the host's part of a model whose last layers, offloaded of them, an
+// accelerator computes. With them it computes the output matrix, so that the host only looks up
+// rows of the embedding. Without such layers, the host's part is the whole model.
+func (ld *Loader) PlanHost(offloaded int) (*Weights, []Layout, error) {
+	w := &Weights{Layers: make([]LayerWeights, len(ld.Spec.Layers)-offloaded)}
+	if offloaded == 0 {
+		layouts, err := ld.PlanAll(w)
+		return w, layouts, err
+	}
+	embedding, err := ld.planEmbedding(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	layers, err := ld.planLayers(w)
+	return w, append([]Layout{embedding}, layers...), err
+}
+
+// planEmbedding plans an embedding that the host only looks up, as a pack stores it.
+func (ld *Loader) planEmbedding(w *Weights) (Layout, error) {
+	ends, err := ld.planEnds(w)
+	if err != nil {
+		return Layout{}, err
+	}
+	if ends[0].Kind == EmbeddingLayout {
+		return ends[0], nil
+	}
+	l := Layout{Name: "embedding", Kind: EmbeddingLayout, Places: ends[0].Places[:1]}
+	if file, ok := ld.Tensors.Source.(*pack.File); !ok || !l.locate(file) {
+		l.Places[0].tile = false
+	}
+	return l, nil
+}
+
+// LoadSequentially reads the layouts one after the other and calls take after each. The
+// layout's frame is then the last of Frames, so that take can copy its content and free it
+// before the next read.
+func (ld *Loader) LoadSequentially(ctx context.Context, layouts []Layout, take func(*Layout) error) error {
+	ld.Total += ReadBytes(layouts)
+	queue := prefetch.New(loadReaders)
+	queue.Scheduler = ld.Scheduler
+	defer queue.Close()
+	for i := range layouts {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := ld.readAll(ctx, queue, layouts[i:i+1]); err != nil {
+			return err
+		}
+		if err := take(&layouts[i]); err != nil {
+			return fmt.Errorf("%s of %s: %w", layouts[i].Name, ld.Tensors.Path, err)
+		}
+	}
+	return nil
+}
+
+// ReadColumns reads count columns of a matrix, from column first on, into dst.
+func (ld *Loader) ReadColumns(ctx context.Context, s *modelfile.TensorSlice, first, count int, dst []float32 /* [count, rows] */) error {
+	rowBytes := int(s.Bytes()) / s.Rows
+	return ld.eachRows(ctx, s, columnReadBytes, func(at, n int, raw []byte) {
+		// The padding avoids cache conflicts between rows a power of two apart.
+		const apart = 16
+		var rows [tiled.TileRows][]float32 // a tile of rows fills a cache line of each column
+		floats := make([]float32, len(rows)*(s.Cols+apart))
+		for i := range rows {
+			rows[i] = floats[i*(s.Cols+apart):][:s.Cols]
+		}
+		for ; n > 0; at, n, raw = at+len(rows), n-len(rows), raw[min(len(raw), len(rows)*rowBytes):] {
+			few := rows[:min(n, len(rows))]
+			for i, row := range few {
+				quant.DequantRow(s.Type, row, raw[i*rowBytes:(i+1)*rowBytes])
+			}
+			for c := range count {
+				column := dst[c*s.Rows+at:][:len(few)]
+				for i, row := range few {
+					column[i] = row[first+c]
+				}
+			}
+		}
+	})
+}
+
+// columnReadBytes is roughly how many bytes of rows are read before they are transposed. As
+// floats they take up to eight times as much memory.
+const columnReadBytes = 256 << 10
+
+// LayerMatrices returns the matrices of all layers that a Mix may quantize, by name,
+// without loading them.
+func LayerMatrices(f *modelfile.Files) (*Loader, map[string]*modelfile.TensorSlice, error) {
+	return namedMatrices(f, func(kind layoutKind) bool { return kind == LayerLayout })
+}
+
+// AllMatrices returns the matrices of all layers, experts included, by name.
+func AllMatrices(f *modelfile.Files) (map[string]*modelfile.TensorSlice, error) {
+	_, named, err := namedMatrices(f, func(kind layoutKind) bool { return kind == LayerLayout || kind == expertLayout })
+	return named, err
+}
+
+// namedMatrices returns the matrices of some layouts.
+func namedMatrices(f *modelfile.Files, in func(layoutKind) bool) (*Loader, map[string]*modelfile.TensorSlice, error) {
+	spec, err := f.Spec()
+	if err != nil {
+		return nil, nil, err
+	}
+	ld := &Loader{Tensors: f.TensorSet(), Spec: spec}
+	layouts, err := ld.PlanAll(&Weights{Layers: make([]LayerWeights, len(spec.Layers))})
+	if err != nil {
+		return nil, nil, err
+	}
+	named := map[string]*modelfile.TensorSlice{}
+	for i := range layouts {
+		for j := range layouts[i].Places {
+			if p := &layouts[i].Places[j]; p.Matrix != nil && in(layouts[i].Kind) {
+				named[p.name] = &p.Slice
+			}
+		}
+	}
+	return ld, named, nil
+}
+
+// routerRole is the one matrix whose .scale has another meaning: a factor for each input.
+const routerRole = "ffn_gate_inp"
+
+// planScale plans the optional scale of a matrix.
+func (ld *Loader) planScale(m *Linear, role string, layer int) error {
+	if role == routerRole {
+		return nil
+	}
+	s, ok, err := ld.Tensors.Scale(role, layer)
+	if ok {
+		ld.places = append(ld.places, scalePlacement(m, role, layer, s))
+	}
+	return err
+}
+
+// appendExpertScales plans the optional scales of expert i among the places of its layer, which stay in
+// memory when the expert does not.
+func (ld *Loader) appendExpertScales(places []Placement, e *MLP, layer, i int) ([]Placement, error) {
+	for _, m := range []struct {
+		role string
+		w    *Linear
+	}{{"ffn_up", &e.Up}, {"ffn_gate", &e.Gate}, {"ffn_down", &e.Down}} {
+		single := modelfile.ExpertRole(m.role, i)
+		s, ok, err := ld.Tensors.ExpertScale(m.role+"_exps", single, layer, i, ld.Spec.Experts)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			places = append(places, scalePlacement(m.w, single, layer, s))
+		}
+	}
+	return places, nil
+}
+
+func scalePlacement(m *Linear, role string, layer int, s modelfile.TensorSlice) Placement {
+	return Placement{name: modelfile.TensorName(role, layer, modelfile.ScaleSuffix), Slice: s, Vector: &m.Scale}
+}
+
+// HasScales reports whether a matrix of the layouts has a scale.
+func HasScales(layouts []Layout) bool {
+	for i := range layouts {
+		for j := range layouts[i].Places {
+			if strings.HasSuffix(layouts[i].Places[j].name, modelfile.ScaleSuffix) {
+				return true
+			}
+		}
+	}
+	return false
 }
