@@ -9,24 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeDevice transfers one byte in a nanosecond, in the order of the calls.
-type fakeDevice struct {
-	mu     sync.Mutex
-	idleAt time.Time
-}
-
-func (d *fakeDevice) transfer(n int) (int, error) {
-	d.mu.Lock()
-	if now := time.Now(); d.idleAt.Before(now) {
-		d.idleAt = now
-	}
-	d.idleAt = d.idleAt.Add(time.Duration(n))
-	until := time.Until(d.idleAt)
-	d.mu.Unlock()
-	time.Sleep(until)
-	return n, nil
-}
-
 // TestWritesTakeWhatTheStreamLeaves takes passes of a stream while a writer writes to the same
 // device. If the passes wait for the device, writes begin only when they have moved up at their
 // deadlines. If the passes compute for longer than the device reads, all writes fit in between.
@@ -39,8 +21,23 @@ func TestWritesTakeWhatTheStreamLeaves(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const piece, pieces, writes = 1e6, 60, 20
-				device, scheduler := &fakeDevice{}, NewScheduler()
-				run := Run{From: ReaderFunc(func(p []byte, _ int64) (int, error) { return device.transfer(len(p)) }), Size: pieces * piece}
+				var (
+					mu     sync.Mutex
+					idleAt time.Time
+				)
+				transfer := func(n int) (int, error) { // of one byte in a nanosecond, in the order of the calls
+					mu.Lock()
+					if now := time.Now(); idleAt.Before(now) {
+						idleAt = now
+					}
+					idleAt = idleAt.Add(time.Duration(n))
+					until := time.Until(idleAt)
+					mu.Unlock()
+					time.Sleep(until)
+					return n, nil
+				}
+				scheduler := NewScheduler()
+				run := Run{From: ReaderFunc(func(p []byte, _ int64) (int, error) { return transfer(len(p)) }), Size: pieces * piece}
 				s := NewStream(Threads{Scheduler: scheduler, Readers: 8}, newRing(piece, 16, piece), Sequence{Body: []Run{run}})
 				defer s.Close()
 				pass := func() {
@@ -59,7 +56,7 @@ func TestWritesTakeWhatTheStreamLeaves(t *testing.T) {
 				deadline := time.Now().Add(800 * time.Millisecond)
 				w.Start(func(write WriteFunc) error {
 					for range writes {
-						to := writerFunc(func(p []byte, _ int64) (int, error) { return device.transfer(len(p)) })
+						to := writerFunc(func(p []byte, _ int64) (int, error) { return transfer(len(p)) })
 						if err := write(to, make([]byte, 1e5), 0); err != nil {
 							return err
 						}

@@ -309,21 +309,23 @@ func TestWritesAreSpread(t *testing.T) {
 // TestWriterCollectsReads leaves reads of a stream uncollected, as after the end of a pass. A
 // waiting writer collects them.
 func TestWriterCollectsReads(t *testing.T) {
-	s := NewScheduler()
-	reads := admitted(t, s, Streamed, 10*leastDepth)
-	s.Join(nil, func() {
-		s.Done(reads)
-		reads = Grant{}
+	synctest.Test(t, func(t *testing.T) {
+		s := NewScheduler()
+		reads := admitted(t, s, Streamed, 10*leastDepth)
+		s.Join(nil, func() {
+			s.Done(reads)
+			reads = Grant{}
+		})
+		s.Done(s.awaitWrite(newWriteWait(), 1, time.Now().Add(time.Hour)))
+		require.Zero(t, s.total)
 	})
-	s.Done(s.awaitWrite(newWriteWait(), 1, time.Now().Add(time.Hour)))
-	require.Zero(t, s.total)
 }
 
 // TestAdmissionAllocatesNothing admits without contention and after refusals.
 func TestAdmissionAllocatesNothing(t *testing.T) {
 	s := NewScheduler()
 	s.Join(func() {}, func() {})
-	w := newWriteWait()
+	w, overdue := newWriteWait(), time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	require.Zero(t, testing.AllocsPerRun(50, func() {
 		a, _ := s.Admit(Awaited, 1)
 		b, _ := s.admitStreamed(streamRead{bytes: 1 << 30})
@@ -331,7 +333,7 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 		s.Done(a)
 		s.Done(b)
 		s.Done(c)
-		s.Done(s.awaitWrite(w, 1, time.Now()))
+		s.Done(s.awaitWrite(w, 1, overdue))
 	}))
 }
 

@@ -103,7 +103,12 @@ func (r *Residency) ScanMapped() error {
 	case !r.Mapped || r.damaged != nil:
 		return r.damaged
 	}
-	c, now, all := &r.check, time.Now(), r.mappedBytes()
+	return r.scanAt(time.Now())
+}
+
+// scanAt is ScanMapped at a time.
+func (r *Residency) scanAt(now time.Time) error {
+	c, all := &r.check, r.mappedBytes()
 	if c.unsettled && c.stamp.Settled(now) {
 		c.unsettled, c.urgent = false, all // later changes get another stamp, earlier ones are found by this scan
 	}

@@ -3,29 +3,22 @@ package weights
 import (
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // evict takes the pages of a mapped file out of memory.
 func evict(t *testing.T, path string) {
-	maps, err := os.ReadFile("/proc/self/maps")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(maps)) {
-		var from, to uintptr
-		if strings.HasSuffix(line, path+"\n") {
-			_, err := fmt.Sscanf(line, "%x-%x", &from, &to)
-			require.NoError(t, err)
-			_, _, failed := syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_DONTNEED) // unmaps the pages
-			require.Zero(t, failed)
-		}
+	for _, at := range testutil.Mappings(t, path) {
+		_, _, failed := syscall.Syscall(syscall.SYS_MADVISE, at.From, at.To-at.From, syscall.MADV_DONTNEED) // unmaps the pages
+		require.Zero(t, failed)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)

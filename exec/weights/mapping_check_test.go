@@ -65,8 +65,8 @@ func TestMappedReadsAreAdmitted(t *testing.T) {
 	require.GreaterOrEqual(t, loaded, int64(r.mappedBytes()))
 	require.NoError(t, r.scan(r.mappedBytes()))
 	require.Equal(t, loaded, admitted(r))
-	later := time.Now().Add(time.Hour)
-	require.NoError(t, os.Chtimes(path, later, later))
+	other := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	require.NoError(t, os.Chtimes(path, other, other))
 	require.NoError(t, r.CheckMapped(t.Context()))
 	if r.check.stamped {
 		require.Equal(t, loaded+int64(r.mappedBytes()), admitted(r))
@@ -99,7 +99,7 @@ func TestScanFindsDamageWithoutStamp(t *testing.T) {
 	blocks := r.mappedBytes()/pack.BlockBytes + len(r.Sections)
 	var err error
 	for n := 0; err == nil && n < blocks+scanShare; n++ {
-		r.check.scanned = time.Now().Add(-scanPeriod)
+		r.check.scanned = time.Time{} // long ago
 		err = r.ScanMapped()
 	}
 	var damage *store.FormatError
@@ -109,7 +109,7 @@ func TestScanFindsDamageWithoutStamp(t *testing.T) {
 
 	flip(t, path, at) // restored
 	for range blocks {
-		r.check.scanned = time.Now().Add(-scanPeriod)
+		r.check.scanned = time.Time{}
 		require.NoError(t, r.ScanMapped())
 	}
 }
@@ -130,8 +130,9 @@ func TestScanIsBounded(t *testing.T) {
 	}
 	c.urgent = all
 	for range all/pack.BlockBytes + len(r.Sections) {
-		c.scanned = time.Now()
-		require.NoError(t, r.ScanMapped())
+		now := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+		c.scanned = now // no time has passed, so that only the urgent scan has a part
+		require.NoError(t, r.scanAt(now))
 	}
 	require.Zero(t, c.urgent)
 }
@@ -144,7 +145,7 @@ func TestCheckMappedFollowsTheStamp(t *testing.T) {
 		t.Skip("the file system does not tell changes")
 	}
 	require.NoError(t, r.CheckMapped(t.Context()))
-	time.Sleep(20 * time.Millisecond) // the stamp's resolution
+	testutil.NextFileTime(t) // the change gets another stamp
 	flip(t, path, at)
 	require.ErrorIs(t, r.CheckMapped(t.Context()), store.ErrFormat)
 	require.ErrorIs(t, r.CheckMapped(t.Context()), store.ErrFormat, "the error stays while the damage does")

@@ -74,7 +74,7 @@ func (r *Report) sustain(ctx context.Context, o *Options, model *exec.Model) err
 func (s *Sustained) run(ctx context.Context, o *Options, b *Runner, t *Test) error {
 	window := min(longestWindow, o.Sustain/2)
 	watch := newSensors(o.system())
-	start := time.Now()
+	start := watch.sampled // the energy is of the same time
 	from, at := start, start
 	var w Window
 	for at.Sub(start) < o.Sustain {

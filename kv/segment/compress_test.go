@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // plain returns a session as version 2 wrote it.
@@ -40,8 +42,9 @@ func TestSessionsAreCompressed(t *testing.T) {
 
 	noise := conversation(0)
 	content := make([]byte, 5000)
+	random := testutil.Random(t)
 	for i := range content {
-		content[i] = byte(rand.Uint32())
+		content[i] = byte(random.Uint32())
 	}
 	noise.Messages[0].Content = string(content)
 	require.InDelta(t, len(plain(noise)), len(noise.encode()), 100)

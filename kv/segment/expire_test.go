@@ -21,7 +21,7 @@ func TestExpire(t *testing.T) {
 	d.spare = 0
 	s, err := d.Store(testKey, testLayout)
 	require.NoError(t, err)
-	now := time.Now()
+	now := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC) // files that the test writes are younger
 	write := func(seed uint64, name string, saved time.Time) *Manifest {
 		m := mustWrite(t, s, randomTokens(seed, 64), 16)
 		m.Saved = saved

@@ -102,7 +102,7 @@ func TestFreshFilesAreReadAgain(t *testing.T) {
 	}
 	require.Empty(t, memo.load(memoName), "the file may change again in the same tick of the clock")
 
-	now := time.Now()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
 	require.True(t, vfs.Stamp{Changed: at(-time.Minute), Modified: at(-time.Hour)}.Settled(now))
 	require.True(t, vfs.Stamp{Changed: at(-time.Minute), Modified: at(time.Hour)}.Settled(now), "a time that a program has set")

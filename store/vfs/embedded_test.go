@@ -3,12 +3,14 @@ package vfs
 import (
 	_ "embed"
 	"io/fs"
-	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 //go:embed embedded_test.go
@@ -28,7 +30,7 @@ func TestEmbeddedFileIsReadFromTheProgram(t *testing.T) {
 
 // TestEmbeddedFileWithoutTheProgram reads a string that is not in the program's file.
 func TestEmbeddedFileWithoutTheProgram(t *testing.T) {
-	made := embeddedTest + string(rune('x'+rand.IntN(2)))
+	made := embeddedTest + strings.Repeat("?", embeddedEdge) // its end is nowhere in the file
 	e := Embedded("this.go", made).(*embeddedFS)
 	require.Empty(t, e.find().path)
 	require.NoError(t, fstest.TestFS(e, "this.go"))
@@ -49,9 +51,10 @@ func requireReads(t *testing.T, e fs.FS) {
 	size, err := f.Size()
 	require.NoError(t, err)
 	require.EqualValues(t, len(embeddedTest), size)
+	random := testutil.Random(t)
 	for range 100 {
-		from := rand.IntN(len(embeddedTest))
-		p := make([]byte, rand.IntN(len(embeddedTest)-from)+1)
+		from := random.IntN(len(embeddedTest))
+		p := make([]byte, random.IntN(len(embeddedTest)-from)+1)
 		_, err := f.ReadAt(p, int64(from))
 		require.NoError(t, err)
 		require.Equal(t, embeddedTest[from:from+len(p)], string(p))

@@ -3,10 +3,11 @@ package vfs
 import (
 	"bytes"
 	"encoding/binary"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // countingFile records the counters of all entries that are written.
@@ -72,7 +73,7 @@ func TestSealedScratch(t *testing.T) {
 		const blocks = 2*tableChunk + 100
 		require.NoError(t, Allocate(f, blocks*sealBlock))
 		want := text(blocks * sealBlock)
-		for _, at := range rand.Perm(blocks) {
+		for _, at := range testutil.Random(t).Perm(blocks) {
 			_, err := f.WriteAt(want[at*sealBlock:][:sealBlock], int64(at*sealBlock))
 			require.NoError(t, err)
 		}
