@@ -4,11 +4,11 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -63,9 +63,9 @@ func TestAllTransfersAreAdmitted(t *testing.T) {
 					moved := c.bytes.Load() - opened
 					require.LessOrEqual(t, moved-headers, admitted(m), when)
 					// A read ahead is admitted before it reads: the bytes follow.
-					require.Eventually(t, func() bool {
+					testutil.Eventually(t, when+": what is admitted is read", func() bool {
 						return float64(admitted(m)) < 1.25*float64(c.bytes.Load()-opened)
-					}, 10*time.Second, time.Millisecond, when)
+					})
 				}
 				near(footer, "loaded")
 				d, err := segment.OpenDir(c.count(vfs.NewMem()), "saved", 1<<30)

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -168,7 +168,7 @@ func TestOverwrittenMappingIsAnError(t *testing.T) {
 	_, err = file.ReadAt(original, tensor.Offset)
 	require.NoError(t, err)
 	write := func(data []byte) {
-		time.Sleep(20 * time.Millisecond) // the resolution of stamps
+		testutil.NextFileTime(t) // the change gets another stamp
 		_, err := file.WriteAt(data, tensor.Offset)
 		require.NoError(t, err)
 	}
@@ -205,7 +205,7 @@ func TestOverwrittenWhilePromoted(t *testing.T) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer file.Close()
-	time.Sleep(20 * time.Millisecond) // the resolution of stamps
+	testutil.NextFileTime(t) // the change gets another stamp
 	_, err = file.WriteAt(bytes.Repeat([]byte{0x5a}, 64), tensor.Offset)
 	require.NoError(t, err)
 	for range 3 {

@@ -65,8 +65,8 @@ func TestMetamorphic(t *testing.T) {
 	}
 }
 
-// metaSeeds returns the seeds to run: one to replay, a few that are always the same, or many new
-// ones.
+// metaSeeds returns the seeds to run: one to replay, a few that are always the same, or many more, which are new in
+// each run with LLMRUN_TEST_LONG.
 func metaSeeds(t *testing.T) (seeds []uint64) {
 	if text := os.Getenv(seedVariable); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -76,8 +76,11 @@ func metaSeeds(t *testing.T) (seeds []uint64) {
 	for i := range 12 {
 		seeds = append(seeds, uint64(i))
 	}
-	for range testutil.Effort(0, 60) {
-		seeds = append(seeds, rand.Uint64())
+	if more := testutil.Effort(0, 60); more > 0 {
+		random := testutil.Random(t)
+		for range more {
+			seeds = append(seeds, random.Uint64())
+		}
 	}
 	return seeds
 }

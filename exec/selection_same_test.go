@@ -42,12 +42,11 @@ func TestSelectionDependsOnTokensAlone(t *testing.T) {
 			require.Less(t, st.Selected, st.Candidates)
 			saved := t.TempDir()
 			saveDocument(t, whole, s, saved, text.ids)
+			rng := testutil.Random(t)
 			for range rounds {
-				seed := rand.Uint64()
-				rng := rand.New(rand.NewPCG(seed, 1))
 				o := coldOptions(t, rng, vfs.OS(), format, whole.KVBytesPerToken()*kv.BlockTokens)
 				o.Select, o.KVPage = selection, kv.BlockTokens // pages of saved documents
-				t.Logf("seed %d: %s", seed, o.describe())
+				t.Log(o.describe())
 				text.read(t, openFixture(t, dir, "config.json", o), saved, rng)
 			}
 		})
