@@ -34,9 +34,7 @@ func newMemoryGroup(t *testing.T, limit int64) *memoryGroup {
 // tryMemoryGroup is newMemoryGroup, but returns the reason why there is no group.
 func tryMemoryGroup(t *testing.T, limit int64) (_ *memoryGroup, why error) {
 	t.Helper()
-	own, err := os.ReadFile("/proc/self/cgroup")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(own)) {
+	for line := range strings.Lines(testutil.ControlGroups(t)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		g := &memoryGroup{v2: fields[0] == "0"}
 		mount := "/sys/fs/cgroup/memory"

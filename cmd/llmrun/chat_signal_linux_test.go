@@ -16,6 +16,7 @@ import (
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestSignalAfterAnAnswerKeepsIt ends a chat with a signal as soon as its answer is printed, while
@@ -90,19 +91,18 @@ func TestSignalBetweenAnswerAndPromptKeepsTheAnswer(t *testing.T) {
 		before := mode(t, terminal)
 		in := &gapInput{newTerminalInput(terminal, terminal, signals), 0, func() {
 			require.NoError(t, syscall.Kill(os.Getpid(), number))
-			require.Eventually(t, func() bool {
+			testutil.Eventually(t, "the signal has arrived", func() bool {
 				signals.mu.Lock()
 				defer signals.mu.Unlock()
 				return signals.pending != nil
-			}, time.Minute, time.Millisecond)
+			})
 		}}
 		streams := cli.SystemStreams()
 		streams.Err = io.Discard
 		talk := &conversation{s: streams, model: &modelFlags{}, engine: engine, session: session, signals: signals, options: llmrun.GenerateOptions{MaxTokens: 5}, named: true}
 		go func() {
-			for mode(t, terminal) == before {
-				time.Sleep(time.Millisecond)
-			}
+			// Without a prompt, the conversation gets the text all the same, and the test fails instead of hanging.
+			_ = testutil.HoldsWithin(time.Minute, func() bool { return mode(t, terminal) != before })
 			keyboard.WriteString("Hi\r")
 		}()
 		require.NoError(t, talk.loop(t.Context(), in))
@@ -130,10 +130,10 @@ func TestSignalsAtTheEndOfAChat(t *testing.T) {
 	require.ErrorIs(t, end(io.EOF), io.EOF)
 	<-ctx.Done()
 	send(syscall.SIGTERM)
-	require.Eventually(t, func() bool {
+	testutil.Eventually(t, "the signal has arrived", func() bool {
 		signals.mu.Lock()
 		defer signals.mu.Unlock()
 		return signals.pending != nil
-	}, time.Minute, time.Millisecond)
+	})
 	require.Equal(t, cli.StoppedBy(syscall.SIGTERM), signals.end(nil))
 }

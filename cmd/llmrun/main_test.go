@@ -68,9 +68,33 @@ func scriptAdapter(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(hubmodel.WriteAdapter(ts.MkAbs(args[0]), 4))
 }
 
-// scriptSettle implements "settle", which waits until a file that was just written may have its
-// hash remembered.
-func scriptSettle(*testscript.TestScript, bool, []string) { time.Sleep(2100 * time.Millisecond) }
+// scriptSettle implements "settle FILE", which waits until a file that was just written may have its hash remembered.
+// The times of a second file tell how late it is.
+func scriptSettle(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: settle FILE")
+	}
+	stampOf := func(path string) vfs.Stamp {
+		file, err := vfs.OS().Open(path)
+		ts.Check(err)
+		stamp, known, err := vfs.StampOf(file)
+		ts.Check(err)
+		ts.Check(file.Close())
+		if !known {
+			ts.Fatalf("%s has no stamp", path)
+		}
+		return stamp
+	}
+	path := ts.MkAbs(args[0])
+	probe := path + ".probe"
+	if !testutil.HoldsWithin(time.Minute, func() bool {
+		ts.Check(os.WriteFile(probe, []byte("x"), 0o600))
+		return stampOf(path).Settled(time.Unix(0, stampOf(probe).Changed))
+	}) {
+		ts.Fatalf("%s: another change may still get the same times", path)
+	}
+	ts.Check(os.Remove(probe))
+}
 
 // scriptMinimum implements "minimum VARIABLE BYTES ARGUMENTS", which sets an environment variable to
 // the smallest --ram that llmrun plan accepts with the arguments, and some bytes more.

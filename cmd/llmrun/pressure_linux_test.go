@@ -78,7 +78,12 @@ func TestMeasuredPressureInControlGroup(t *testing.T) {
 		return resident(child.Process.Pid)
 	}
 
-	before := settled(held, size)
+	// The memory contains the model and grows only by the keys and values of new tokens.
+	before := held()
+	for last := int64(0); before <= size || before-last > last/16; before = held() {
+		last = before
+		time.Sleep(time.Second)
+	}
 	const left, more = 32 << 20, 48 << 20
 	limit := before + left
 	group.setLimit(t, limit)
@@ -130,20 +135,6 @@ func TestMeasuredPressureInControlGroup(t *testing.T) {
 // codeTolerance returns how much of the missing memory the command may keep. This part may be program
 // code, which the kernel charges to the group that read it first.
 func codeTolerance(bytes int64) int64 { return bytes / 16 }
-
-// settled waits until the held memory contains a model of so many bytes and grows only by the keys
-// and values of new tokens, and returns it.
-func settled(held func() int64, model int64) int64 {
-	last := int64(0)
-	for {
-		now := held()
-		if now > model && now-last <= last/16 {
-			return now
-		}
-		last = now
-		time.Sleep(time.Second)
-	}
-}
 
 // used returns the memory of the group without the page cache, which the kernel takes back.
 func (g *memoryGroup) used(t *testing.T) int64 {

@@ -6,13 +6,13 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestShowEscapesControlCharacters saves a conversation whose text holds terminal sequences, as a
@@ -43,7 +43,7 @@ func TestShowEscapesControlCharacters(t *testing.T) {
 		require.NoError(t, (&sessionsFlags{}).show(cli.SystemStreams(), dir, []string{"x"}))
 	}
 	show(terminal)
-	require.Eventually(t, func() bool { return shown.contains("assistant:") }, 10*time.Second, time.Millisecond)
+	testutil.Eventually(t, "the answer is shown", func() bool { return shown.contains("assistant:") })
 	shown.mu.Lock()
 	text := strings.ReplaceAll(shown.text.String(), "\r\n", "\n") // the terminal's line breaks
 	shown.mu.Unlock()
