@@ -69,15 +69,19 @@ func TestEveryFlippedBitIsAnotherModel(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 	sampled, err := pack.SampledFingerprint(vfs.OS(), []string{path})
 	require.NoError(t, err)
-	time.Sleep(2100 * time.Millisecond) // until the hash may be remembered
 	fingerprint := func() pack.Fingerprint {
 		f := &modelfile.Files{Path: path, FS: vfs.OS(), Hashes: digest.NewMemo(vfs.OS(), dir)}
 		c, err := f.Content(t.Context())
 		require.NoError(t, err)
 		return c.Fingerprint
 	}
-	seen := map[pack.Fingerprint]bool{fingerprint(): true}
-	require.FileExists(t, filepath.Join(dir, "hashes"))
+	first := fingerprint()
+	seen := map[pack.Fingerprint]bool{first: true}
+	testutil.Eventually(t, "the file is old enough for its hash to be remembered", func() bool {
+		require.Equal(t, first, fingerprint())
+		_, err := os.Stat(filepath.Join(dir, "hashes"))
+		return err == nil
+	})
 	flips := testutil.Effort(100, 1000)
 	for range flips {
 		flipUnsampled(t, r, path)
@@ -150,7 +154,7 @@ func TestRenamedModelKeepsItsPackAndSessions(t *testing.T) {
 	require.NoError(t, os.Rename(path, moved))
 	path = moved
 	continueSession(0)
-	require.NoError(t, os.Chtimes(path, time.Time{}, time.Now()))
+	require.NoError(t, os.Chtimes(path, time.Time{}, time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)))
 	continueSession(0)
 	data, err := os.ReadFile(path) // another inode
 	require.NoError(t, err)

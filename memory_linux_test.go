@@ -2,10 +2,7 @@ package llmrun_test
 
 import (
 	"context"
-	"os"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,28 +50,13 @@ func TestMeasuredSetBudgetReleasesMemory(t *testing.T) {
 	system := int64(0)
 	releases(t, func() {
 		debug.FreeOSMemory()
-		system = resident(t)
+		system = testutil.Resident(t)
 	}, func(fell int64) {
-		now := resident(t)
+		now := testutil.Resident(t)
 		t.Logf("the engine released %d bytes, the process %d", fell, system-now)
 		require.Greater(t, fell, int64(100<<20))
 		require.GreaterOrEqual(t, system-now, fell/5)
 	})
-}
-
-// resident returns the resident memory of the process.
-func resident(t *testing.T) (bytes int64) {
-	text, err := os.ReadFile("/proc/self/status")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(text)) {
-		switch name, value, _ := strings.Cut(line, ":"); name {
-		case "RssAnon", "RssFile", "RssShmem":
-			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			require.NoError(t, err)
-			bytes += kb << 10
-		}
-	}
-	return bytes
 }
 
 // mediumPack returns a pack of about 170 MB, which takes many passes to promote.

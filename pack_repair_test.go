@@ -163,7 +163,7 @@ func TestDamagedPackIsRepairedDuringRun(t *testing.T) {
 				require.Empty(t, reports)
 				name := c.pack(t)
 				damage := func() {
-					time.Sleep(20 * time.Millisecond) // the resolution of the times of changes
+					testutil.NextFileTime(t) // the change gets another time
 					damageTensors(t, name, test.tensors)
 				}
 				if when == 0 {
@@ -227,7 +227,7 @@ func TestDamagedPackWithoutSource(t *testing.T) {
 			name := c.pack(t)
 			_, _, err = c.run(t, func(n int) {
 				if n == 5 {
-					time.Sleep(20 * time.Millisecond) // the resolution of the times of changes
+					testutil.NextFileTime(t) // the change gets another time
 					damageTensors(t, name, "")
 					test.source(t, c.model)
 				}

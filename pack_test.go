@@ -5,11 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/synth"
 )
 
@@ -174,7 +174,7 @@ func TestOverwrittenWhileMapped(t *testing.T) {
 		if n != 10 {
 			return
 		}
-		time.Sleep(20 * time.Millisecond) // the resolution of the times of changes
+		testutil.NextFileTime(t) // the change gets another time
 		file, err := os.OpenFile(name, os.O_WRONLY, 0)
 		require.NoError(t, err)
 		_, err = file.WriteAt(make([]byte, packs[0].Bytes*3/4), packs[0].Bytes/8)

@@ -82,7 +82,10 @@ func TestRemovedSessionLeavesNoTrace(t *testing.T) {
 		run  func(dir string) error
 	}{
 		{"rm", func(dir string) error { _, err := llmrun.RemoveSession(dir, "diary"); return err }},
-		{"expired", func(dir string) error { _, err := llmrun.ExpireCache(dir, time.Now().Add(time.Hour)); return err }},
+		{"expired", func(dir string) error {
+			_, err := llmrun.ExpireCache(dir, time.Date(2200, 1, 2, 3, 4, 5, 0, time.UTC)) // all sessions are older
+			return err
+		}},
 	} {
 		t.Run(remove.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -3,11 +3,11 @@ package llmrun_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/synth"
 )
 
@@ -58,7 +58,7 @@ func TestLongPromptIsSavedDuringPrefill(t *testing.T) {
 		if done <= 4096 {
 			before = len(kvFiles(t, dir))
 		} else {
-			require.Eventually(t, func() bool { return len(kvFiles(t, dir)) == 4 }, time.Minute, time.Millisecond)
+			testutil.Eventually(t, "four segments are saved", func() bool { return len(kvFiles(t, dir)) == 4 })
 			after = done
 		}
 	}

@@ -5,19 +5,11 @@ import (
 	"go/parser"
 	"go/token"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
-
-// weatherExceptions are packages and files whose tests do not follow the rules of this file yet.
-//
-// TEMPORARY: this list goes as soon as these tests follow them.
-var weatherExceptions = []string{
-	".",
-}
 
 // ownFiles is where Linux tells a process about itself. The rules also apply to this file, which therefore does not
 // write the path in one piece. ownProgram is the file of the program itself, which is the same on every machine.
@@ -41,7 +33,7 @@ var seededRandom = []string{"New", "NewPCG", "NewChaCha8", "NewSource", "NewZipf
 func TestTestsDoNotDependOnTheWeather(t *testing.T) {
 	packages := map[string][]sourceFile{}
 	for _, file := range goFiles(t) {
-		if file.test && !slices.Contains(weatherExceptions, file.pkg) && !slices.Contains(weatherExceptions, filepath.ToSlash(file.path)) {
+		if file.test {
 			packages[file.pkg] = append(packages[file.pkg], file)
 		}
 	}
