@@ -151,7 +151,7 @@ func TestTightBudgetLoadsACopy(t *testing.T) {
 
 // TestCloseDuringPromotion closes a model while weights move: all memory is freed.
 func TestCloseDuringPromotion(t *testing.T) {
-	defer testutil.NoGoroutinesLeft(t)()
+	t.Cleanup(testutil.NoGoroutinesLeft(t)) // runs after the model is closed, also where the test is skipped
 	_, f := packOnDisk(t, fixtureDirs(t)[0])
 	m := loadMapped(t, f)
 	ids := longPrompt(m.Spec.Vocab, 10, 7)

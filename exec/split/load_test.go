@@ -1,7 +1,9 @@
 package split
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -20,12 +22,29 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// group returns a device that every machine has.
+// group returns a device that this machine has and that is not the host itself: a part of its
+// cores, or on one core the host's cores at half their speed.
 func group() string {
+	if name := partOfCores(); name != "" {
+		return name
+	}
+	return slowed(2)
+}
+
+// slowed returns a device that is the given number of times slower than the cores that it uses.
+func slowed(times int) string {
+	return fmt.Sprintf("%s/%d", cmp.Or(partOfCores(), "cpu"), times)
+}
+
+// partOfCores returns the name of the last device that is a part of the CPU's cores, if there is one.
+func partOfCores() (name string) {
+	if _, slow := threadpool.CoreGroups(); len(slow) > 0 {
+		return "cpu-slow"
+	}
 	if threadpool.DefaultThreads() > 1 {
 		return "cpu-b"
 	}
-	return "cpu"
+	return ""
 }
 
 // files returns a small model.
@@ -77,7 +96,7 @@ var slowDevice = [2]time.Duration{time.Microsecond, time.Millisecond}
 // whatever the first have shown.
 func TestMeasurementsAreSaved(t *testing.T) {
 	measured := 0
-	o := Options{Device: group() + "/16", Dir: t.TempDir(), Progress: func(done, total int) {
+	o := Options{Device: slowed(16), Dir: t.TempDir(), Progress: func(done, total int) {
 		measured++
 		require.LessOrEqual(t, done, total)
 	}}
@@ -108,7 +127,7 @@ func requireRows(t *testing.T, m *exec.Model, all bool) {
 
 // TestSlowDeviceGetsNoRows loads a model with a device that was measured to be too slow to get rows, except with Alone.
 func TestSlowDeviceGetsNoRows(t *testing.T) {
-	o := Options{Device: group() + "/16", Dir: t.TempDir(), Progress: func(int, int) { t.Error("unexpected measurement") }}
+	o := Options{Device: slowed(16), Dir: t.TempDir(), Progress: func(int, int) { t.Error("unexpected measurement") }}
 	pretendTimes(t, o.Dir, o.Device, "q4_0", small, slowDevice)
 	takes(t) // a device without rows needs no trial
 	for _, alone := range []bool{true, false, true} {
@@ -123,11 +142,10 @@ func TestSlowDeviceGetsNoRows(t *testing.T) {
 // cores: the other cores, or all cores if the split is slower, if the device has no rows,
 // or if the options set it.
 func TestThreadsBesideDevice(t *testing.T) {
-	all := threadpool.DefaultThreads()
-	if all == 1 {
-		t.Skip("needs two cores")
+	all, beside := threadpool.DefaultThreads(), devices.HostThreads(group())
+	if beside == 0 {
+		t.Skip("needs two cores of one kind")
 	}
-	beside := all - all/2
 	for name, c := range map[string]struct {
 		device  string
 		threads int
@@ -138,7 +156,7 @@ func TestThreadsBesideDevice(t *testing.T) {
 		"split is faster":       {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true},
 		"all cores are faster":  {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false},
 		"explicit thread count": {group(), 1, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true},
-		"no rows on the device": {group() + "/16", 0, profiles.PassTimes{}, all, false},
+		"no rows on the device": {slowed(16), 0, profiles.PassTimes{}, all, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Device: c.device, Dir: t.TempDir()}

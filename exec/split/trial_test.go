@@ -103,7 +103,7 @@ func (o *opening) openSplit(t *testing.T) (prompts, tokens, tried bool, loads in
 // TestTrialOverridesPrediction loads a model with a device that is much slower than
 // predicted. The device gets no rows, in the second load too.
 func TestTrialOverridesPrediction(t *testing.T) {
-	o := newOpening(t, group()+"/16")
+	o := newOpening(t, slowed(16))
 	takes(t, profiles.PassTimes{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}, profiles.PassTimes{Prompt: 1600 * time.Millisecond, Token: 160 * time.Millisecond})
 	for _, first := range []bool{true, false} {
 		prompts, tokens, tried, loads := o.openSplit(t)
@@ -172,7 +172,7 @@ func TestTrialKeys(t *testing.T) {
 		func() {},
 		func() { o.model.Threads = 2 },
 		func() { o.model.Chunk = 64 },
-		func() { o.Device += "/2" },
+		func() { o.Device = slowed(3) },
 		func() { o.Quota = 0.5 },
 		func() { o.weights = "q8_0" },
 	} {

@@ -86,13 +86,19 @@ func TestReadQueueReportsShortReads(t *testing.T) {
 	}
 	require.Equal(t, map[int]int{1: DirectAlign + 100, 2: 0}, got)
 
-	q.Add(f, memory[1:1+DirectAlign], 0, 3) // not aligned for a direct read
+	// Memory that is not aligned for a direct read: most file systems reject the read, some accept it.
+	unaligned := memory[DirectAlign+1:][:DirectAlign]
+	q.Add(f, unaligned, 0, 3)
 	q.Add(f, memory[:DirectAlign], 0, 4)
 	q.Submit()
 	for range 2 {
 		tag, n, ok := q.Next(time.Minute)
 		require.True(t, ok)
-		require.Equal(t, tag == 4, n == DirectAlign, "a rejected read returns 0 bytes and does not affect others")
+		if tag == 3 && n == 0 {
+			continue
+		}
+		require.Equal(t, DirectAlign, n, "a rejected read returns 0 bytes and does not affect others")
+		require.True(t, bytes.Equal(numbered(DirectAlign), map[int][]byte{3: unaligned, 4: memory[:DirectAlign]}[tag]))
 	}
 }
 
