@@ -275,9 +275,9 @@ func (g *generation) pass(ctx context.Context, extend func(ids []int32) error) e
 	} else {
 		g.tree.offer(nil, 0, 0)
 	}
-	start, stalled := time.Now(), g.stalled()
+	start, stalled, had := time.Now(), g.stalled(), g.session.seq.Len()
 	err := g.attempt(extend, ids)
-	if len(g.inputs) > 1 && errors.Is(err, ErrBudget) { // no room for the guesses: the token alone may fit
+	if len(g.inputs) > 1 && errors.Is(err, ErrBudget) && g.session.seq.Len() == had { // no room for the guesses: the token alone may fit
 		g.inputs, ids = g.inputs[:1], g.inputs[:1]
 		g.tree.offer(nil, 0, 0)
 		start, stalled = time.Now(), g.stalled()

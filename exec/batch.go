@@ -18,7 +18,7 @@ type Batch struct {
 	ids  []int32 // tokens of all runs, concatenated
 	want []int   // rows whose logits the callers want, ascending
 	// draft receives the logits of a draft pass, which no piece has asked for; see Draft
-	draft func(logits []float32) error
+	draft func(logits []float32)
 	// ranges of pages in memory that several sequences share, those of more sequences first
 	ranges []sharedRange
 }
@@ -83,19 +83,21 @@ func (r *run) grow(ctx context.Context) error {
 }
 
 // commit appends the new tokens to their sequences, except those that a caller does not keep: they
-// leave nothing behind. A sequence whose caller has got an error stays unchanged.
+// leave nothing behind. An error of a callback changes nothing about this, because it comes after the
+// tokens were computed.
 func (b *Batch) commit() {
 	for i := range b.runs {
 		r := &b.runs[i]
 		s := r.seq
-		if s.tree.trunk != nil || s.piece.err != nil {
+		if s.tree.trunk != nil {
 			continue
 		}
 		chosen := b.chosenRun(i)
 		if chosen == nil {
-			s.piece.err = errNoBranch
+			s.piece.err = cmp.Or(s.piece.err, errNoBranch)
 			continue
 		}
+		s.piece.committed = true
 		keep := s.piece.accepts(chosen)
 		exact := s.exactTokens == len(s.ids) && !(r.selects && r.pos+keep > alwaysAttended)
 		s.ids = append(s.ids, b.ids[chosen.row:chosen.row+keep]...)
@@ -114,26 +116,28 @@ func (b *Batch) commit() {
 	}
 }
 
-// deliver passes the logits of a row to its caller. If the caller has left or returns an error, only
-// its own sequence stays as it was; it returns an error if no other sequence is in the batch.
-func (b *Batch) deliver(row int, logits []float32) error {
+// deliver passes the logits of a row to its caller. If the caller has left or returns an error, it
+// receives no others, and the pass ends like any other.
+func (b *Batch) deliver(row int, logits []float32) {
 	if b.draft != nil {
-		return b.draft(logits)
+		b.draft(logits)
+		return
 	}
 	r := b.runOf(row)
 	p := r.caller()
 	if len(b.runs) > 1 && p.err == nil {
 		p.err = p.ctx.Err()
 	}
-	if pos := r.pos + row - r.row; p.err == nil && r.branch > 0 {
-		p.err = p.options.EachBranch(r.branch-1, pos, logits)
+	if pos := r.pos + row - r.row; r.branch == 0 {
+		p.deliver(pos, logits)
 	} else if p.err == nil {
-		p.err = p.deliver(pos, logits)
+		p.err = p.options.EachBranch(r.branch-1, pos, logits)
 	}
-	if len(b.runs) == 1 {
-		return p.err
-	}
-	return nil
+}
+
+// awaits reports whether the caller of any of these rows still receives logits.
+func (b *Batch) awaits(rows []int) bool {
+	return b.draft != nil || slices.ContainsFunc(rows, func(row int) bool { return b.runOf(row).caller().err == nil })
 }
 
 // runOf returns the run of a row.
@@ -176,7 +180,10 @@ type piece struct {
 	delivered int
 
 	taken int   // number of ids that the pass took
-	err   error // why they are not part of the sequence
+	err   error // of the pass, or of a callback
+	// committed: the tokens are part of the sequence, as far as the caller keeps them, also after an
+	// error of a callback.
+	committed bool
 	// done receives a value when a pass has taken tokens of the piece, or failed.
 	done chan struct{}
 
@@ -213,13 +220,14 @@ func (p *piece) wants(pos int) bool {
 	return o.Want == nil && pos == p.last || o.Want != nil && o.Want(pos)
 }
 
-// deliver passes logits to the caller.
-func (p *piece) deliver(pos int, logits []float32) error {
-	if err := p.options.Each(pos, logits); err != nil {
-		return err
+// deliver passes logits to the caller, unless it has returned an error before.
+func (p *piece) deliver(pos int, logits []float32) {
+	if p.err != nil {
+		return
 	}
-	p.delivered = pos + 1
-	return nil
+	if p.err = p.options.Each(pos, logits); p.err == nil {
+		p.delivered = pos + 1
+	}
 }
 
 // accepts returns how many tokens of a run of the piece stay in the sequence.

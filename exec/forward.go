@@ -29,7 +29,8 @@ import (
 // flushRowOps, runs it. All other methods are complete when they return.
 
 // forward passes one batch of tokens through the model. The caller holds m.mu and has reserved KV
-// slots. It allocates nothing. If it fails or is cancelled, the sequences stay unchanged. With mapped
+// slots. It allocates nothing. If it fails or is cancelled, the sequences stay unchanged. An error of a
+// callback is no error of the pass: its sequence gets the tokens that were computed. With mapped
 // weights, a read error of the file arrives as a memory fault, which forward returns as an error.
 func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if m.offloadedLayers.all() {
@@ -307,6 +308,9 @@ func (p *pass) output() error {
 	}
 	for done := 0; done < len(p.batch.want); done += headRows {
 		rows := p.batch.want[done:min(done+headRows, len(p.batch.want))]
+		if !p.batch.awaits(rows) {
+			continue
+		}
 		for i, row := range rows {
 			if p.n < len(p.batch.ids) {
 				row = done + i // pruneRows moved it
@@ -314,9 +318,7 @@ func (p *pass) output() error {
 			applyNorm(&s.Norm, p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &p.m.weights.Norm)
 		}
 		if s.Headless {
-			if err := p.deliver(rows, p.h); err != nil {
-				return err
-			}
+			p.deliver(rows, p.h)
 			continue
 		}
 		p.mm.queue(&p.m.weights.Head, p.h, len(rows), p.logits)
@@ -331,9 +333,7 @@ func (p *pass) output() error {
 		for i := range rows {
 			finishLogits(s, p.logits[i*s.Vocab:(i+1)*s.Vocab])
 		}
-		if err := p.deliver(rows, p.logits); err != nil {
-			return err
-		}
+		p.deliver(rows, p.logits)
 	}
 	return nil
 }

@@ -220,7 +220,8 @@ func (s *Sequence) prepareChunk(b *Batch, r *run) {
 	if s.chunk.Each == nil {
 		s.chunk.Each = func(row int, logits []float32) error {
 			finishLogits(s.model.Spec, logits)
-			return s.piece.deliver(s.chunk.Position+row, logits)
+			s.piece.deliver(s.chunk.Position+row, logits)
+			return nil // an error of the callback leaves the network's keys and values complete
 		}
 	}
 }

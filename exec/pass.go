@@ -109,17 +109,14 @@ func (p *pass) free() {
 }
 
 // deliver passes the logits, or the hidden states, of rows to the caller.
-func (p *pass) deliver(rows []int, values []float32) error {
+func (p *pass) deliver(rows []int, values []float32) {
 	width := p.m.Spec.Vocab
 	if p.m.Spec.Headless {
 		width = p.m.Spec.Dim
 	}
 	for i, row := range rows {
-		if err := p.batch.deliver(row, values[i*width:(i+1)*width]); err != nil {
-			return err
-		}
+		p.batch.deliver(row, values[i*width:(i+1)*width])
 	}
-	return nil
 }
 
 // finishLogits applies the family's scale and soft cap.

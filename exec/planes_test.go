@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
@@ -150,8 +151,12 @@ func withDrafts(t *testing.T, m *Model, ids []int32) (out [][]float32) {
 	require.NoError(t, err)
 	defer s.Close()
 	var drafted []int32
+	broken := errors.New("broken")
 	for i := range ids {
 		if i%5 == 0 {
+			_, err = Draft(context.Background(), m, s, nil, ids[i], 3, func([]float32) (int32, bool, error) { return 0, true, broken })
+			require.ErrorIs(t, err, broken)
+			require.Equal(t, i, s.Len())
 			drafted, err = Draft(context.Background(), m, s, drafted[:0], ids[i], 3, func(logits []float32) (int32, bool, error) { return argmax(logits), true, nil })
 			require.NoError(t, err)
 			require.Len(t, drafted, 3)

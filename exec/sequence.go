@@ -207,7 +207,8 @@ type ExtendOptions struct {
 }
 
 // Extend appends tokens to the sequence, chunk by chunk. On an error the sequence keeps the
-// chunks that were complete.
+// chunks that were complete. These include the chunk of whose logits a callback returned the error,
+// less what Accepted does not allow: the pass has ended, and its tokens need not be computed again.
 func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendOptions) error {
 	if len(s.ids)+len(ids) > s.limit {
 		return fmt.Errorf("%w: %d tokens plus %d exceed the limit of %d", ErrContextFull, len(s.ids), len(ids), s.limit)
@@ -236,7 +237,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendO
 		p.selects = selects && s.summaries.Complete(len(s.ids))
 		s.saveBefore(min(len(p.ids), m.chunk()))
 		before := len(s.ids)
-		if err := m.passes.compute(ctx, m, p); err != nil && repairs(ctx, m, err, &repaired) {
+		if err := m.passes.compute(ctx, m, p); err != nil && !p.committed && repairs(ctx, m, err, &repaired) {
 			continue
 		} else if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,6 +206,7 @@ type draftPass struct {
 	id     [1]int32 // token that the pass processes
 	choose func(logits []float32) (id int32, more bool, err error)
 	more   bool
+	err    error // of choose
 }
 
 // Drafts reports whether the model can [Draft] tokens of its sequences.
@@ -234,12 +236,9 @@ func Draft(ctx context.Context, m *Model, s *Sequence, dst []int32, id int32, n 
 		return dst, fmt.Errorf("exec: the model cannot draft: no planes, or %s", WhyNoDrafts(m.Spec, m.selection))
 	}
 	d := &s.draft
-	d.choose = choose
+	d.choose, d.err = choose, nil
 	if d.batch.draft == nil { // made once, because making it allocates
-		d.batch.draft = func(logits []float32) (err error) {
-			d.id[0], d.more, err = d.choose(logits)
-			return err
-		}
+		d.batch.draft = func(logits []float32) { d.id[0], d.more, d.err = d.choose(logits) }
 	}
 	defer s.kv.Truncate(len(s.ids))
 	d.id[0] = id
@@ -248,7 +247,7 @@ func Draft(ctx context.Context, m *Model, s *Sequence, dst []int32, id int32, n 
 		d.batch.add(s, d.id[:], false)
 		d.batch.runs[0].pos += i
 		d.batch.want = append(d.batch.want, 0)
-		if err := forwardHigh(ctx, m, &d.batch); err != nil {
+		if err := cmp.Or(forwardHigh(ctx, m, &d.batch), d.err); err != nil {
 			return dst, err
 		}
 		if dst = append(dst, d.id[0]); !d.more {

@@ -23,7 +23,8 @@ import (
 //
 // Logits do not depend on what else is in a pass. An error of one sequence ends only its own Extend; if
 // a shared pass fails, its pieces are computed again one by one, and the error finds its owner. A
-// sequence whose context ends in the middle of a pass stays as it was, and the others do not notice.
+// sequence whose context ends in the middle of a pass, or whose callback returns an error, keeps the
+// tokens that the pass has computed, and the others do not notice.
 
 // promptDivisor is the part of a chunk that prompts get beside answers.
 const promptDivisor = 4
@@ -78,7 +79,7 @@ func (q *sharedPasses) compute(ctx context.Context, m *Model, p *piece) error {
 	case <-p.done: // left by a pass that panicked, from which the caller recovered
 	default:
 	}
-	p.ctx, p.err, p.taken = ctx, nil, 0
+	p.ctx, p.err, p.taken, p.committed = ctx, nil, 0, false
 	q.add(p)
 	cancelled := ctx.Done()
 	for {

@@ -105,8 +105,9 @@ func TestCancelWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestOneOfSeveralFails lets one sequence of a shared pass leave it in different ways. It stays as it
-// was, and the others get their logits in the same pass.
+// TestOneOfSeveralFails lets one sequence of a shared pass leave it in different ways. It keeps the
+// tokens of the pass, and the others get their logits in the same pass. It goes on behind these tokens,
+// and computes them again, with the logits of a sequence that nothing disturbed.
 func TestOneOfSeveralFails(t *testing.T) {
 	broken := errors.New("broken")
 	for name, fail := range map[string]func(all []*caller){
@@ -126,9 +127,15 @@ func TestOneOfSeveralFails(t *testing.T) {
 				inOnePass(m, all, nil)
 				require.EqualValues(t, before.Passes+1, Passes(m).Passes)
 				require.Error(t, all[2].err)
-				require.Equal(t, 9, all[2].seq.Len())
-				all[2].each, all[2].ctx = nil, t.Context()
+				require.Equal(t, ids, all[2].seq.IDs())
+				more := allLogits(t, m, append(slices.Clip(ids), ids[0]))[12:]
+				for _, c := range all {
+					require.Equal(t, more, extendAll(t, m, c.seq, ids[:1]))
+				}
+				again := all[2].seq.Truncate(9) // to the beginning, with recurrent state
+				all[2].each, all[2].ctx, all[2].ids = nil, t.Context(), ids[again:]
 				all[2].extend()
+				all[2].logits = all[2].logits[9-again:]
 				for _, c := range all {
 					require.NoError(t, c.err)
 					require.Equal(t, want[9:], c.logits)
@@ -227,5 +234,97 @@ func TestClosedModelFreesWaiters(t *testing.T) {
 	m.closed = false
 	for _, c := range all {
 		require.ErrorIs(t, c.err, ErrClosed)
+	}
+}
+
+// TestSequenceGoesOnBehindACallbackError returns an error for the logits of each position in turn, of a
+// sequence that is alone in its passes. The pass has ended properly: the sequence has the tokens of the
+// pass, and goes on with the logits of a sequence that nothing disturbed. No head is computed for rows
+// behind the error, and the error is returned even if it looks like one of the model's file.
+func TestSequenceGoesOnBehindACallbackError(t *testing.T) {
+	broken := errors.New("broken")
+	for _, fixture := range []string{"llama3", "lfm2"} {
+		t.Run(fixture, func(t *testing.T) {
+			const chunk = 16
+			m := openFixture(t, smallFixture(t, fixture), "config.json", Options{Threads: 2, Chunk: chunk})
+			repairs := 0
+			m.repair = func(context.Context, error) bool { repairs++; return true }
+			ids := longPrompt(m.Spec.Vocab, 40, 1)
+			want := allLogits(t, m, ids)
+			for fails := range 36 {
+				c := callersOf(t, m, 1, nil, ids[:36])[0]
+				c.each = func() error {
+					if len(c.logits) == fails {
+						return broken
+					}
+					return nil
+				}
+				c.extend()
+				require.ErrorIs(t, c.err, broken)
+				end := min(36, (fails/chunk+1)*chunk)
+				require.Equal(t, ids[:end], c.seq.IDs())
+				require.Equal(t, end, c.seq.kv.Len())
+				require.Len(t, c.logits, fails)
+				for i := range c.logits {
+					require.Equal(t, want[i], c.logits[i])
+				}
+				require.LessOrEqual(t, m.pass.mm.headReads, fails%chunk/headRows+1)
+				require.Equal(t, want[end:], extendAll(t, m, c.seq, ids[end:]))
+				c.seq.Close()
+			}
+			require.Zero(t, repairs, "an error of the caller is none of the file")
+		})
+	}
+}
+
+// TestCallbackErrorDropsGuesses returns an error for the logits behind each token of a pass with guesses.
+// The sequence keeps the tokens that the caller accepted before.
+func TestCallbackErrorDropsGuesses(t *testing.T) {
+	broken := errors.New("broken")
+	for _, fixture := range []string{"llama3", "lfm2"} {
+		t.Run(fixture, func(t *testing.T) {
+			m := openFixture(t, smallFixture(t, fixture), "config.json", Options{Threads: 2, Chunk: 32})
+			ids := longPrompt(m.Spec.Vocab, 14, 1)
+			want := allLogits(t, m, ids)
+			for fails := range 4 {
+				s := callersOf(t, m, 1, ids[:10], nil)[0].seq
+				require.NoError(t, s.AllowDrafts(3))
+				right := 0
+				err := m.Extend(t.Context(), s, ids[10:], &ExtendOptions{
+					Want: func(int) bool { return true },
+					Each: func(pos int, logits []float32) error {
+						require.Equal(t, want[pos], logits)
+						if pos-10 == fails {
+							return broken
+						}
+						right++
+						return nil
+					},
+					Accepted: func() int { return 11 + right },
+				})
+				require.ErrorIs(t, err, broken)
+				require.Equal(t, ids[:min(14, 11+fails)], s.IDs())
+				if fails < 3 {
+					require.Equal(t, want[11+fails:], extendAll(t, m, s, ids[11+fails:]))
+				}
+			}
+		})
+	}
+}
+
+// TestCallbackErrorWithPagesOnFlash returns an error for the logits of a token that attends to pages on
+// flash. The reads for the next tokens are right.
+func TestCallbackErrorWithPagesOnFlash(t *testing.T) {
+	broken := errors.New("broken")
+	m := coldModel(t, vfs.NewMem())
+	ids := longPrompt(m.Spec.Vocab, 340, 7)
+	want := allLogits(t, m, ids)
+	c := callersOf(t, m, 1, ids[:330], nil)[0]
+	for at := 330; at < 340; at += 2 {
+		require.Positive(t, c.seq.kv.ColdPages())
+		c.each, c.ids = func() error { return broken }, ids[at:at+1]
+		c.extend()
+		require.ErrorIs(t, c.err, broken)
+		require.Equal(t, want[at+1:at+2], extendAll(t, m, c.seq, ids[at+1:at+2]))
 	}
 }

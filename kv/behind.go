@@ -23,7 +23,8 @@ type behind struct {
 	failed bool                           // the last job failed; no other starts until a token needs room
 	tight  bool                           // there was no room for its pages; the next one writes a single page
 
-	// The job in flight: it writes slabs, which are pinned.
+	// The job in flight, nil if there is none: it writes slabs, which are pinned.
+	job     *spillJob
 	slabs   []*slab
 	first   int     // number of the first page in its sequences
 	after   Segment // see Spiller.Spill
@@ -37,12 +38,21 @@ type behind struct {
 	slabTime time.Duration
 }
 
+// spillJob is a job of the writer, for those who wait for it: whoever locks the cache first when the
+// job has ended takes its result, and all of them read it here.
+type spillJob struct {
+	ended chan struct{} // closed when nothing more is written
+	err   error         // result, when Cache.behind has another job or none
+	tight bool          // it failed for lack of room; a smaller one may succeed
+}
+
 // init prepares the writer of a cache.
 func (b *behind) init(c *Cache, o Options) {
 	b.writer.Scheduler, b.writer.Reserve = o.Scheduler, o.ReserveWriter
 	c.saver.writer.Scheduler, c.saver.writer.Reserve = o.Scheduler, o.ReserveWriter
 	page := func(layer, i int) []byte { return c.page(b.slabs[i], layer) }
 	b.run = func(write prefetch.WriteFunc) (err error) {
+		defer close(b.job.ended)
 		b.segment, err = c.spill.Spill(b.after, len(c.layerOffsets), len(b.slabs), page, write)
 		return err
 	}
@@ -63,7 +73,7 @@ func (c *Cache) writeMargin() int { return max(1, c.SegmentPages()/2) }
 // writeAhead starts to write the pages that will be dropped next if memory is nearly full
 // and they are not written yet. The caller holds c.mu.
 func (c *Cache) writeAhead() {
-	if c.spill == nil || c.hotLimit <= 0 || c.slabsLeft() > c.writeMargin() {
+	if c.spill == nil || c.closed || c.hotLimit <= 0 || c.slabsLeft() > c.writeMargin() {
 		return
 	}
 	if c.pollWriter(); c.behind.late || c.behind.failed || c.behind.writer.Busy() {
@@ -128,8 +138,8 @@ func (c *Cache) oldestFull() *Seq {
 }
 
 // startWrite starts to write the first pages in memory of a sequence that are not written; room
-// is the number of slabs that are left until they are dropped. The caller holds c.mu, and the
-// writer is not busy.
+// is the number of slabs that are left until they are dropped. The caller holds c.mu, the writer
+// is not busy, and the cache is open.
 func (c *Cache) startWrite(s *Seq, room int) {
 	b := &c.behind
 	written, after := s.writtenPages()
@@ -145,6 +155,7 @@ func (c *Cache) startWrite(s *Seq, room int) {
 		r.refs++
 	}
 	b.first, b.after, b.failed, b.tight = s.coldPages+written, after, false, false
+	b.job = &spillJob{ended: make(chan struct{})}
 	b.writer.Start(b.run, prefetch.Deadline{At: c.usedAt(room), Bytes: int64(len(b.slabs)) * int64(c.slabBytes)})
 }
 
@@ -173,16 +184,16 @@ func (c *Cache) usedAt(slabs int) time.Time {
 // pollWriter takes the result of a job that has ended. The caller holds c.mu.
 func (c *Cache) pollWriter() {
 	if ended, err := c.behind.writer.Poll(); ended {
-		_ = c.endWrite(err) // recorded in Stats; the token that needs room tries again
+		c.endWrite(err) // recorded in Stats; the token that needs room tries again
 	}
 }
 
-// endWrite records the result of a job for all sequences that have its pages in memory.
-// It returns the error with what could not be written. The caller holds c.mu.
-func (c *Cache) endWrite(err error) error {
+// endWrite records the result of a job for all sequences that have its pages in memory, and the
+// error with what could not be written. The caller holds c.mu.
+func (c *Cache) endWrite(err error) {
 	b := &c.behind
-	pages, written := len(b.slabs), b.segment
-	b.after, b.segment = nil, nil
+	job, pages, written := b.job, len(b.slabs), b.segment
+	b.job, b.after, b.segment = nil, nil, nil
 	defer func() {
 		for _, r := range b.slabs {
 			c.releaseSlab(r)
@@ -192,14 +203,15 @@ func (c *Cache) endWrite(err error) error {
 	}()
 	switch {
 	case errors.Is(err, prefetch.ErrClosed): // stopped, because nobody needs the pages
-		return nil
+		return
 	case err != nil:
-		b.failed, b.tight = true, pages > 1 && isTight(err)
-		err = fmt.Errorf("kv: cannot spill %d pages of %d tokens to flash: %w", pages, c.pageTokens, err)
-		if !b.tight { // otherwise a token that needs room tries again
-			c.failed = err
+		job.tight = pages > 1 && isTight(err)
+		b.failed, b.tight = true, job.tight
+		job.err = fmt.Errorf("kv: cannot spill %d pages of %d tokens to flash: %w", pages, c.pageTokens, err)
+		if !job.tight { // otherwise a token that needs room tries again
+			c.failed = job.err
 		}
-		return err
+		return
 	}
 	shared := &sharedSegment{Segment: written, refs: 1}
 	defer shared.drop()
@@ -209,7 +221,6 @@ func (c *Cache) endWrite(err error) error {
 			s.noteAhead(savedSegment{b.first, shared})
 		}
 	}
-	return nil
 }
 
 // noteAhead records a written segment, unless an earlier one holds its first page. Those that
@@ -246,7 +257,8 @@ func (s *Seq) aheadPages() (n int) {
 
 // spillOldest drops at least one page, the oldest of the least recently used sequence, and waits
 // until it is written if necessary. A caller that needs more than one slab wants the rest of the
-// segment to be dropped, too. The caller holds c.mu.
+// segment to be dropped, too. The caller holds c.mu, which is free during waits: afterwards all is
+// looked at anew.
 func (c *Cache) spillOldest(ctx context.Context, slabs int) error {
 	for c.spill != nil && !c.closed {
 		c.pollWriter()
@@ -268,44 +280,69 @@ func (c *Cache) spillOldest(ctx context.Context, slabs int) error {
 			}
 			c.startWrite(s, 0)
 		}
-		if err := c.awaitWriter(ctx); err != nil && (!c.behind.tight || ctx.Err() != nil) {
+		job := c.behind.job
+		if err := c.awaitWriter(ctx); err != nil && (!job.tight || ctx.Err() != nil) {
 			return err
 		}
 	}
 	return errNothingToSpill
 }
 
-// awaitWriter waits for the job in flight, and counts the wait. The caller holds c.mu; the
-// writer needs no lock of the cache.
+// awaitWriter waits for the job in flight, and counts the wait. The caller holds c.mu, which is
+// free during the wait.
 func (c *Cache) awaitWriter(ctx context.Context) error {
 	b, begun := &c.behind, time.Now()
-	ended, err := b.writer.Wait(ctx)
-	b.stalled += time.Since(begun)
+	job := b.job
+	b.writer.Hurry()
 	b.stalls++
-	if ended {
-		return c.endWrite(err)
+	ended := c.await(ctx, job.ended)
+	b.stalled += time.Since(begun)
+	if !ended {
+		return ctx.Err()
 	}
-	return err
+	c.takeResult(job)
+	return job.err
 }
 
-// stopNeedlessWrite stops the job if no sequence has one of its pages any more. The caller
-// holds c.mu.
-func (c *Cache) stopNeedlessWrite() {
-	b := &c.behind
-	if b.writer.Busy() && slices.ContainsFunc(b.slabs, func(r *slab) bool { return r.refs == 1 }) {
-		if ended, err := b.writer.Stop(); ended {
-			_ = c.endWrite(err) // recorded in Stats
-		}
+// await waits until a job or ctx has ended, and reports whether the job has. The caller holds c.mu,
+// which is free during the wait.
+func (c *Cache) await(ctx context.Context, job <-chan struct{}) bool {
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	select {
+	case <-job:
+		return true
+	case <-ctx.Done():
+		return false
 	}
+}
+
+// takeResult takes the result of a job that has ended, unless another goroutine did. The caller holds
+// c.mu.
+func (c *Cache) takeResult(job *spillJob) {
+	if c.behind.job == job {
+		_, err := c.behind.writer.Wait(context.Background()) // for the last steps of its goroutine
+		c.endWrite(err)
+	}
+}
+
+// cancelNeedlessWrite makes the job end early if no sequence has one of its pages any more, and
+// returns it then. The caller holds c.mu.
+func (c *Cache) cancelNeedlessWrite() *spillJob {
+	b := &c.behind
+	if b.job == nil || !slices.ContainsFunc(b.slabs, func(r *slab) bool { return r.refs == 1 }) {
+		return nil
+	}
+	b.writer.Cancel()
+	return b.job
 }
 
 // closeWriter stops the job and the writer. The caller holds c.mu.
 func (c *Cache) closeWriter() {
 	b := &c.behind
-	if b.writer.Busy() {
-		if ended, err := b.writer.Stop(); ended {
-			_ = c.endWrite(err) // the pages are not needed
-		}
+	if b.job != nil {
+		_, err := b.writer.Stop()
+		c.endWrite(err) // the pages are not needed
 	}
 	b.writer.Close()
 }

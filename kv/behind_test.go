@@ -3,7 +3,6 @@ package kv
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -57,7 +56,9 @@ func writtenAhead(t *testing.T, c *Cache) {
 	if c.behind.writer.Busy() {
 		ended, err := c.behind.writer.Wait(context.Background())
 		require.True(t, ended)
-		require.NoError(t, c.endWrite(err))
+		job := c.behind.job
+		c.endWrite(err)
+		require.NoError(t, job.err)
 	}
 }
 
@@ -159,11 +160,9 @@ func TestTokenWaitsOnlyWithoutRoom(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	check(t, s, same(pages*BlockTokens, 1))
+	before := stalls(c)
 	go func() { ended <- s.Grow(t.Context(), s.Len()+1) }()
-	for c.mu.TryLock() { // Grow holds the lock while it waits
-		c.mu.Unlock()
-		runtime.Gosched()
-	}
+	awaitStall(t, c, before, ended)
 	g.set(false)
 	require.NoError(t, <-ended)
 	require.Positive(t, c.Stats().SpillStalls)

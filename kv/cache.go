@@ -126,6 +126,9 @@ type Cache struct {
 	saver      saver
 	failed     error // last spill error
 	closed     bool
+
+	users    int       // goroutines that use slabs without the lock; Close waits for them
+	allEnded sync.Cond // there are no users
 }
 
 // slab holds the pages of one position in all layers.
@@ -153,6 +156,7 @@ func NewCache(shape Shape, budget *tiering.Budget, o Options) (*Cache, error) {
 		return nil, fmt.Errorf("kv: invalid page size of %d tokens: use a multiple of %d up to %d", o.PageTokens, BlockTokens, maxPageTokens)
 	}
 	c := &Cache{shape: shape, budget: budget, pageTokens: o.PageTokens, spill: o.Spill, mayBeCold: o.MayBeCold || o.Spill != nil, hotLimit: o.Hot, context: o.Context, frames: map[*slabFrame]struct{}{}, seqs: map[*Seq]struct{}{}}
+	c.allEnded.L = &c.mu
 	c.behind.init(c, o)
 	for l, heads := range shape.KVHeads {
 		if dim := shape.Dim(l); heads < 0 || heads > 0 && dim < 1 || heads > math.MaxInt32/(8*o.PageTokens)/max(1, dim) {
@@ -323,6 +327,24 @@ func (c *Cache) trim() {
 	}
 }
 
+// beginUse states that the caller is about to use slabs, which it holds references to, without the
+// lock. The caller holds c.mu.
+func (c *Cache) beginUse() { c.users++ }
+
+// endUse ends what beginUse began. The caller holds c.mu.
+func (c *Cache) endUse() {
+	if c.users--; c.users == 0 {
+		c.allEnded.Broadcast()
+	}
+}
+
+// leave is endUse for a caller that does not hold c.mu.
+func (c *Cache) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endUse()
+}
+
 // Close releases all memory. The sequences of the cache must not be used afterwards.
 func (c *Cache) Close() error {
 	c.mu.Lock()
@@ -330,12 +352,16 @@ func (c *Cache) Close() error {
 	if c.closed {
 		return nil
 	}
+	c.closed = true
 	c.closeWriter()
 	c.closeSaver()
+	for c.users > 0 {
+		c.allEnded.Wait()
+	}
 	for s := range c.frames {
 		s.frame.Free()
 	}
-	c.frames, c.lastFrame, c.free, c.lent, c.closed = nil, nil, nil, nil, true
+	c.frames, c.lastFrame, c.free, c.lent = nil, nil, nil, nil
 	if c.spill == nil {
 		return nil
 	}

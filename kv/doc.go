@@ -41,6 +41,8 @@
 //
 // One goroutine at a time may call the methods of a sequence. Exception: several
 // goroutines may call HeadBlock, Block and Block8 while none stores tokens. Goroutines
-// may use different sequences of a cache in parallel, but none may read a sequence while
-// another sequence grows, because growing may spill pages of any sequence.
+// may use different sequences of a cache in parallel, but none may read a sequence or store
+// its tokens while another sequence grows, because growing may take pages of any sequence
+// out of memory. All other methods may run then: Grow holds the cache's lock while it
+// reserves and attaches slabs, and never while it reads, or waits for the writer.
 package kv

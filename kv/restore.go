@@ -70,7 +70,9 @@ func (s *Seq) readSpans(ctx context.Context, spans []segment.Span, had, total in
 	s.cache.mu.Lock()
 	// Pages that are not committed stay in memory; committed ones may be spilled meanwhile.
 	into := append(make([]*slab, had), s.hot[len(s.hot)-(total-had):]...)
+	s.cache.beginUse()
 	s.cache.mu.Unlock()
+	defer s.cache.leave()
 	frame, buffers := s.cache.restoreBuffers(spans)
 	if frame != nil {
 		defer frame.Free()

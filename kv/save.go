@@ -64,11 +64,13 @@ func (s *Seq) PersistState(store *segment.Store, tokens []int32, chain Chain, o 
 	c := s.cache
 	c.mu.Lock()
 	p := s.newSave(store, tokens, chain)
+	c.beginUse()
 	c.mu.Unlock()
 	p.behind = o
 	p.write(c.scheduler().WriteNow)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.endUse()
 	p.end()
 	return p.chain, p.err
 }
@@ -90,8 +92,11 @@ func (s *Seq) PersistBehind(store *segment.Store, tokens []int32, chain Chain, o
 		return nil, err
 	}
 	copied, err := tiering.View[int32](memory.Bytes(), len(tokens))
-	if err == nil {
+	for err == nil && c.saver.save != nil {
 		err = c.endSaveInFlight(context.Background()) // another sequence may have started one
+	}
+	if err == nil && c.closed {
+		err = ErrClosed
 	}
 	if err != nil {
 		memory.Free()
@@ -209,18 +214,22 @@ func (v *saver) pins(s *Seq) bool {
 	return v.save != nil && len(s.hot) > 0 && slices.Contains(v.save.pages.slabs, s.hot[0])
 }
 
-// endSaveInFlight waits for the save in flight, if there is one. The caller holds c.mu, which the
-// save does not need.
+// endSaveInFlight waits for the save in flight, if there is one. The caller holds c.mu, which is
+// free during the wait.
 func (c *Cache) endSaveInFlight(ctx context.Context) error {
 	v := &c.saver
-	if v.save == nil {
+	p := v.save
+	if p == nil {
 		return nil
 	}
-	ended, err := v.writer.Wait(ctx)
-	if !ended {
-		return err
+	v.writer.Hurry()
+	if !c.await(ctx, p.done) {
+		return ctx.Err()
 	}
-	v.finish()
+	if v.save == p { // no other goroutine has taken its result
+		_, _ = v.writer.Wait(context.Background()) // for the last steps of its goroutine
+		v.finish()
+	}
 	return nil
 }
 
@@ -234,9 +243,9 @@ func (v *saver) finish() {
 // c.mu.
 func (c *Cache) awaitSave(ctx context.Context) error {
 	begun := time.Now()
+	c.saver.stalls++
 	err := c.endSaveInFlight(ctx)
 	c.saver.stalled += time.Since(begun)
-	c.saver.stalls++
 	return err
 }
 

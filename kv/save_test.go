@@ -38,12 +38,36 @@ func requireSaved(t *testing.T, c *Cache, store *segment.Store, tokens []int32, 
 	check(t, back, salts)
 }
 
-// awaitLocked waits until a call holds the lock of the cache, as it does while it waits. The call
+// stalls returns how often tokens have begun to wait for flash.
+func stalls(c *Cache) int {
+	st := c.Stats()
+	return st.SpillStalls + st.SaveStalls
+}
+
+// awaitStall waits until a call waits for flash, behind a number of other waits. The call must not
+// have ended.
+func awaitStall(t *testing.T, c *Cache, before int, ended chan error) {
+	t.Helper()
+	awaitCall(t, ended, func() bool { return stalls(c) > before })
+}
+
+// awaitLocked waits until a call holds the lock of the cache, as Close does while it waits. The call
 // must not have ended.
 func awaitLocked(t *testing.T, c *Cache, ended chan error) {
 	t.Helper()
-	for c.mu.TryLock() {
-		c.mu.Unlock()
+	awaitCall(t, ended, func() bool {
+		free := c.mu.TryLock()
+		if free {
+			c.mu.Unlock()
+		}
+		return !free
+	})
+}
+
+// awaitCall waits for a condition that a call meets before it ends.
+func awaitCall(t *testing.T, ended chan error, met func() bool) {
+	t.Helper()
+	for !met() {
 		select {
 		case err := <-ended:
 			require.FailNow(t, "the call did not wait", "%v", err)
@@ -109,8 +133,9 @@ func TestTokenWaitsForASaveThatHoldsItsMemory(t *testing.T) {
 	go func() { ended <- s.Grow(ctx, s.Len()+1) }()
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
+	before := stalls(c)
 	go func() { ended <- s.Grow(t.Context(), s.Len()+1) }()
-	awaitLocked(t, c, ended)
+	awaitStall(t, c, before, ended)
 	g.set(false)
 	require.NoError(t, <-ended)
 	save.Wait()
@@ -149,9 +174,9 @@ func TestMemoryOfASaveIsGivenBackInTime(t *testing.T) {
 	require.NoError(t, err)
 	<-g.waiting
 	s.Truncate(0)
-	ended := make(chan error)
+	ended, before := make(chan error), stalls(c)
 	go func() { ended <- add(other, 2*BlockTokens, 2) }()
-	awaitLocked(t, c, ended)
+	awaitStall(t, c, before, ended)
 	g.set(false)
 	require.NoError(t, <-ended)
 	save.Wait()

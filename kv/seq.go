@@ -100,7 +100,8 @@ func (s *Seq) pages(tokens int) int { return (tokens + s.cache.pageTokens - 1) /
 
 // Grow makes room for tokens up to length n. If memory runs out, the cache spills its
 // oldest pages to flash. If that is impossible, or if ctx ends, Grow returns an error
-// and the stored tokens remain.
+// and the stored tokens remain. While it reads or waits for flash, the cache is free
+// for other sequences.
 func (s *Seq) Grow(ctx context.Context, n int) error {
 	c := s.cache
 	c.mu.Lock()
@@ -141,18 +142,21 @@ func (s *Seq) ownLast(ctx context.Context) error {
 	if s.len < s.coldPages*c.pageTokens {
 		return s.unspillLast(ctx)
 	}
-	i := s.len/c.pageTokens - s.coldPages
-	if s.hot[i].refs == 1 {
+	if s.hot[s.len/c.pageTokens-s.coldPages].refs == 1 {
 		return nil
 	}
 	r, err := c.roomForSlab(ctx, 1)
 	if err != nil {
 		return err
 	}
-	i = s.len/c.pageTokens - s.coldPages // roomForSlab may have spilled pages before it
-	copy(r.data, s.hot[i].data)
-	c.releaseSlab(s.hot[i])
-	s.hot[i] = r
+	shared := &s.hot[s.len/c.pageTokens-s.coldPages] // pages before it may have been spilled
+	if (*shared).refs == 1 {                         // those who shared it have gone meanwhile
+		c.releaseSlab(r)
+		return nil
+	}
+	copy(r.data, (*shared).data)
+	c.releaseSlab(*shared)
+	*shared = r
 	return nil
 }
 
@@ -198,13 +202,18 @@ func (s *Seq) Commit(n int) {
 // Truncate removes all tokens from position n on and releases the pages that become
 // empty.
 func (s *Seq) Truncate(n int) {
-	s.cache.mu.Lock()
-	defer s.cache.mu.Unlock()
-	s.truncate(n)
+	c := s.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if job := s.truncate(n); job != nil {
+		c.await(context.Background(), job.ended) // for the piece that is being written
+		c.takeResult(job)
+	}
 }
 
-// truncate is Truncate; the caller holds c.mu.
-func (s *Seq) truncate(n int) {
+// truncate is Truncate, but does not wait for a job that writes the pages, which it returns. The
+// caller holds c.mu.
+func (s *Seq) truncate(n int) *spillJob {
 	c := s.cache
 	s.len = min(s.len, n)
 	keep := max(0, s.pages(n)-s.coldPages)
@@ -215,7 +224,7 @@ func (s *Seq) truncate(n int) {
 	s.hot = s.hot[:min(keep, len(s.hot))]
 	s.cutCold(s.pages(n))
 	s.cutSaved(s.len / c.pageTokens)
-	c.stopNeedlessWrite()
+	return c.cancelNeedlessWrite()
 }
 
 // Close releases all pages.

@@ -102,7 +102,7 @@ var errNothingToSpill = errors.New("kv: no full page in memory to spill")
 // roomForSlab returns an unused slab, the first of a number that the caller needs. If memory runs
 // out, it drops the least recently used pages, which it writes to flash unless the writer already
 // did; if writing fails, it allocates as far as the budget allows. If ctx ends, it returns the
-// error of ctx. The caller holds c.mu.
+// error of ctx. The caller holds c.mu, which is free during waits for flash.
 func (c *Cache) roomForSlab(ctx context.Context, slabs int) (*slab, error) {
 	var failed error // the reason why spilling is impossible
 	if c.spill == nil {
@@ -227,14 +227,36 @@ func (s *Seq) cutCold(n int) {
 }
 
 // unspillLast brings the last page on flash back into memory. The copy belongs to
-// this sequence alone.
+// this sequence alone. The caller holds c.mu, which is free during the read: until
+// then the sequence has its page on flash, and the slab has no owner but Grow.
 func (s *Seq) unspillLast(ctx context.Context) error {
 	c := s.cache
 	r, err := c.roomForSlab(ctx, 1)
 	if err != nil {
 		return err
 	}
-	last := &s.cold[len(s.cold)-1]
+	last := s.cold[len(s.cold)-1]
+	last.segment.refs++
+	c.beginUse()
+	c.mu.Unlock()
+	err = c.readSlab(ctx, r, last)
+	c.mu.Lock()
+	c.endUse()
+	last.segment.drop()
+	if err == nil && c.closed {
+		err = ErrClosed
+	}
+	if err != nil {
+		c.releaseSlab(r)
+		return err
+	}
+	s.cutCold(s.coldPages - 1)
+	s.hot = append(s.hot, r)
+	return nil
+}
+
+// readSlab reads the last page of a span in all layers.
+func (c *Cache) readSlab(ctx context.Context, r *slab, from Span) error {
 	grant, _ := c.scheduler().Admit(prefetch.Awaited, c.slabBytes)
 	defer c.scheduler().Done(grant)
 	for l := range c.layerOffsets {
@@ -242,17 +264,13 @@ func (s *Seq) unspillLast(ctx context.Context) error {
 		if len(data) == 0 {
 			continue
 		}
-		err := ctx.Err()
-		if err == nil {
-			err = readPage(last.segment, l, last.Pages-1, data)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		if err != nil {
-			c.releaseSlab(r)
+		if err := readPage(from.segment, l, from.Pages-1, data); err != nil {
 			return err
 		}
 	}
-	s.cutCold(s.coldPages - 1)
-	s.hot = append(s.hot, r)
 	return nil
 }
 

@@ -35,6 +35,13 @@ func add(s *Seq, n int, salt int) error {
 	if err := s.Grow(context.Background(), n); err != nil {
 		return err
 	}
+	store(s, n, salt)
+	s.Commit(n)
+	return nil
+}
+
+// store stores tokens up to length n, for which there is room.
+func store(s *Seq, n, salt int) {
 	for pos := s.len; pos < n; pos++ {
 		for _, l := range []int{0, 2} {
 			k := make([]float32, s.cache.shape.KVHeads[l]*8)
@@ -44,8 +51,6 @@ func add(s *Seq, n int, salt int) error {
 			s.Put(l, pos, k, k)
 		}
 	}
-	s.Commit(n)
-	return nil
 }
 
 func value(layer, pos, i, salt int) float32 { return float32(salt*1e6 + layer*1e5 + pos*16 + i) }
@@ -53,41 +58,60 @@ func value(layer, pos, i, salt int) float32 { return float32(salt*1e6 + layer*1e
 // check compares all tokens of a sequence; salts has the salt of each token.
 func check(t *testing.T, s *Seq, salts []int) {
 	t.Helper()
-	require.Equal(t, len(salts), s.Len())
-	page := 0
-	see := func(l int, data []byte, page int) {
-		for h := range s.cache.shape.KVHeads[l] {
-			k, v := s.cache.shape.Format.Block32(s.cache.shape.HeadBlock(data, l, h, 0), s.cache.shape.Dim(l))
-			for row := range BlockTokens {
-				if pos := page*BlockTokens + row; pos < len(salts) {
-					if k[row*8+3] != value(l, pos, h*8+3, salts[pos]) || v[row*8+7] != value(l, pos, h*8+7, salts[pos]) {
-						t.Fatalf("layer %d position %d holds something else", l, pos)
-					}
-				}
-			}
-		}
+	require.NoError(t, compare(s, salts))
+}
+
+// compare is check with an error.
+func compare(s *Seq, salts []int) error {
+	if s.Len() != len(salts) {
+		return fmt.Errorf("%d tokens instead of %d", s.Len(), len(salts))
 	}
+	page := 0
 	for _, part := range s.Cold() {
 		for _, l := range []int{0, 2} {
 			from, off, size := part.Segment().LayerRun(l)
-			require.Zero(t, off%vfs.DirectAlign)
 			data := make([]byte, size)
-			_, err := from.ReadAt(data, off)
-			require.NoError(t, err)
+			if _, err := from.ReadAt(data, off); err != nil || off%vfs.DirectAlign != 0 {
+				return fmt.Errorf("reading %d bytes at %d: %w", size, off, err)
+			}
 			n := s.cache.PageBytes(l)
 			for i := range part.Pages {
-				require.NoError(t, part.Segment().Verify(l, i, crc.Update(0, data[i*n:(i+1)*n])))
-				see(l, data[i*n:(i+1)*n], page+i)
+				if err := part.Segment().Verify(l, i, crc.Update(0, data[i*n:(i+1)*n])); err != nil {
+					return err
+				}
+				if err := comparePage(s, salts, l, page+i, data[i*n:(i+1)*n]); err != nil {
+					return err
+				}
 			}
 		}
 		page += part.Pages
 	}
-	require.Equal(t, page, s.ColdPages())
+	if page != s.ColdPages() {
+		return fmt.Errorf("%d pages on flash instead of %d", page, s.ColdPages())
+	}
 	for i := page; i*BlockTokens < len(salts); i++ {
 		for _, l := range []int{0, 2} {
-			see(l, s.cache.page(s.hot[i-page], l), i)
+			if err := comparePage(s, salts, l, i, s.cache.page(s.hot[i-page], l)); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// comparePage compares the tokens of one page of a layer.
+func comparePage(s *Seq, salts []int, layer, page int, data []byte) error {
+	shape := &s.cache.shape
+	for h := range shape.KVHeads[layer] {
+		k, v := shape.Format.Block32(shape.HeadBlock(data, layer, h, 0), shape.Dim(layer))
+		for row := range min(BlockTokens, len(salts)-page*BlockTokens) {
+			pos := page*BlockTokens + row
+			if k[row*8+3] != value(layer, pos, h*8+3, salts[pos]) || v[row*8+7] != value(layer, pos, h*8+7, salts[pos]) {
+				return fmt.Errorf("layer %d position %d holds something else", layer, pos)
+			}
+		}
+	}
+	return nil
 }
 
 // TestForkAndTruncatePreserveEverySequence grows, forks, truncates and persists

@@ -122,10 +122,16 @@ func (w *Writer) Hurry() {
 	}
 }
 
-// Stop ends the job before its next piece, with [ErrClosed], and takes its result. A job
+// Cancel makes the job end before its next piece, with [ErrClosed], and does not wait. A job
 // that has written everything succeeds all the same.
-func (w *Writer) Stop() (ended bool, err error) {
+func (w *Writer) Cancel() {
 	w.stopped.Store(true)
+	w.Hurry()
+}
+
+// Stop is Cancel, and waits for the job and takes its result.
+func (w *Writer) Stop() (ended bool, err error) {
+	w.Cancel()
 	return w.Wait(context.Background())
 }
 
