@@ -141,7 +141,7 @@ func runInGroup(t *testing.T, group *memoryGroup, binary, path string, budget in
 			require.NoError(t, err, "killed: %d; %s", group.killed(t), &stderr)
 			running = false
 		case <-ticks.C:
-			peak = max(peak, mostResident(child.Process.Pid))
+			peak = max(peak, residentOf(child.Process.Pid).Peak)
 		}
 	}
 	require.Zero(t, group.killed(t))
