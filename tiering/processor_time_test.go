@@ -1,0 +1,14 @@
+package tiering_test
+
+import (
+	"testing"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// TestProcessorTimeGrows checks that the work of this process counts.
+func TestProcessorTimeGrows(t *testing.T) {
+	begin := tiering.ProcessorTime()
+	testutil.Eventually(t, "the processor time grows while the test runs", func() bool { return tiering.ProcessorTime() > begin })
+}
