@@ -9,13 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestDemoAnswersWithContextOnFlash asks for facts in long texts with nine tenths of the keys
-// and values on flash.
+// and values on flash: in one text of each length, or in both with LLMRUN_TEST_SWEEP=1.
 func TestDemoAnswersWithContextOnFlash(t *testing.T) {
 	t.Parallel()
 	for i, c := range demoReference(t).LongContext {
+		if i%testutil.Effort(2, 1) != 0 {
+			continue
+		}
 		t.Run(fmt.Sprintf("%d-%d", i, c.Tokens), func(t *testing.T) {
 			if c.Tokens > affordable() {
 				t.Skip("a long context; LLMRUN_TEST_LONG=1 reads it")

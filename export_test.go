@@ -17,6 +17,13 @@ func SetLiveHeap(bytes int64) (restore func()) {
 	return func() { readHeap = liveHeap }
 }
 
+// SetMemoryLimit makes engines set Go's memory limit with this function, until restore is called.
+func SetMemoryLimit(set func(int64) int64) (restore func()) {
+	before := setMemoryLimit
+	setMemoryLimit = set
+	return func() { setMemoryLimit = before }
+}
+
 // SetAvailableMemory makes engines find this much available memory, until restore is called.
 func SetAvailableMemory(bytes int64) (restore func()) {
 	readAvailable = func() int64 { return bytes }

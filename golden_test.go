@@ -41,14 +41,15 @@ var transcripts = []struct {
 func seed(n uint64) *uint64 { return &n }
 
 // TestGoldenTranscripts generates with different threads and chunk sizes. It must pass with
-// all kernels: set LLMRUN_CPU, or build with the tag noasm.
+// all kernels: set LLMRUN_CPU, or build with the tag noasm. LLMRUN_TEST_SWEEP=1 uses more threads and chunk sizes.
 func TestGoldenTranscripts(t *testing.T) {
 	t.Parallel()
 	want := map[string]answer{}
 	if !*update {
 		testutil.ReadJSON(t, goldenPath, &want)
 	}
-	choices := []llmrun.Options{{Threads: 2, Memory: llmrun.MemoryOptions{Chunk: 7}}, {Threads: 3, Memory: llmrun.MemoryOptions{Chunk: 1}}, {Threads: 1}, {Threads: 5, Memory: llmrun.MemoryOptions{Chunk: 16}}}
+	choices := []llmrun.Options{{Threads: 2, Memory: llmrun.MemoryOptions{Chunk: 7}}, {Threads: 5, Memory: llmrun.MemoryOptions{Chunk: 16}}, {Threads: 1}, {Threads: 3, Memory: llmrun.MemoryOptions{Chunk: 1}}}
+	choices = choices[:testutil.Effort(2, len(choices))]
 	switch { // slow without SIMD
 	case portable() && testing.Short():
 		choices = choices[:1]

@@ -46,6 +46,10 @@ func programHeap(m *memory, engine int64) int64 {
 // heapReserve returns the heap to reserve for live bytes.
 func heapReserve(live int64) int64 { return max(0, live) / heapStep * heapStep * 3 / 2 }
 
+// setMemoryLimit is debug.SetMemoryLimit. Tests replace it: their process holds what other tests left behind too, and
+// the collector would run continuously within the limit of an engine.
+var setMemoryLimit = debug.SetMemoryLimit
+
 // heapLimits manages Go's memory limit, of which the process has only one.
 var heapLimits goLimit
 
@@ -82,7 +86,7 @@ func (g *goLimit) enginesExcept(m *memory) (n int64) {
 func (g *goLimit) update(m any, s heapUse) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if now := debug.SetMemoryLimit(-1); now != g.applied {
+	if now := setMemoryLimit(-1); now != g.applied {
 		g.program = now
 	}
 	delete(g.engines, m)
@@ -115,5 +119,5 @@ func (g *goLimit) apply() {
 		}
 		g.applied = min(g.program, sum)
 	}
-	debug.SetMemoryLimit(g.applied)
+	setMemoryLimit(g.applied)
 }

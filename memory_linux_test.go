@@ -10,6 +10,7 @@ import (
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // releases sets the smallest budget during a generation. It calls before with the engine, lowers the
@@ -50,9 +51,9 @@ func TestMeasuredSetBudgetReleasesMemory(t *testing.T) {
 	system := int64(0)
 	releases(t, func() {
 		debug.FreeOSMemory()
-		system = testutil.Resident(t)
+		system = tiering.ReadResident(tiering.SystemRoot()).Now
 	}, func(fell int64) {
-		now := testutil.Resident(t)
+		now := tiering.ReadResident(tiering.SystemRoot()).Now
 		t.Logf("the engine released %d bytes, the process %d", fell, system-now)
 		require.Greater(t, fell, int64(100<<20))
 		require.GreaterOrEqual(t, system-now, fell/5)

@@ -91,7 +91,7 @@ type rateMeasurer struct {
 	// measured.
 	budget *tiering.Budget
 
-	// ran returns for how long threads have run; nil = tiering.ReadProcessorTime.
+	// ran returns for how long threads have run; nil = tiering.ProcessorTime.
 	ran func() time.Duration
 	// compute measures matmuls with that many bytes of weights; nil = rates.Compute.
 	compute func(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error)

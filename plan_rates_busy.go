@@ -36,7 +36,7 @@ func (m *rateMeasurer) mayRetry(r *Rates) bool {
 func (m *rateMeasurer) watchLoad() func() float64 {
 	ran := m.ran
 	if ran == nil {
-		ran = func() time.Duration { return tiering.ReadProcessorTime(tiering.SystemRoot()) }
+		ran = tiering.ProcessorTime
 	}
 	before, began := ran(), time.Now()
 	return func() float64 {

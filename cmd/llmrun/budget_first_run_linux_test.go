@@ -49,7 +49,7 @@ func TestBudgetHoldsForAFirstRunThatMeasures(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "MiB", string(stated[2]))
 		budget := int64(number * (1 << 20))
-		for range testutil.Effort(2, 8) {
+		for range testutil.Effort(1, 8) {
 			peak, code := peakOf(t, run(strconv.FormatInt(budget, 10)))
 			t.Logf("%s: %.1f MiB of %.1f", name, float64(peak)/(1<<20), number)
 			require.Zero(t, code, name)

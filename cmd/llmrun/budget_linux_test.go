@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,15 +73,27 @@ func TestMeasuredBudgetInControlGroup(t *testing.T) {
 	}
 }
 
-// builtCommand builds the command and returns its path.
+// builtCommand returns the path of the command, which the first test that needs it builds.
 func builtCommand(t *testing.T) string {
-	binary := filepath.Join(t.TempDir(), "llmrun")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	binary, err := buildOnce()
+	require.NoError(t, err)
 	return binary
 }
+
+// buildOnce builds the command in sharedDir.
+var buildOnce = sync.OnceValues(func() (string, error) {
+	dir, err := sharedDir()
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "llmrun")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return binary, nil
+})
 
 // packedModel writes a model of random weights as a pack and returns the path and the size of
 // the pack.
@@ -141,7 +154,7 @@ func runInGroup(t *testing.T, group *memoryGroup, binary, path string, budget in
 			require.NoError(t, err, "killed: %d; %s", group.killed(t), &stderr)
 			running = false
 		case <-ticks.C:
-			peak = max(peak, mostResident(child.Process.Pid))
+			peak = max(peak, residentOf(child.Process.Pid).Peak)
 		}
 	}
 	require.Zero(t, group.killed(t))

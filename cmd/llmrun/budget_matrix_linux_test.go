@@ -195,18 +195,9 @@ func peakOf(t *testing.T, command *exec.Cmd) (peak int64, code int) {
 			}
 			return peak, command.ProcessState.ExitCode()
 		case <-ticks.C:
-			if now := highWater(command.Process.Pid); now > 0 {
+			if now := residentOf(command.Process.Pid).Peak; now > 0 {
 				peak = now // it only grows, but before the process runs the program it is that of the test
 			}
 		}
 	}
-}
-
-// highWater returns the VmHWM of a process, 0 if it has ended.
-func highWater(pid int) int64 {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, after, _ := strings.Cut(string(status), "VmHWM:")
-	line, _, _ := strings.Cut(after, "kB")
-	kb, _ := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
-	return kb << 10
 }

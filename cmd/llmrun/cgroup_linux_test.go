@@ -8,10 +8,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // memoryGroup is a control group with a memory limit.
@@ -109,35 +111,12 @@ func (g *memoryGroup) killed(t *testing.T) int {
 	return 0
 }
 
-// mostResident returns the most memory that a process has held so far, including its code, as the kernel counted it
-// without gaps; 0 after the process has ended.
-func mostResident(pid int) (bytes int64) {
+// residentOf returns the memory of a process, including its code, and the most that it has held so far, as the kernel
+// counted it without gaps; zeros after the process has ended.
+func residentOf(pid int) tiering.Resident {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
-		return 0
+		return tiering.Resident{}
 	}
-	for line := range strings.Lines(string(text)) {
-		if kb, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kb), " kB"), 10, 64)
-			return n << 10
-		}
-	}
-	return 0
-}
-
-// resident returns the anonymous, file and shared memory of a process, including its code; 0 after
-// the process has ended.
-func resident(pid int) (bytes int64) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		switch name, value, _ := strings.Cut(line, ":"); name {
-		case "RssAnon", "RssFile", "RssShmem":
-			kb, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			bytes += kb << 10
-		}
-	}
-	return bytes
+	return tiering.ReadResident(fstest.MapFS{"proc/self/status": {Data: text}})
 }

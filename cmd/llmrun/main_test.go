@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,7 +20,25 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"llmrun": main})
+	testscript.Main(withoutShared{m}, map[string]func(){"llmrun": main})
+}
+
+// sharedDir returns a directory for files that several tests of this process use.
+var sharedDir = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "llmrun-test-*")
+	removeShared = func() { _ = os.RemoveAll(dir) }
+	return dir, err
+})
+
+// removeShared removes the directory, if a test has used one.
+var removeShared = func() {}
+
+// withoutShared runs the tests and leaves no shared directory.
+type withoutShared struct{ m *testing.M }
+
+func (w withoutShared) Run() int {
+	defer func() { removeShared() }()
+	return w.m.Run()
 }
 
 // TestScripts checks the output streams and exit codes of the command lines in testdata/script, with

@@ -75,7 +75,7 @@ func TestMeasuredPressureInControlGroup(t *testing.T) {
 			t.Fatalf("the command has ended: %v, %d killed; %s", err, group.killed(t), &stderr)
 		default:
 		}
-		return resident(child.Process.Pid)
+		return residentOf(child.Process.Pid).Now
 	}
 
 	// The memory contains the model and grows only by the keys and values of new tokens.

@@ -13,6 +13,8 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // statedMinimum matches the budget that a refusal states.
@@ -20,7 +22,8 @@ var statedMinimum = regexp.MustCompile(`needs at least ([0-9.]+) ([KMG]iB)`)
 
 // TestFirstRefusalOfACommandIsEnough gives commands a prompt that is long for the context or for the
 // memory, and too small a budget. The refusal states a minimum with which the same command works,
-// or finds that no context of the command's holds the prompt.
+// or finds that no context of the command's holds the prompt. LLMRUN_TEST_SWEEP=1 runs every command, not each second
+// one.
 func TestFirstRefusalOfACommandIsEnough(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the command, and runs the bundled model")
@@ -57,7 +60,7 @@ func TestFirstRefusalOfACommandIsEnough(t *testing.T) {
 		_ = command.Run() // a failure shows in the code
 		return command.ProcessState.ExitCode(), stderr.String()
 	}
-	for _, test := range []struct {
+	for i, test := range []struct {
 		name, ram, input string
 		arguments        []string
 		code             int
@@ -76,6 +79,9 @@ func TestFirstRefusalOfACommandIsEnough(t *testing.T) {
 		{"system message", "20MiB", short, []string{"chat", "--system", text, "-n", "2"}, 0, ""},
 		{"logits", "20MiB", "", []string{"logits", "--ids", longIDs(), "--at", "all"}, 0, ""},
 	} {
+		if i%testutil.Effort(2, 1) != 0 {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) {
 			code, refusal := run(test.input, append(test.arguments, "--ram", test.ram)...)
 			require.Equal(t, exitBudget, code, refusal)

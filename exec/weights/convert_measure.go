@@ -9,7 +9,6 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
-	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -57,7 +56,7 @@ func timeConversions(ctx context.Context, sections []*conversion, memory []byte,
 		wait        sync.WaitGroup
 		errs        [converters]error
 	)
-	began, computed := time.Now(), threadpool.ProcessorTime()
+	began, computed := time.Now(), tiering.ProcessorTime()
 	for i := range errs {
 		piece := memory[i*tiering.DefaultPiece:][:tiering.DefaultPiece]
 		wait.Go(func() {
@@ -75,7 +74,7 @@ func timeConversions(ctx context.Context, sections []*conversion, memory []byte,
 	}
 	wait.Wait()
 	elapsed := time.Since(began).Seconds()
-	if used := (threadpool.ProcessorTime() - computed).Seconds(); used > 0 {
+	if used := (tiering.ProcessorTime() - computed).Seconds(); used > 0 {
 		elapsed = min(elapsed, used/float64(threads))
 	}
 	return float64(bytes.Load()) / elapsed / 1e9, errors.Join(errs[:]...)

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// patience is how long a test waits before it fails: far more than a slow or busy machine needs.
+const patience = time.Minute
+
 // Eventually waits until condition holds and fails the test with what was waited for when a minute did not suffice.
 // A test waits with it for another goroutine, thread or process: the minute is far more than any of them needs, so
 // a slow or busy machine makes the test slower and never makes it fail. The condition is called by the calling
@@ -12,10 +15,25 @@ import (
 // bubble's.
 func Eventually(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	const limit, pause = time.Minute, 2 * time.Millisecond
-	for begin := time.Now(); !condition(); time.Sleep(pause) {
+	if !HoldsWithin(patience, condition) {
+		tb.Fatalf("waited %v in vain: %s", patience, what)
+	}
+}
+
+// HoldsWithin waits until a condition holds, at most for a time, and reports whether it does. It is for conditions
+// that need not come true each time, so that a test tries again: others wait with Eventually.
+func HoldsWithin(limit time.Duration, condition func() bool) bool {
+	for begin := time.Now(); !condition(); time.Sleep(time.Millisecond) {
 		if time.Since(begin) > limit {
-			tb.Fatalf("waited %v in vain: %s", limit, what)
+			return false
 		}
 	}
+	return true
+}
+
+// Patience returns a function that reports whether less than a minute has passed. A test that holds up a part of the
+// program until another part did something stops holding it up then, so that it fails instead of hanging.
+func Patience() (patient func() bool) {
+	begin := time.Now()
+	return func() bool { return time.Since(begin) < patience }
 }

@@ -3,6 +3,8 @@ package testutil
 import (
 	"testing"
 	"time"
+
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // noise is the factor by which a time may be too long on a busy machine.
@@ -12,9 +14,9 @@ const noise = 5
 // longer, never shorter.
 func Fastest(run func()) (took time.Duration) {
 	for i := range 3 {
-		begin := processorTime()
+		begin := tiering.ProcessorTime()
 		run()
-		if now := processorTime() - begin; i == 0 || now < took {
+		if now := tiering.ProcessorTime() - begin; i == 0 || now < took {
 			took = now
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/internal/bench"
-	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -182,12 +181,12 @@ func (s *kvSide) decode(ctx context.Context, n, tokens int) (ms float64, used kv
 	if err := s.bench.Generate(ctx, s.sequence, warmTokens); err != nil {
 		return 0, used, err
 	}
-	before, computed := s.use(), threadpool.ProcessorTime()
+	before, computed := s.use(), tiering.ProcessorTime()
 	start := time.Now()
 	err = s.bench.Generate(ctx, s.sequence, tokens)
 	took := time.Since(start)
 	after := s.use()
-	used = kvUse{after.read - before.read, after.weights - before.weights, after.stalled - before.stalled, threadpool.ProcessorTime() - computed}
+	used = kvUse{after.read - before.read, after.weights - before.weights, after.stalled - before.stalled, tiering.ProcessorTime() - computed}
 	return 1e3 * took.Seconds() / float64(tokens), used, err
 }
 

@@ -1,13 +1,14 @@
 //go:build unix
 
-package threadpool
+package tiering
 
 import (
 	"syscall"
 	"time"
 )
 
-// ProcessorTime returns the processor time of all threads of the process, in user and system mode.
+// ProcessorTime returns for how long the threads of this process have run, those that have ended included; 0 if the
+// system does not tell. The work of other programs does not lengthen it much.
 func ProcessorTime() time.Duration {
 	var use syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
