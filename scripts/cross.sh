@@ -29,7 +29,7 @@ build() {
 export out
 export -f build
 
-xargs -P "$(nproc)" -I '{}' bash -euo pipefail -c 'build {}' <<<'linux/amd64
+xargs -P "$(getconf _NPROCESSORS_ONLN)" -I '{}' bash -euo pipefail -c 'build {}' <<<'linux/amd64
 linux/arm64
 android/arm64
 darwin/arm64

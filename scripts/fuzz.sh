@@ -28,5 +28,5 @@ export -f fuzz
 targets=$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func /:/' | sort)
 [[ -n $targets ]] || { echo "no fuzz target found" >&2; exit 1; }
 # shellcheck disable=SC2016 # The shells of xargs expand the arguments.
-xargs -P "$(nproc)" -I '{}' bash -euo pipefail -c 'fuzz "$@"' fuzz '{}' "$each" <<<"$targets" || exit 1
+xargs -P "$(getconf _NPROCESSORS_ONLN)" -I '{}' bash -euo pipefail -c 'fuzz "$@"' fuzz '{}' "$each" <<<"$targets" || exit 1
 echo "$(wc -l <<<"$targets") fuzz targets passed"

@@ -43,7 +43,7 @@ vet() {
 }
 export tools
 export -f vet
-xargs -P "$(nproc)" -L 1 bash -euo pipefail -c 'vet "$@"' vet <<<'linux amd64
+xargs -P "$(getconf _NPROCESSORS_ONLN)" -L 1 bash -euo pipefail -c 'vet "$@"' vet <<<'linux amd64
 linux amd64 noasm
 linux amd64 npu,gpu
 windows amd64
