@@ -57,6 +57,9 @@ NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve ./exec/split
 # Packages that use GPUs, which need the tag gpu.
 GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpupass ./exec/split
 
+# Splits with devices that need no driver. make test runs them.
+SPLITS_WITHOUT_DRIVER ?= HostRowsAreStreamed/.*/.*/(simulated|cores)|SplitPassEqualsOneDevice/.*/(simulated|cores)|Split/cpu.cpu
+
 # Tests on emulated arm64. The emulator can lose the signals with which Go preempts goroutines.
 ARM64_TEST = $(TESTREPORT) GOARCH=arm64 GODEBUG=asyncpreemptoff=1 -timeout 30m -vet=off
 
@@ -127,7 +130,7 @@ testnpu: ## run the tests of the NPU device on ONNX Runtime's CPU provider (need
 testnpu-packages:
 	@$(TESTREPORT) LLMRUN_ONNXRUNTIME="$$(scripts/onnxruntime.sh)" CGO_ENABLED=0 -tags npu -timeout 30m -vet=off $(NPU_PACKAGES)
 testnpu-splits:
-	@$(TESTREPORT) LLMRUN_ONNXRUNTIME="$$(scripts/onnxruntime.sh)" CGO_ENABLED=0 -tags npu -timeout 30m -vet=off -run Split ./exec .
+	@$(TESTREPORT) LLMRUN_ONNXRUNTIME="$$(scripts/onnxruntime.sh)" CGO_ENABLED=0 -tags npu -timeout 30m -vet=off -run Split -skip '$(SPLITS_WITHOUT_DRIVER)' ./exec .
 
 .PHONY: testgpu testgpu-packages testgpu-library
 testgpu: ## run the tests of GPUs on any installed OpenCL driver (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)
@@ -135,7 +138,7 @@ testgpu: ## run the tests of GPUs on any installed OpenCL driver (Debian, Ubuntu
 testgpu-packages:
 	@$(TESTREPORT) CGO_ENABLED=0 -tags gpu -timeout 30m -vet=off $(GPU_PACKAGES)
 testgpu-library:
-	@$(TESTREPORT) CGO_ENABLED=0 -tags gpu -timeout 30m -vet=off -run 'GPU|Split' . ./exec
+	@$(TESTREPORT) CGO_ENABLED=0 -tags gpu -timeout 30m -vet=off -run 'GPU|Split' -skip '$(SPLITS_WITHOUT_DRIVER)' . ./exec
 
 .PHONY: testvnni
 testvnni: ## run the kernels of AVX-VNNI in the encoding of AVX-512 (skips them without AVX-512 VNNI)
