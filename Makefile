@@ -19,6 +19,10 @@ JOBS     ?= 1
 # Runs go test and says what failed. A step states its time limit: Go's own is 10 minutes a package.
 TESTREPORT := GO="$(GO)" $(GO) run ./internal/testreport
 
+# Makes the targets that follow side by side, where one alone leaves processors idle: it compiles little or
+# ends with one slow test. A target prints what it has to say when it has ended.
+SIDE_BY_SIDE = +@$(MAKE) --no-print-directory -j $$(getconf _NPROCESSORS_ONLN) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 # Packages with concurrent code. The race detector makes arithmetic many times slower, so of packages that compute
 # it runs the tests in which goroutines meet.
 RACE_PACKAGES ?= ./exec/weights ./internal/bench ./store/digest ./hetero/cpu ./hetero/devices ./hetero/onnx ./hetero/opencl ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./quant/limits ./store/vfs/... ./tiering/...
@@ -30,7 +34,7 @@ RACE_COMMAND  ?= Signals|Collect|KeyReader|LineEditing
 MEASURED_PACKAGES = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestMeasured' . )))
 
 # Tests of sequential work that the race detector makes too slow.
-RACE_SKIP ?= RepairedDuringRun|SetBudgetReleases|SetBudgetOfSplit|SavesLeaveRoom|ConversionsEqual|SurvivesCrashes|EveryFaultIs|PutWritesOnly|FrequentBeats|SplitProperties|PlanProperties|Metamorphic|EveryRefusedRequest|EveryFailedOperation|Flipped|KilledAtEvery|PlanAndOpenAgree|PlanMemory|DemoAnswers|DemoNotes|ReadInPieces|HeadersAreReserved|GoldenTranscripts|QuantizationLoss|BudgetHolds|LedgerAtEvery|ReplacedWhileOpen|AdaptersBeside|FirstRefusal|DamagedPackWithout|ReportsLeave|MemoryStaysInBudget|FirstSplitStays|PlanOfASliding
+RACE_SKIP ?= RepairedDuringRun|SetBudgetReleases|SetBudgetOfSplit|SavesLeaveRoom|ConversionsEqual|SurvivesCrashes|EveryFaultIs|PutWritesOnly|FrequentBeats|SplitProperties|PlanProperties|Metamorphic|EveryRefusedRequest|EveryFailedOperation|Flipped|KilledAtEvery|PlanAndOpenAgree|PlanMemory|DemoAnswers|DemoNotes|ReadInPieces|HeadersAreReserved|GoldenTranscripts|QuantizationLoss|BudgetHolds|LedgerAtEvery|ReplacedWhileOpen|AdaptersBeside|FirstRefusal|DamagedPackWithout|ReportsLeave|MemoryStaysInBudget|FirstSplitStays|PlanOfASliding|RowCacheBeatsLRU|StoredValuesAreClose|SummariesBoundStored|ReadableAtAnyAddress|StatedMinimumOf
 
 # Tests that take a sample of the cases without LLMRUN_TEST_SWEEP.
 SWEEP ?= EveryRefusedRequest|EveryFailedOperation|FlippedBytesAreDetected|FlippedBitIs|KilledAtEvery|Metamorphic|BudgetHolds|WithinLedger|DemoAnswers|DemoNotes|ColdKVGives|SelectionDepends|SharedPass|SavedSessionSelects|SetBudgetWhile|DamagedPackIs|PlanAndOpenAgree|KnownAnswersCount|DraftsDoNot|DraftModelDoesNot|EveryTokenizer|FirstRefusalOfACommand|GoldenTranscripts|ReopenedSession
@@ -41,14 +45,20 @@ NOASM_PACKAGES ?= ./exec/calib ./exec/recurrent ./exec/weights ./hetero/cpu ./in
 # Tests of passes and of the library whose answers follow from the kernels. Storage, memory and faults
 # are the same with portable kernels, and take long with them.
 NOASM_EXEC    ?= MatchThe|KVFormats|PackedWeights|LogitsDoNotDepend|DecodeAllocates|PlainPass|W8A8|Recurrent|Latent
-NOASM_LIBRARY ?= Demo|Golden|QuantizationLoss|Logits|Perplexity|Fork
-NOASM_SKIP    ?= DemoNotes|ContextOnFlash|EveryRefusedRequest|Flipped|ReportsLeave
+NOASM_LIBRARY ?= Demo|Golden|Logits|Perplexity|Fork
+# NOASM_PACKAGES compare the kernels of each format, so a few models suffice.
+NOASM_EXEC_SKIP ?= MatchThePeers|ColdLogits|ColdDecode|SharedDecode|GGUFExports
+NOASM_STORAGE ?= SurvivesCrashes|EveryFaultIs|FrequentBeats|LookupReadError
+NOASM_SKIP    ?= ForksAtTheSameTime|DemoNotes|ContextOnFlash|EveryRefusedRequest|Flipped|ReportsLeave
 
 # Packages that use the NPU device, which needs the tag npu.
 NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve ./exec/split
 
 # Packages that use GPUs, which need the tag gpu.
 GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpupass ./exec/split
+
+# Splits with devices that need no driver and that make test runs.
+SPLITS_WITHOUT_DRIVER ?= HostRowsAreStreamed/.*/.*/(simulated|cores)|Split/cpu.cpu
 
 # Tests on emulated arm64. The emulator can lose the signals with which Go preempts goroutines.
 ARM64_TEST = $(TESTREPORT) GOARCH=arm64 GODEBUG=asyncpreemptoff=1 -timeout 30m -vet=off
@@ -91,42 +101,66 @@ testmeasured: ## run the tests that measure this machine, one at a time
 testsweep: ## run the tests that make every step fail, with all steps and many random options
 	@$(TESTREPORT) LLMRUN_TEST_SWEEP=1 -timeout 30m -vet=off -run '$(SWEEP)' . ./exec ./cmd/llmrun
 
-.PHONY: testnoasm
+.PHONY: testnoasm testnoasm-packages testnoasm-exec testnoasm-library
 testnoasm: ## run the tests with the portable kernels
-	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off $(NOASM_PACKAGES)
-	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_EXEC)' ./exec
+	$(SIDE_BY_SIDE) testnoasm-library testnoasm-packages testnoasm-exec
+testnoasm-packages:
+	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -skip '$(NOASM_STORAGE)' $(NOASM_PACKAGES)
+testnoasm-exec:
+	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_EXEC)' -skip '$(NOASM_EXEC_SKIP)' ./exec
+testnoasm-library:
 	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_LIBRARY)' -skip '$(NOASM_SKIP)' .
 
-.PHONY: testrace
+.PHONY: testrace testrace-packages testrace-library testrace-exec testrace-command
 testrace: ## run the tests under the race detector (needs a C compiler)
+	$(SIDE_BY_SIDE) testrace-library testrace-packages testrace-exec testrace-command
+testrace-packages:
 	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' $(RACE_PACKAGES)
+testrace-library:
 	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' -run '$(RACE_LIBRARY)' .
+testrace-exec:
 	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' -run '$(RACE_EXEC)' ./exec
+testrace-command:
 	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -run '$(RACE_COMMAND)' ./cmd/llmrun
 
-.PHONY: testnpu
+.PHONY: testnpu testnpu-packages testnpu-splits
 testnpu: ## run the tests of the NPU device on ONNX Runtime's CPU provider (needs npm)
-	@library=$$(scripts/onnxruntime.sh) && \
-		export LLMRUN_ONNXRUNTIME=$$library CGO_ENABLED=0 && \
-		$(TESTREPORT) -tags npu -timeout 30m -vet=off $(NPU_PACKAGES) && \
-		$(TESTREPORT) -tags npu -timeout 30m -vet=off -run Split ./exec .
+	@scripts/onnxruntime.sh >/dev/null
+	$(SIDE_BY_SIDE) testnpu-splits testnpu-packages
+testnpu-packages:
+	@$(TESTREPORT) LLMRUN_ONNXRUNTIME="$$(scripts/onnxruntime.sh)" CGO_ENABLED=0 -tags npu -timeout 30m -vet=off $(NPU_PACKAGES)
+testnpu-splits:
+	@$(TESTREPORT) LLMRUN_ONNXRUNTIME="$$(scripts/onnxruntime.sh)" CGO_ENABLED=0 -tags npu -timeout 30m -vet=off -run Split -skip '$(SPLITS_WITHOUT_DRIVER)' ./exec .
 
-.PHONY: testgpu
+.PHONY: testgpu testgpu-packages testgpu-library
 testgpu: ## run the tests of GPUs on any installed OpenCL driver (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)
+	$(SIDE_BY_SIDE) testgpu-library testgpu-packages
+testgpu-packages:
 	@$(TESTREPORT) CGO_ENABLED=0 -tags gpu -timeout 30m -vet=off $(GPU_PACKAGES)
-	@$(TESTREPORT) CGO_ENABLED=0 -tags gpu -timeout 30m -vet=off -run 'GPU|Split' . ./exec
+testgpu-library:
+	@$(TESTREPORT) CGO_ENABLED=0 -tags gpu -timeout 30m -vet=off -run 'GPU|Split' -skip '$(SPLITS_WITHOUT_DRIVER)' . ./exec
 
 .PHONY: testvnni
 testvnni: ## run the kernels of AVX-VNNI in the encoding of AVX-512 (skips them without AVX-512 VNNI)
 	@$(TESTREPORT) -tags vnni -asmflags=-D=AVX512VL_VNNI -timeout 20m -vet=off -run 'Path|Extreme' ./quant/tiled
 
-.PHONY: testarm64
+# Every processor runs the kernels that it has, so that one with an instruction that it lacks fails. What they
+# compute is compared with the portable kernels; these are compared with floats, and packed rows with their
+# definition, once. -short compares each format in a third of the sizes.
+ARM64_SAME ?= MatchesFloats|MatchFloats|IsLossless|AreLossless|MatchTheDefinition
+
+.PHONY: testarm64 testarm64-max testarm64-a76 testarm64-a72 testarm64-answer
 testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs qemu)
 	@command -v $(QEMU) >/dev/null || { \
 		echo "$(QEMU) not found: install qemu-user-static (Debian, Ubuntu: apt-get install qemu-user-static)" >&2; exit 1; }
+	$(SIDE_BY_SIDE) testarm64-max testarm64-a76 testarm64-a72 testarm64-answer
+testarm64-max:
 	@$(ARM64_TEST) -exec '$(QEMU) -cpu max' ./quant/... ./store/crc
-	@$(ARM64_TEST) -exec '$(QEMU) -cpu cortex-a76' ./quant/tiled # has dot-product instructions, but no matrix instructions
-	@$(ARM64_TEST) -exec '$(QEMU) -cpu cortex-a72' ./quant/tiled # no dot products
+testarm64-a76: # has dot-product instructions, but no matrix instructions
+	@$(ARM64_TEST) -exec '$(QEMU) -cpu cortex-a76' -short -skip '$(ARM64_SAME)' ./quant/tiled
+testarm64-a72: # no dot products
+	@$(ARM64_TEST) -exec '$(QEMU) -cpu cortex-a72' -short -skip '$(ARM64_SAME)' ./quant/tiled
+testarm64-answer:
 	GOARCH=arm64 $(BUILD) -o bin/arm64/ ./cmd/llmrun
 	bin/llmrun run -q --temp 0 -p '$(QUESTION)' > bin/arm64/expected.txt
 	GODEBUG=asyncpreemptoff=1 $(QEMU) -cpu max bin/arm64/llmrun run -q --temp 0 -p '$(QUESTION)' | tee bin/arm64/got.txt

@@ -71,7 +71,9 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 type Prepared struct {
 	trial   trial
 	matmuls []weights.Matmul
-	// Measuring is what measurements took of the budget if there was little room; 0 if nothing was measured.
+	// Measuring is what measurements take of the budget if there is little room, whether or not some were
+	// made: what a model needs does not depend on what has been measured before. With a driver it is what
+	// they took, because the driver's peak holds it.
 	Measuring int64
 }
 
@@ -103,13 +105,18 @@ func Prepare(ctx context.Context, f *modelfile.Files, model exec.Options, o Opti
 		return nil, err
 	}
 	t := trial{files: f, matmuls: matmuls, model: model, threads: threads, o: &o, plan: plan}
-	if o.HasDriver() {
+	measuring := plan.bench.took()
+	if !o.HasDriver() {
+		if measuring, err = t.measuring(); err != nil {
+			return nil, err
+		}
+	} else {
 		err = t.rehearse(matmuls)
 		if err == nil && o.allowsWholePass(&model) && plan.wholePassFaster(matmuls) {
 			err = t.rehearseOnDevice(ctx)
 		}
 	}
-	return &Prepared{t, matmuls, plan.bench.took()}, err
+	return &Prepared{t, matmuls, measuring}, err
 }
 
 // HasDriver reports whether the device needs a driver: the engine's own devices do not.

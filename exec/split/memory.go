@@ -2,12 +2,17 @@ package split
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // capacity is how many matrices of each kind fit into the device's memory, for
@@ -118,6 +123,37 @@ func (p *planner) deviceBytes(matmul weights.Matmul, split weights.RowSplit) (su
 		}
 	}
 	return sum, nil
+}
+
+// measuring returns the memory that the measurements of the plan take if there is little room. It follows from
+// their shapes, and is found by taking that memory once.
+func (t *trial) measuring() (bytes int64, err error) {
+	bench := t.plan.bench
+	key := "measurements with " + strings.Join(bench.keys, " and ") + ":"
+	for _, op := range bench.samples {
+		key += fmt.Sprintf(" %d × %d × %d %v", op.Tokens, op.Rows, op.Cols, op.Type)
+	}
+	if stored, known := bench.profile.Memory[key]; known {
+		return stored, nil
+	}
+	model := t.model
+	model.Budget = tiering.New(0)
+	l, err := openBench(nil, &model, &Options{Device: t.o.Device, Memory: t.o.Memory})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	if l.operands, err = solve.NewOperands(l.budget, l.devices, bench.ops, 0); err != nil {
+		return 0, err
+	}
+	if err := l.profiler.Occupy(bench.samples); err != nil {
+		return 0, err
+	}
+	bytes, changed := bench.profile.Cover(key, l.budget.Usage().TotalPeak, 0, 1)
+	if changed {
+		bench.profile.SaveOrReport(t.o.Dir, t.o.Report)
+	}
+	return bytes, nil
 }
 
 // assign returns a function that returns the split of each matrix, in loading order.

@@ -2,6 +2,7 @@ package split
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -75,6 +76,46 @@ func TestFitMemory(t *testing.T) {
 	require.Empty(t, limit(1<<20))
 	for _, matmul := range matmuls {
 		require.Equal(t, matmul.Rows, p.splitOf(matmul).Batch)
+	}
+}
+
+// TestMeasuringDoesNotDependOnThePast prepares splits where all measurements are made in little room, where they are made
+// in ample room, and where those of a fast and of a slow device are stored. Measuring takes the same each
+// time, also the second time, and covers what the measurements took.
+func TestMeasuringDoesNotDependOnThePast(t *testing.T) {
+	f := files(t, "q4_0")
+	defer func() { require.NoError(t, f.Close()) }()
+	device := group() + "/2"
+	want := int64(0)
+	for name, c := range map[string]struct {
+		room     func() int64
+		perToken *[2]time.Duration
+	}{
+		"little room":   {room: func() int64 { return 0 }},
+		"ample room":    {room: func() int64 { return ampleRoom }},
+		"no limit":      {},
+		"a slow device": {perToken: &slowDevice},
+		"a fast device": {perToken: &[2]time.Duration{time.Millisecond, time.Microsecond}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Device: device, Dir: t.TempDir(), Room: c.room}
+			if c.perToken != nil {
+				pretendTimes(t, o.Dir, device, "q4_0", small, *c.perToken)
+			}
+			for range 2 {
+				model := small
+				model.Budget = tiering.New(0)
+				p, err := Prepare(t.Context(), f, model, o)
+				require.NoError(t, err)
+				if want == 0 {
+					want = p.Measuring
+				}
+				require.Positive(t, p.Measuring)
+				require.Equal(t, want, p.Measuring)
+				require.LessOrEqual(t, p.trial.plan.bench.took(), p.Measuring)
+				t.Logf("measured in %d bytes, measuring takes %d", p.trial.plan.bench.took(), p.Measuring)
+			}
+		})
 	}
 }
 

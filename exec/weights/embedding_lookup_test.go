@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -20,14 +21,23 @@ import (
 
 const rowTestCols = 96
 
+// otherSectionBytes is the size of what comes before the rows in their section.
+const otherSectionBytes = 3 * pack.BlockBytes / 2
+
+// mostRows returns a section of as many rows as a test has. All elements of a row are its index.
+var mostRows = sync.OnceValue(func() []byte {
+	section := make([]byte, otherSectionBytes, otherSectionBytes+4*100000*rowTestCols)
+	for i := range 100000 * rowTestCols {
+		section = binary.LittleEndian.AppendUint32(section, math.Float32bits(float32(i/rowTestCols)))
+	}
+	return section
+})
+
 // flashEmbedding returns an embedding on flash whose elements are their row's number. Each
 // read calls before first and returns its error.
 func flashEmbedding(count int, before func() error) *embedding {
-	const off = 3 * pack.BlockBytes / 2 // other data comes first
-	section := make([]byte, off)
-	for i := range count * rowTestCols {
-		section = binary.LittleEndian.AppendUint32(section, math.Float32bits(float32(i/rowTestCols)))
-	}
+	const off = otherSectionBytes
+	section := mostRows()[:off+4*count*rowTestCols]
 	e := &embedding{Matrix: Matrix{Type: quant.F32, Rows: count, Cols: rowTestCols}, off: off, size: int64(len(section))}
 	e.Streamed.Count = count
 	e.section = prefetch.ReaderFunc(func(p []byte, at int64) (int, error) {

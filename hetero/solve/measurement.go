@@ -48,6 +48,37 @@ func (r *measurement) prepare(p *Profiler, op hetero.Op, devices []int) error {
 	return nil
 }
 
+// Occupy takes the memory that measuring matmuls takes, on each device and on all at once, one measurement
+// after the other, so that the ledger shows their peak. It computes nothing.
+func (p *Profiler) Occupy(ops []hetero.Op) error {
+	all := make([]int, len(p.devices))
+	for d := range p.devices {
+		all[d] = d
+	}
+	for _, op := range ops {
+		for d := range p.devices {
+			if err := p.occupy(op, d); err != nil {
+				return err
+			}
+		}
+		op.Rows, op.Cols = p.probeSize(), p.probeSize() // as Predictor.Slowdown
+		if err := p.occupy(op, all...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// occupy takes the memory of one measurement. A matmul that exceeds a device's memory is not measured.
+func (p *Profiler) occupy(op hetero.Op, devices ...int) error {
+	r := &measurement{clock: p.devices[devices[0]].Clock()}
+	defer r.close()
+	if err := r.prepare(p, op, devices); !hetero.IsOutOfMemory(err) {
+		return err
+	}
+	return nil
+}
+
 // drain waits for all submitted work, so that kernels can be closed.
 func (r *measurement) drain() (err error) {
 	for _, t := range r.last {

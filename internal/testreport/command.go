@@ -114,6 +114,10 @@ func run(arguments []string, records recordDir, to io.Writer) (code int, err err
 			code = 0
 		}
 	}
+	tooMany, err := records.add(record)
+	if tooMany && code == 0 {
+		code = 1
+	}
 	record.printSummary(to)
-	return code, records.write(record)
+	return code, err
 }

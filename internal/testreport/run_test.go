@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -115,6 +117,39 @@ func TestSkipped(t *testing.T) { t.Skip("no device") }
 	require.Contains(t, out.String(), " s m TestM\n")
 	require.Contains(t, out.String(), "     1 skipped: no device\nunsteady: m TestM failed, and passed alone\n")
 	require.True(t, strings.HasSuffix(out.String(), "\n1 passed, 2 failed, 1 skipped\n"), out.String())
+}
+
+// TestRecordsSideBySide adds the records of calls that have decided at the same time. Each has its own file, and the
+// one whose unsteady tests are too many, together with the others, fails.
+func TestRecordsSideBySide(t *testing.T) {
+	records := recordDir(t.TempDir())
+	const calls = 8
+	var group sync.WaitGroup
+	for range calls {
+		group.Go(func() {
+			_, err := records.add(&record{Passed: 1})
+			assert.NoError(t, err)
+		})
+	}
+	group.Wait()
+	all, err := records.read()
+	require.NoError(t, err)
+	require.Len(t, all, calls)
+
+	flaky := func() *record {
+		return &record{Passed: 1, Unsteady: []unsteady{{First: failure{Package: "m", Test: "TestM", Leaves: []string{"TestM"}, Results: 1}}}}
+	}
+	for range mostUnsteady {
+		tooMany, err := records.add(flaky())
+		require.NoError(t, err)
+		require.False(t, tooMany)
+	}
+	tooMany, err := records.add(flaky())
+	require.NoError(t, err)
+	require.True(t, tooMany)
+	var out strings.Builder
+	require.NoError(t, records.printFailures(&out, 44))
+	require.Equal(t, "m TestM\n", out.String())
 }
 
 // TestDataRace runs a test that races, where a C compiler is installed.

@@ -23,12 +23,15 @@ func usePath(t testing.TB, path kernels) {
 // morePaths are paths that the machine runs in tests only.
 var morePaths []kernels
 
+// fastPaths returns every path of this machine except the portable one.
+func fastPaths() []kernels {
+	return slices.DeleteFunc(append(paths(), morePaths...), func(path kernels) bool { return path == portable{} })
+}
+
 // forEachPath runs check on every path of this machine except the portable one.
 func forEachPath(t *testing.T, check func(t *testing.T, path kernels)) {
-	for _, path := range append(paths(), morePaths...) {
-		if path != (portable{}) {
-			t.Run(fmt.Sprintf("%T", path), func(t *testing.T) { check(t, path) })
-		}
+	for _, path := range fastPaths() {
+		t.Run(fmt.Sprintf("%T", path), func(t *testing.T) { check(t, path) })
 	}
 }
 
@@ -51,6 +54,20 @@ func requireSame(t *testing.T, want, got []float32, format string, args ...any) 
 		if w != g && (finite || g&^signMask < infBits) {
 			require.Failf(t, "results differ", "element %d: %v, portable %v; %s", i, got[i], want[i], fmt.Sprintf(format, args...))
 		}
+	}
+}
+
+// requirePathsAgree requires the same bits of every path as of the portable one, which is much
+// slower than the others and so computes once for all of them.
+func requirePathsAgree(t *testing.T, m *Matrix, x []float32, tokens int, format string, args ...any) {
+	t.Helper()
+	fast := fastPaths()
+	if len(fast) == 0 {
+		t.Skip("there is no path but the portable one")
+	}
+	want := products(portable{}, m, x, tokens)
+	for _, path := range fast {
+		requireSame(t, want, products(path, m, x, tokens), "%T: %s", path, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -111,23 +128,23 @@ func TestPathsAgree(t *testing.T) {
 			x                  func(n int) []float32
 		}{name: fmt.Sprintf("%d tokens", tokens), rows: 32, cols: 256, tokens: tokens})
 	}
-	forEachPath(t, func(t *testing.T, path kernels) {
-		for typ := range formats {
-			for i, c := range cases {
-				if stride := testutil.Effort(9, 1); formats[typ].low != nil && i%stride != int(typ)%stride {
-					continue // low-bit formats have few products of their own; each has cases of every width
-				}
-				cols := max(c.cols, typ.BlockElems()) / typ.BlockElems() * typ.BlockElems()
-				m := packed(t, typ, randomRows(typ, c.rows, cols, 7), c.rows, cols)
-				x := randomVector(c.tokens*cols, 8)
-				if c.x != nil {
-					x = c.x(c.tokens * cols)
-				}
-				want := products(portable{}, m, x, c.tokens)
-				requireSame(t, want, products(path, m, x, c.tokens), "%s, %s", typ, c.name)
+	for typ := range formats {
+		for i, c := range cases {
+			if stride := testutil.Effort(9, 1); formats[typ].low != nil && i%stride != int(typ)%stride {
+				continue // low-bit formats have few products of their own; each has cases of every width
 			}
+			if testing.Short() && i%3 != int(typ)%3 {
+				continue
+			}
+			cols := max(c.cols, typ.BlockElems()) / typ.BlockElems() * typ.BlockElems()
+			m := packed(t, typ, randomRows(typ, c.rows, cols, 7), c.rows, cols)
+			x := randomVector(c.tokens*cols, 8)
+			if c.x != nil {
+				x = c.x(c.tokens * cols)
+			}
+			requirePathsAgree(t, m, x, c.tokens, "%s, %s", typ, c.name)
 		}
-	})
+	}
 }
 
 // TestPathsAgreeOnExtremeWeights checks that paths agree on blocks that contain only the
@@ -140,35 +157,32 @@ func TestPathsAgreeOnExtremeWeights(t *testing.T) {
 	for i := range positive {
 		positive[i], negative[i] = 1, -1
 	}
-	forEachPath(t, func(t *testing.T, path kernels) {
-		for typ, f := range formats {
-			for _, fill := range []byte{0, 0x0F, 0x70, 0x80, 0xF0, 0xFF} {
-				n, _ := typ.RowBytes(cols)
-				src := make([]byte, rows*n)
-				for b := 0; b < len(src); b += typ.BlockBytes() {
-					block := src[b:][:typ.BlockBytes()]
-					for i := range block {
-						block[i] = fill
-					}
-					var r rowBlock
-					f.split(&r, block)
-					r.half[0], r.half[1] = halves[b%len(halves)], halves[b/3%len(halves)]
-					r.exponent = byte(b)%200 + byte(b%3) // 0 and 1 are subnormal
-					f.join(&r, block)
+	for typ, f := range formats {
+		for _, fill := range []byte{0, 0x0F, 0x70, 0x80, 0xF0, 0xFF} {
+			n, _ := typ.RowBytes(cols)
+			src := make([]byte, rows*n)
+			for b := 0; b < len(src); b += typ.BlockBytes() {
+				block := src[b:][:typ.BlockBytes()]
+				for i := range block {
+					block[i] = fill
 				}
-				m := packed(t, typ, src, rows, cols)
-				for _, tokens := range []int{1, 2, 3, 8, 35} {
-					if stride := testutil.Effort(3, 1); f.low != nil && (int(fill)+tokens)%stride != 0 {
-						continue
-					}
-					for _, x := range [][]float32{random, positive, negative} {
-						want := products(portable{}, m, x[:tokens*cols], tokens)
-						requireSame(t, want, products(path, m, x[:tokens*cols], tokens), "%s of %#x, %d tokens", typ, fill, tokens)
-					}
+				var r rowBlock
+				f.split(&r, block)
+				r.half[0], r.half[1] = halves[b%len(halves)], halves[b/3%len(halves)]
+				r.exponent = byte(b)%200 + byte(b%3) // 0 and 1 are subnormal
+				f.join(&r, block)
+			}
+			m := packed(t, typ, src, rows, cols)
+			for _, tokens := range []int{1, 2, 3, 8, 35} {
+				if stride := testutil.Effort(3, 1); f.low != nil && (int(fill)+tokens)%stride != 0 {
+					continue
+				}
+				for _, x := range [][]float32{random, positive, negative} {
+					requirePathsAgree(t, m, x[:tokens*cols], tokens, "%s of %#x, %d tokens", typ, fill, tokens)
 				}
 			}
 		}
-	})
+	}
 }
 
 // TestNonFiniteActivationsPropagate checks that an infinity or NaN in the activations makes
