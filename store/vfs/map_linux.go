@@ -29,3 +29,11 @@ func firstAbsentPage(region []byte, from, to int) (at int, found bool) {
 	}
 	return 0, false
 }
+
+// populate reads the pages of a mapping in one request. Kernels before 5.14 read them in the
+// background instead. Errors do not matter: the access to the pages finds them again.
+func populate(region []byte) {
+	if unix.Madvise(region, unix.MADV_POPULATE_READ) != nil {
+		_ = unix.Madvise(region, unix.MADV_WILLNEED)
+	}
+}
