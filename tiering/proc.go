@@ -6,6 +6,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // availableFromProc returns the memory that Linux, whose files are in root, can give
@@ -119,4 +120,20 @@ func readText(root fs.FS, name string) string {
 func parseAmount(text string) (int64, bool) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	return n, err == nil && n >= 0
+}
+
+// ReadProcessorTime returns for how long the threads of this process have run. The files of Linux are in
+// root; it is 0 on systems that do not tell.
+func ReadProcessorTime(root fs.FS) (ran time.Duration) {
+	names, err := fs.Glob(root, "proc/self/task/*/schedstat")
+	if err != nil {
+		return 0
+	}
+	for _, name := range names {
+		on, _, _ := strings.Cut(readText(root, name), " ") // no text if the thread has just ended
+		if n, err := strconv.ParseInt(on, 10, 64); err == nil {
+			ran += time.Duration(n)
+		}
+	}
+	return ran
 }
