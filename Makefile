@@ -94,14 +94,14 @@ testsweep: ## run the tests that make every step fail, with all steps and many r
 .PHONY: testnoasm
 testnoasm: ## run the tests with the portable kernels
 	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off $(NOASM_PACKAGES)
-	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_EXEC)' ./exec
+	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_EXEC)' ./exec ./exec/arch ./exec/modelfile
 	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_LIBRARY)' -skip '$(NOASM_SKIP)' .
 
 .PHONY: testrace
 testrace: ## run the tests under the race detector (needs a C compiler)
 	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' $(RACE_PACKAGES)
 	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' -run '$(RACE_LIBRARY)' .
-	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' -run '$(RACE_EXEC)' ./exec
+	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' -run '$(RACE_EXEC)' ./exec ./exec/modelfile
 	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -run '$(RACE_COMMAND)' ./cmd/llmrun
 
 .PHONY: testnpu

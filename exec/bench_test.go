@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/kv"
@@ -137,12 +138,12 @@ func attentionModel(tb testing.TB, layers, heads, kvHeads, headDim int, format k
 	require.NoError(tb, fsys.MkdirAll("m"))
 	var tensors []safetensors.TensorData
 	add := func(role string, layer int, shape ...int) {
-		r := &rows{typ: quant.F32, shape: shape}
-		for range modelfile.Elems(shape) {
-			r.appendFloat(rng.Float32() - 0.5)
+		values := make([]float32, modelfile.Elems(shape))
+		for i := range values {
+			values[i] = rng.Float32() - 0.5
 		}
 		tensors = append(tensors, safetensors.TensorData{
-			Name: arch.Llama.HFName(role, layer) + ".weight", Type: r.typ, Shape: r.shape, Data: r.data,
+			Name: arch.Llama.HFName(role, layer) + ".weight", Type: quant.F32, Shape: shape, Data: modelfile.AppendFloats(nil, values),
 		})
 	}
 	add("token_embd", -1, vocab, dim)
@@ -160,7 +161,7 @@ func attentionModel(tb testing.TB, layers, heads, kvHeads, headDim int, format k
 		add("ffn_down", l, dim, dim)
 	}
 	require.NoError(tb, safetensors.Write(fsys, "m/model.safetensors", tensors))
-	writeFile(tb, fsys, "m/config.json", configOf(tb, "llama", fields{
+	modeltest.WriteFile(tb, fsys, "m/config.json", modeltest.ConfigOf(tb, "llama", modeltest.Fields{
 		"hidden_size": dim, "num_hidden_layers": layers, "intermediate_size": dim, "vocab_size": vocab, "head_dim": headDim,
 		"num_attention_heads": heads, "num_key_value_heads": kvHeads, "max_position_embeddings": 1 << 15,
 	}))

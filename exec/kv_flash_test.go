@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
@@ -178,7 +179,7 @@ func TestColdKVBesideStreamedWeights(t *testing.T) {
 		window int
 	}{{"llama3", 0}, {"gemma3", 200}, {"lfm2", 0}, {"qwen2_moe", 0}} {
 		t.Run(c.name, func(t *testing.T) {
-			f := openPack(t, importModel(t, vfs.OS(), longFixture(t, c.name, 4096, c.window)))
+			f := openPack(t, modeltest.ImportModel(t, vfs.OS(), longFixture(t, c.name, 4096, c.window)))
 			whole := loadPart(t, f, Options{Threads: 2, Chunk: 256, KV: kv.K8V8})
 			ids := longPrompt(whole.Spec.Vocab, 1000, 7)
 			want := allLogits(t, whole, ids)

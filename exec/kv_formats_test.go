@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
@@ -23,7 +24,7 @@ func TestKVFormatsAreCloseAndInvariant(t *testing.T) {
 	// Bounds of the mean difference from the reference. The fixtures are tiny models with random
 	// weights, which lose more to 4 bits than real ones.
 	bounds := map[kv.Format]float64{kv.F16: 0.005, kv.K8V8: 0.05, kv.K8F8: 0.05, kv.K4V8: 0.1}
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		for format, bound := range bounds {
 			t.Run(filepath.Base(dir)+"/"+format.String(), func(t *testing.T) {
 				var ref reference
@@ -67,7 +68,7 @@ func TestBrokenKernelsAreNotLoaded(t *testing.T) {
 		asked = append(asked, f.String())
 		return &quant.KernelError{Path: "avx512", Kernel: "scores"}
 	}
-	dir := fixtureDirs(t)[0]
+	dir := modeltest.FixtureDirs(t)[0]
 	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer f.Close()
@@ -87,7 +88,7 @@ func TestBrokenKernelsAreNotLoaded(t *testing.T) {
 func TestLargeQueries(t *testing.T) {
 	for _, format := range kv.Formats() {
 		t.Run(format.String(), func(t *testing.T) {
-			m := loadModel(t, vfs.OS(), ownFixture(t, "lfm2"), Options{Threads: 2, Chunk: 64, KV: format})
+			m := loadModel(t, vfs.OS(), modeltest.Fixture(t, "lfm2"), Options{Threads: 2, Chunk: 64, KV: format})
 			require.Equal(t, arch.QKNormHead, m.Spec.QKNorm)
 			require.Zero(t, m.Spec.Norm.Offset)
 			ids := longPrompt(m.Spec.Vocab, 70, 3)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/kv"
@@ -386,7 +387,7 @@ func deviation(x []float32) float64 {
 
 // TestPlainPassEqualsTheFastOne compares both for every family and the bundled model.
 func TestPlainPassEqualsTheFastOne(t *testing.T) {
-	dirs := append(fixtureDirs(t), hubmodel.Dir(testutil.Root(t)))
+	dirs := append(modeltest.FixtureDirs(t), hubmodel.Dir(testutil.Root(t)))
 	for _, dir := range dirs {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := openFixture(t, dir, "config.json", plainOptions)

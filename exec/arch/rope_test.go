@@ -1,4 +1,4 @@
-package exec
+package arch_test
 
 import (
 	"os"
@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestRopeTablesMatchTheReference compares the frequencies of every fixture, in both styles of
 // config.json, with the reference implementation's.
 func TestRopeTablesMatchTheReference(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		var ref struct {
 			Frequencies map[string][]float32 `json:"rope_inv_freq"`
 			Gains       map[string]float32   `json:"rope_attention_scaling"`

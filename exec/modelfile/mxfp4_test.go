@@ -1,4 +1,4 @@
-package exec
+package modelfile_test
 
 import (
 	"math"
@@ -9,33 +9,33 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
-	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/quant"
 )
 
 // mxConfig is the config.json of a gpt-oss with experts in MXFP4.
-var mxConfig = fields{
+var mxConfig = modeltest.Fields{
 	"model_type": "gpt_oss", "num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
 	"intermediate_size": 3, "vocab_size": 100, "max_position_embeddings": 512,
-	"num_local_experts": 2, "num_experts_per_tok": 1, "quantization_config": fields{"quant_method": "mxfp4"},
+	"num_local_experts": 2, "num_experts_per_tok": 1, "quantization_config": modeltest.Fields{"quant_method": "mxfp4"},
 }
 
 // mxTensors are the tensors of one fused projection of 2 experts with 3 rows of gate and of up, and 64 columns.
-func mxTensors(seed uint64) map[string]rawTensor {
+func mxTensors(seed uint64) map[string]modeltest.RawTensor {
 	random := rand.New(rand.NewPCG(seed, 1))
-	raw := func(dtype string, width int, shape ...int) rawTensor {
+	raw := func(dtype string, width int, shape ...int) modeltest.RawTensor {
 		n := width
 		for _, d := range shape {
 			n *= d
 		}
-		r := rawTensor{dtype: dtype, shape: shape, data: make([]byte, n)}
-		for i := range r.data {
-			r.data[i] = byte(random.Uint32())
+		r := modeltest.RawTensor{Dtype: dtype, Shape: shape, Data: make([]byte, n)}
+		for i := range r.Data {
+			r.Data[i] = byte(random.Uint32())
 		}
 		return r
 	}
 	const module = "model.layers.0.mlp.experts.gate_up_proj"
-	return map[string]rawTensor{
+	return map[string]modeltest.RawTensor{
 		module + "_blocks": raw("U8", 1, 2, 6, 2, 16),
 		module + "_scales": raw("U8", 1, 2, 6, 2),
 		module + "_bias":   raw("BF16", 2, 2, 6),
@@ -46,11 +46,11 @@ func mxTensors(seed uint64) map[string]rawTensor {
 // with those of the whole.
 func TestMXFP4Rows(t *testing.T) {
 	tensors := mxTensors(1)
-	f, err := modelfile.Open(writeRaw(t, mxConfig, tensors), "m")
+	f, err := modelfile.Open(modeltest.WriteRaw(t, mxConfig, tensors), "m")
 	require.NoError(t, err)
 	defer f.Close()
 	const experts = "model.layers.0.mlp.experts."
-	blocks, scales := tensors[experts+"gate_up_proj_blocks"].data, tensors[experts+"gate_up_proj_scales"].data
+	blocks, scales := tensors[experts+"gate_up_proj_blocks"].Data, tensors[experts+"gate_up_proj_scales"].Data
 	values := [8]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 	for part, name := range []string{"gate_proj", "up_proj"} {
 		w, ok := f.Source.Tensor(experts + name + ".weight")
@@ -82,7 +82,7 @@ func TestMXFP4Rows(t *testing.T) {
 		bias := make([]byte, b.Size)
 		_, err = f.Source.ReadAt(b, bias, 0)
 		require.NoError(t, err)
-		stored := tensors[experts+"gate_up_proj_bias"].data
+		stored := tensors[experts+"gate_up_proj_bias"].Data
 		for i := range bias {
 			require.Equal(t, stored[4*(i/2)+2*part+i%2], bias[i])
 		}
@@ -100,23 +100,23 @@ func TestMXFP4Rows(t *testing.T) {
 // TestMalformedMXFP4 refuses blocks and exponents that do not belong together.
 func TestMalformedMXFP4(t *testing.T) {
 	const module = "model.layers.0.mlp.experts.gate_up_proj"
-	for name, change := range map[string]func(map[string]rawTensor){
-		"no blocks":    func(m map[string]rawTensor) { delete(m, module+"_blocks") },
-		"no exponents": func(m map[string]rawTensor) { delete(m, module+"_scales") },
-		"odd rows": func(m map[string]rawTensor) {
-			m[module+"_blocks"] = rawTensor{"U8", []int{2, 3, 2, 16}, make([]byte, 192)}
-			m[module+"_scales"] = rawTensor{"U8", []int{2, 3, 2}, make([]byte, 12)}
+	for name, change := range map[string]func(map[string]modeltest.RawTensor){
+		"no blocks":    func(m map[string]modeltest.RawTensor) { delete(m, module+"_blocks") },
+		"no exponents": func(m map[string]modeltest.RawTensor) { delete(m, module+"_scales") },
+		"odd rows": func(m map[string]modeltest.RawTensor) {
+			m[module+"_blocks"] = modeltest.RawTensor{Dtype: "U8", Shape: []int{2, 3, 2, 16}, Data: make([]byte, 192)}
+			m[module+"_scales"] = modeltest.RawTensor{Dtype: "U8", Shape: []int{2, 3, 2}, Data: make([]byte, 12)}
 		},
-		"short blocks": func(m map[string]rawTensor) {
-			m[module+"_blocks"] = rawTensor{"U8", []int{2, 6, 2, 8}, make([]byte, 192)}
+		"short blocks": func(m map[string]modeltest.RawTensor) {
+			m[module+"_blocks"] = modeltest.RawTensor{Dtype: "U8", Shape: []int{2, 6, 2, 8}, Data: make([]byte, 192)}
 		},
-		"other exponents": func(m map[string]rawTensor) {
-			m[module+"_scales"] = rawTensor{"U8", []int{2, 6, 4}, make([]byte, 48)}
+		"other exponents": func(m map[string]modeltest.RawTensor) {
+			m[module+"_scales"] = modeltest.RawTensor{Dtype: "U8", Shape: []int{2, 6, 4}, Data: make([]byte, 48)}
 		},
-		"other type": func(m map[string]rawTensor) {
-			m[module+"_scales"] = rawTensor{"I8", []int{2, 6, 2}, make([]byte, 24)}
+		"other type": func(m map[string]modeltest.RawTensor) {
+			m[module+"_scales"] = modeltest.RawTensor{Dtype: "I8", Shape: []int{2, 6, 2}, Data: make([]byte, 24)}
 		},
-		"stored twice": func(m map[string]rawTensor) {
+		"stored twice": func(m map[string]modeltest.RawTensor) {
 			m["model.layers.0.mlp.experts.up_proj_blocks"] = m[module+"_blocks"]
 			m["model.layers.0.mlp.experts.up_proj_scales"] = m[module+"_scales"]
 		},
@@ -124,26 +124,10 @@ func TestMalformedMXFP4(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tensors := mxTensors(2)
 			change(tensors)
-			f, err := modelfile.Open(writeRaw(t, mxConfig, tensors), "m")
+			f, err := modelfile.Open(modeltest.WriteRaw(t, mxConfig, tensors), "m")
 			require.ErrorIs(t, err, arch.ErrModel)
 			require.ErrorContains(t, err, "tensor")
 			require.Nil(t, f)
 		})
 	}
-}
-
-// TestSinkAddsAWeightWithoutAValue compares the factor of weighted values with float64, for sinks below and
-// above the maximum.
-func TestSinkAddsAWeightWithoutAValue(t *testing.T) {
-	s := &passState{w: &weights.LayerWeights{Sinks: []float32{-3, 0.5, 7, 200}}}
-	for head, sink := range s.w.Sinks {
-		for _, top := range []float32{-4, 0.5, 6, 150} {
-			for _, sum := range []float32{1, 3.5, 90} {
-				want := 1 / (float64(sum) + math.Exp(float64(sink)-float64(top)))
-				require.InDelta(t, want, float64(s.weightOfSum(top, sum, head)), 1e-6+1e-6*want, "sink %v, maximum %v, sum %v", sink, top, sum)
-			}
-		}
-	}
-	s.w.Sinks = nil
-	require.Equal(t, float32(0.25), s.weightOfSum(3, 4, 0))
 }

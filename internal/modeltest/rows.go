@@ -1,4 +1,4 @@
-package exec
+package modeltest
 
 import (
 	"encoding/binary"

@@ -1,6 +1,8 @@
-package exec
+package modeltest
 
-import "math"
+import (
+	"math"
+)
 
 // exportFamily holds the converter's rules for one family.
 type exportFamily struct {
@@ -167,7 +169,7 @@ func commonKeys(e *exporter) {
 			e.key("rope.scaling.original_context_length", scaling.whole("original_max_position_embeddings"))
 		}
 	case "llama3":
-		e.addFloats("rope_freqs.weight", e.config.llama3Divisors(scaling))
+		e.AddFloats("rope_freqs.weight", e.config.llama3Divisors(scaling))
 	}
 }
 
@@ -247,8 +249,8 @@ func phi3Keys(e *exporter) {
 	e.key("attention.sliding_window", 0)
 	if scaling := e.config.object("rope_scaling"); scaling.has("long_factor") {
 		e.key("rope.scaling.attn_factor", math.Sqrt(1+math.Log(context/original)/math.Log(original)))
-		e.addFloats("rope_factors_long.weight", scaling.list("long_factor"))
-		e.addFloats("rope_factors_short.weight", scaling.list("short_factor"))
+		e.AddFloats("rope_factors_long.weight", scaling.list("long_factor"))
+		e.AddFloats("rope_factors_short.weight", scaling.list("short_factor"))
 	}
 }
 

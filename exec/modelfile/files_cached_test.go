@@ -1,4 +1,4 @@
-package exec
+package modelfile_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/quant"
@@ -50,8 +51,8 @@ func cachedNames(t *testing.T, fsys vfs.FS) (names []string) {
 // TestCachedModels imports a model on first use and uses the pack until the model changes.
 func TestCachedModels(t *testing.T) {
 	cache := vfs.NewMem()
-	model := randomTensors(t, quant.Q4_0)
-	fsys := model.write(t)
+	model := modeltest.RandomTensors(t, quant.Q4_0)
+	fsys := model.Write(t)
 	for range 2 {
 		f, notices := cachedOpen(t, fsys, cache)
 		require.Empty(t, notices)
@@ -60,21 +61,21 @@ func TestCachedModels(t *testing.T) {
 		require.Equal(t, "m.gguf", f.Path)
 		require.Len(t, cachedNames(t, cache), 1)
 	}
-	model.tensor(t, "blk.1.ffn_up.weight").Data[7] ^= 1
-	f, notices := cachedOpen(t, model.write(t), cache)
+	model.Tensor(t, "blk.1.ffn_up.weight").Data[7] ^= 1
+	f, notices := cachedOpen(t, model.Write(t), cache)
 	require.Empty(t, notices)
 	tensor, _ := f.Source.Tensor("blk.1.ffn_up.weight")
 	raw := make([]byte, 8)
 	_, err := f.Source.ReadAt(tensor, raw, 0)
 	require.NoError(t, err)
-	require.Equal(t, model.tensor(t, "blk.1.ffn_up.weight").Data[:8], raw)
+	require.Equal(t, model.Tensor(t, "blk.1.ffn_up.weight").Data[:8], raw)
 	require.Len(t, cachedNames(t, cache), 2)
 }
 
 // TestFloatModelsAreNotCached requires that a model of floats does not enter the cache.
 func TestFloatModelsAreNotCached(t *testing.T) {
 	cache := vfs.NewMem()
-	f, notices := cachedOpen(t, tinyGGUF().write(t), cache)
+	f, notices := cachedOpen(t, modeltest.TinyGGUF().Write(t), cache)
 	require.Empty(t, notices)
 	require.Nil(t, f.Packed())
 	require.Empty(t, cachedNames(t, cache))
@@ -83,7 +84,7 @@ func TestFloatModelsAreNotCached(t *testing.T) {
 // TestDamagedCache damages the cached pack: in its index, which opening detects, and in its
 // weights, which loading detects.
 func TestDamagedCache(t *testing.T) {
-	fsys := randomTensors(t, quant.Q8_0).write(t)
+	fsys := modeltest.RandomTensors(t, quant.Q8_0).Write(t)
 	cache := vfs.NewMem()
 	cachedOpen(t, fsys, cache)
 	path := vfs.Join("cache", cachedNames(t, cache)[0])
@@ -120,11 +121,11 @@ func TestDamagedCache(t *testing.T) {
 // other model is imported again.
 func TestPackOfAnotherModelInTheCache(t *testing.T) {
 	cache := vfs.NewMem()
-	cachedOpen(t, randomTensors(t, quant.Q4_0).write(t), cache)
+	cachedOpen(t, modeltest.RandomTensors(t, quant.Q4_0).Write(t), cache)
 	foreign, err := vfs.ReadFile(cache, vfs.Join("cache", cachedNames(t, cache)[0]), 1<<30)
 	require.NoError(t, err)
 
-	fsys, cache := randomTensors(t, quant.Q8_0).write(t), vfs.NewMem()
+	fsys, cache := modeltest.RandomTensors(t, quant.Q8_0).Write(t), vfs.NewMem()
 	f, _ := cachedOpen(t, fsys, cache)
 	want, path := f.Packed().About(), vfs.Join("cache", cachedNames(t, cache)[0])
 	require.NoError(t, vfs.WriteFile(cache, path, foreign))
@@ -137,7 +138,7 @@ func TestPackOfAnotherModelInTheCache(t *testing.T) {
 // TestUnusableCaches requires that the model opens without the cache and that a notice
 // says why.
 func TestUnusableCaches(t *testing.T) {
-	fsys := randomTensors(t, quant.Q4_K).write(t)
+	fsys := modeltest.RandomTensors(t, quant.Q4_K).Write(t)
 	full := errors.New("no space left")
 	for _, c := range []struct {
 		name   string
@@ -188,7 +189,7 @@ func TestUnusableCaches(t *testing.T) {
 func TestCancelledFirstUse(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := modelfile.OpenCached(ctx, randomTensors(t, quant.Q4_0).write(t), "m.gguf", modelfile.CacheOptions{FS: vfs.NewMem(), Dir: "cache", Import: weights.ImportWith(weights.ImportOptions{})})
+	_, err := modelfile.OpenCached(ctx, modeltest.RandomTensors(t, quant.Q4_0).Write(t), "m.gguf", modelfile.CacheOptions{FS: vfs.NewMem(), Dir: "cache", Import: weights.ImportWith(weights.ImportOptions{})})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -233,7 +234,7 @@ func TestSourceFiles(t *testing.T) {
 // TestPackedTokenizer opens the tokenizer of a pack without its weights.
 func TestPackedTokenizer(t *testing.T) {
 	path := hubmodel.Dir(testutil.Root(t))
-	packed := importModel(t, vfs.OS(), path)
+	packed := modeltest.ImportModel(t, vfs.OS(), path)
 	tok, err := modelfile.OpenTokenizer(packed, "m.pack")
 	require.NoError(t, err)
 	want, err := modelfile.OpenTokenizer(vfs.OS(), path)
@@ -266,7 +267,7 @@ func (c countedFile) ReadAt(p []byte, off int64) (int, error) {
 // beyond its end.
 func TestMalformedModelIsRefusedBeforeItIsHashed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	good := randomTensors(t, quant.Q4_0).write(t)
+	good := modeltest.RandomTensors(t, quant.Q4_0).Write(t)
 	header, err := vfs.ReadFile(good, "m.gguf", 1<<20)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, header[:len(header)/2], 0o600)) // the table is whole, the tensors are not
