@@ -107,7 +107,7 @@ testnoasm: ## run the tests with the portable kernels
 testnoasm-packages:
 	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -skip '$(NOASM_STORAGE)' $(NOASM_PACKAGES)
 testnoasm-exec:
-	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_EXEC)' -skip '$(NOASM_EXEC_SKIP)' ./exec
+	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_EXEC)' -skip '$(NOASM_EXEC_SKIP)' ./exec ./exec/arch ./exec/modelfile
 testnoasm-library:
 	@$(TESTREPORT) -tags noasm -short -timeout 20m -vet=off -run '$(NOASM_LIBRARY)' -skip '$(NOASM_SKIP)' .
 
@@ -119,7 +119,7 @@ testrace-packages:
 testrace-library:
 	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' -run '$(RACE_LIBRARY)' .
 testrace-exec:
-	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' -run '$(RACE_EXEC)' ./exec
+	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -skip '$(RACE_SKIP)' -run '$(RACE_EXEC)' ./exec ./exec/modelfile
 testrace-command:
 	@$(TESTREPORT) CGO_ENABLED=1 -race -short -timeout 30m -vet=off -run '$(RACE_COMMAND)' ./cmd/llmrun
 

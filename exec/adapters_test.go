@@ -11,6 +11,7 @@ import (
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/safetensors"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -55,7 +56,7 @@ func writeAdapter(t *testing.T, fsys vfs.FS, dir string, f *modelfile.Files, kin
 	}
 	require.NotEmpty(t, tensors)
 	require.NoError(t, fsys.MkdirAll(dir))
-	writeFile(t, fsys, dir+"/adapter_config.json", fmt.Appendf(nil, `{"peft_type": "LORA", "r": %d, "lora_alpha": %d}`, rank, 2*rank))
+	modeltest.WriteFile(t, fsys, dir+"/adapter_config.json", fmt.Appendf(nil, `{"peft_type": "LORA", "r": %d, "lora_alpha": %d}`, rank, 2*rank))
 	require.NoError(t, safetensors.Write(fsys, dir+"/adapter_model.safetensors", tensors))
 }
 
@@ -79,7 +80,7 @@ var besideModels = map[string][]string{
 
 // withAdapter opens a fixture and adds the adapter of besideModels.
 func withAdapter(t *testing.T, name string, add func(*modelfile.Files, vfs.FS, string) error) *modelfile.Files {
-	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, name))
+	f, err := modelfile.Open(vfs.OS(), modeltest.Fixture(t, name))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	require.NoError(t, add(f, randomAdapter(t, f, besideModels[name]...), "lora"))
@@ -128,7 +129,7 @@ func sameBesideEverywhere(t *testing.T, f *modelfile.Files, ids []int32, want []
 // that interleave several, and does not look for a fused tensor in a pack.
 func TestAdaptersThatCannotBeBeside(t *testing.T) {
 	for name, module := range map[string]string{"llama3": "lm_head", "internlm2": "wqkv"} {
-		f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, name))
+		f, err := modelfile.Open(vfs.OS(), modeltest.Fixture(t, name))
 		require.NoError(t, err)
 		defer f.Close()
 		require.NoError(t, f.KeepBeside(randomAdapter(t, f, module), "lora"))

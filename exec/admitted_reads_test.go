@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/kv/segment"
@@ -41,7 +42,7 @@ func admitted(m *Model) (bytes int64) {
 // saved pages included.
 func TestAllTransfersAreAdmitted(t *testing.T) {
 	dir := longFixture(t, "llama3", 4096, 0)
-	packed := importModel(t, vfs.OS(), dir)
+	packed := modeltest.ImportModel(t, vfs.OS(), dir)
 	for name, source := range map[string]convertedSource{"pack": {fsys: packed, path: "m.pack"}, "files": {fsys: vfs.OS(), path: dir}} {
 		for _, stream := range []bool{false, true} {
 			t.Run(name+map[bool]string{false: " resident", true: " streamed"}[stream], func(t *testing.T) {

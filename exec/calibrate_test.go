@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -17,7 +18,7 @@ import (
 // TestCalibrationMeasuresInputs compares the importance of the first layer's projections with
 // one computed directly from their inputs, the normalized embedding rows.
 func TestCalibrationMeasuresInputs(t *testing.T) {
-	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
+	f, err := modelfile.Open(vfs.OS(), modeltest.Fixture(t, "llama3"))
 	require.NoError(t, err)
 	defer f.Close()
 	ids := make([]int32, calibrationWindow+37) // the last window is shorter
@@ -34,7 +35,7 @@ func TestCalibrationMeasuresInputs(t *testing.T) {
 	spec, err := f.Spec()
 	require.NoError(t, err)
 	embed, _ := f.Source.Tensor("model.embed_tokens.weight")
-	gain := wholeTensor(t, f.Source, "model.layers.0.input_layernorm.weight")
+	gain := modeltest.WholeTensor(t, f.Source, "model.layers.0.input_layernorm.weight")
 	want := make([]float64, spec.Dim)
 	row := make([]float32, spec.Dim)
 	for _, id := range ids {
@@ -64,7 +65,7 @@ func TestCalibrationMeasuresInputs(t *testing.T) {
 // TestImportanceReachesEveryMatrix measures the importance of all families' matrices and
 // requires one for every matrix that can be quantized to 4 bits.
 func TestImportanceReachesEveryMatrix(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		f, err := modelfile.Open(vfs.OS(), dir)
 		require.NoError(t, err)
 		ids := make([]int32, 300)
@@ -87,37 +88,11 @@ func TestImportanceReachesEveryMatrix(t *testing.T) {
 	}
 }
 
-// TestTypesOfMixes checks the tensor types that each mix gives.
-func TestTypesOfMixes(t *testing.T) {
-	for name, want := range map[string][3]quant.Type{ // head, down, most
-		"q8": {quant.Q8_0, quant.Q8_0, quant.Q8_0}, "q4": {quant.Q8_0, quant.Q8_0, quant.Q4_1},
-		"q4s": {quant.Q8_0, quant.Q8_0, quant.Q4_0}, "nf4": {quant.Q8_0, quant.Q8_0, quant.NF4},
-		"q4all": {quant.Q8_0, quant.Q4_1, quant.Q4_1},
-	} {
-		f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
-		require.NoError(t, err)
-		require.NoError(t, f.Quantize(name, nil))
-		got := [3]quant.Type{}
-		for i, tensor := range []string{"lm_head.weight", "model.layers.1.mlp.down_proj.weight", "model.layers.0.self_attn.v_proj.weight"} {
-			found, ok := f.Source.Tensor(tensor)
-			require.True(t, ok)
-			got[i] = found.Type
-		}
-		require.Equal(t, want, got, name)
-		embed, _ := f.Source.Tensor("model.embed_tokens.weight")
-		require.Equal(t, quant.BF16, embed.Type, "the embedding serves only lookups")
-		norm, _ := f.Source.Tensor("model.norm.weight")
-		require.True(t, norm.Type.IsFloat())
-		require.NoError(t, f.Close())
-	}
-	require.Len(t, modelfile.Mixes(), 5, "a new mix belongs in the table above")
-}
-
 // TestMixesAtImportAndAtLoad compares the logits of a model that is quantized while
 // it loads with those of a pack that was quantized at import.
 func TestMixesAtImportAndAtLoad(t *testing.T) {
 	open := func(mix string) *modelfile.Files {
-		f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "qwen2_moe"))
+		f, err := modelfile.Open(vfs.OS(), modeltest.Fixture(t, "qwen2_moe"))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, f.Close()) })
 		require.NoError(t, f.Quantize(mix, nil))

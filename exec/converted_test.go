@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/calib"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -50,7 +51,7 @@ func convertedSources(t *testing.T) map[string]convertedSource {
 	beside := func(t *testing.T, f *modelfile.Files, _ *Options) {
 		require.NoError(t, f.KeepBeside(vfs.OS(), testutil.Shared(t, "fixtures", "llama32", "lora_all")))
 	}
-	ordered, _, _ := packFixture(t, fixtureNamed(t, "llama3"), packedAs{bits: 4, group: 32, order: true})
+	ordered, _, _ := modeltest.PackFixture(t, modeltest.Fixture(t, "llama3"), modeltest.PackedAs{Bits: 4, Group: 32, Order: true})
 	calibration := vfs.NewMem()
 	calibrated(t, calibration, llama, 1)
 	perTensor := func(t *testing.T, f *modelfile.Files, o *Options) {
@@ -69,13 +70,13 @@ func convertedSources(t *testing.T) map[string]convertedSource {
 		"GPTQ":                {ordered, "m", nil},
 		"GPTQ, exact":         {ordered, "m", exact},
 		"exact":               {vfs.OS(), tiny("tiny-llama-q8_0.gguf"), exact},
-		"exact, pack":         {importModel(t, vfs.OS(), tiny("tiny-llama-q8_0.gguf")), "m.pack", exact},
+		"exact, pack":         {modeltest.ImportModel(t, vfs.OS(), tiny("tiny-llama-q8_0.gguf")), "m.pack", exact},
 		"quantized":           {vfs.OS(), llama, quantize("q4")},
-		"quantized, pack":     {importModel(t, vfs.OS(), llama), "m.pack", quantize("q8")},
+		"quantized, pack":     {modeltest.ImportModel(t, vfs.OS(), llama), "m.pack", quantize("q8")},
 		"adapter":             {vfs.OS(), tied, merge},
-		"adapter, pack":       {importModel(t, vfs.OS(), tied), "m.pack", merge},
+		"adapter, pack":       {modeltest.ImportModel(t, vfs.OS(), tied), "m.pack", merge},
 		"adapter beside":      {vfs.OS(), tied, beside},
-		"beside, pack":        {importModel(t, vfs.OS(), tied), "m.pack", beside},
+		"beside, pack":        {modeltest.ImportModel(t, vfs.OS(), tied), "m.pack", beside},
 		"W8A8":                {vfs.OS(), llama, perTensor},
 		"quantized + adapter": {vfs.OS(), tied, func(t *testing.T, f *modelfile.Files, o *Options) { merge(t, f, o); quantize("q8")(t, f, o) }},
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -21,7 +22,7 @@ import (
 
 // expertDirs returns the fixtures with experts.
 func expertDirs(t *testing.T) (dirs []string) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		f, err := modelfile.Open(vfs.OS(), dir)
 		require.NoError(t, err)
 		spec, err := f.Spec()
@@ -49,7 +50,7 @@ func expertPlan(spec *arch.Spec, slots int) *tiering.Plan {
 func TestExpertsOnFlashGiveTheSameLogits(t *testing.T) {
 	for _, dir := range expertDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			f := openPack(t, importModel(t, vfs.OS(), dir))
+			f := openPack(t, modeltest.ImportModel(t, vfs.OS(), dir))
 			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
 			ids := longPrompt(whole.Spec.Vocab, 70, 7)
 			want := allLogits(t, whole, ids)
@@ -78,7 +79,7 @@ func TestExpertsOnFlashGiveTheSameLogits(t *testing.T) {
 func TestExpertsAllocateNothing(t *testing.T) {
 	for _, dir := range expertDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			f := openPack(t, importModel(t, vfs.OS(), dir))
+			f := openPack(t, modeltest.ImportModel(t, vfs.OS(), dir))
 			spec := packSpec(t, f)
 			m := loadPart(t, f, Options{Threads: 2, Plan: expertPlan(spec, len(spec.Layers)*spec.Experts/2)})
 			m.experts.Trust = 1
@@ -91,7 +92,7 @@ func TestExpertsAllocateNothing(t *testing.T) {
 // its operations fail.
 func expertPack(t *testing.T) (f *modelfile.Files, fault *atomic.Pointer[func(vfs.Op) error]) {
 	fault = new(atomic.Pointer[func(vfs.Op) error])
-	f = openPack(t, vfs.NewFaulty(importModel(t, vfs.OS(), expertDirs(t)[0]), func(op vfs.Op) error {
+	f = openPack(t, vfs.NewFaulty(modeltest.ImportModel(t, vfs.OS(), expertDirs(t)[0]), func(op vfs.Op) error {
 		if decide := fault.Load(); decide != nil && op.Kind == vfs.OpRead {
 			return (*decide)(op)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
@@ -101,7 +102,7 @@ func TestFamilies2026OnFlash(t *testing.T) {
 		for _, path := range models {
 			sameWeights(t, vfs.OS(), path, false)
 		}
-		f := openPack(t, importModel(t, vfs.OS(), dir))
+		f := openPack(t, modeltest.ImportModel(t, vfs.OS(), dir))
 		whole := loadPart(t, f, Options{Threads: 2, Chunk: 64, KV: kv.K8V8})
 		ids := longPrompt(whole.Spec.Vocab, 200, 7)
 		want := allLogits(t, whole, ids)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -47,14 +48,6 @@ func (r *reference) prompt(t *testing.T, name string) []int32 {
 	}
 	t.Fatalf("no prompt %q", name)
 	return nil
-}
-
-// fixtureDirs returns the directories of all fixture checkpoints.
-func fixtureDirs(t *testing.T) (dirs []string) {
-	for _, config := range testutil.Glob(t, "fixtures", "*/config.json") {
-		dirs = append(dirs, filepath.Dir(config))
-	}
-	return dirs
 }
 
 // openFixture loads a fixture; config names the file to use as config.json.
@@ -137,7 +130,7 @@ func nll(logits []float32, id int32) float64 {
 // TestFixturesMatchTheReference compares every family, in both styles of config.json, with
 // logits of another implementation.
 func TestFixturesMatchTheReference(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		var ref reference
 		testutil.ReadJSON(t, filepath.Join(dir, "reference.json"), &ref)
 		for _, config := range []string{"config.json", "config.hf5.json"} {

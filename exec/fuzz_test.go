@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -17,29 +18,29 @@ import (
 // FuzzOpenModel mutates a small GGUF file, or the config.json beside small weights. Each result
 // either opens, loads and runs within a small budget, or is refused; all memory is freed.
 func FuzzOpenModel(f *testing.F) {
-	f.Add(true, encodedGGUF(f, tinyGGUF()))
+	f.Add(true, encodedGGUF(f, modeltest.TinyGGUF()))
 	for _, arch := range []string{"gemma3", "phi3", "qwen2", "gptneox", "lfm2", "olmo2"} {
-		f.Add(true, encodedGGUF(f, tinyGGUF().as(arch)))
+		f.Add(true, encodedGGUF(f, modeltest.TinyGGUF().As(arch)))
 	}
-	f.Add(false, tinyConfig(f, nil))
-	f.Add(false, tinyConfig(f, fields{"rope_scaling": fields{"type": "yarn", "factor": 2}, "sliding_window": 4, "layer_types": []string{arch.FullAttention, arch.SlidingAttention}}))
-	f.Add(false, tinyConfig(f, fields{"model_type": "gemma3_text", "rope_parameters": fields{arch.FullAttention: fields{"rope_theta": 100}}}))
-	f.Add(false, tinyConfig(f, fields{"model_type": "lfm2", "full_attn_idxs": []int{0}}))
+	f.Add(false, modeltest.TinyConfig(f, nil))
+	f.Add(false, modeltest.TinyConfig(f, modeltest.Fields{"rope_scaling": modeltest.Fields{"type": "yarn", "factor": 2}, "sliding_window": 4, "layer_types": []string{arch.FullAttention, arch.SlidingAttention}}))
+	f.Add(false, modeltest.TinyConfig(f, modeltest.Fields{"model_type": "gemma3_text", "rope_parameters": modeltest.Fields{arch.FullAttention: modeltest.Fields{"rope_theta": 100}}}))
+	f.Add(false, modeltest.TinyConfig(f, modeltest.Fields{"model_type": "lfm2", "full_attn_idxs": []int{0}}))
 	f.Fuzz(func(t *testing.T, isGGUF bool, data []byte) {
 		if isGGUF {
 			fsys := vfs.NewMem()
-			writeFile(t, fsys, "m.gguf", data)
+			modeltest.WriteFile(t, fsys, "m.gguf", data)
 			openAndRun(t, fsys, "m.gguf")
 		} else {
-			openAndRun(t, writeTinyHF(t, data), "m")
+			openAndRun(t, modeltest.WriteTinyHF(t, data), "m")
 		}
 	})
 }
 
 // encodedGGUF returns the bytes of a file.
-func encodedGGUF(t testing.TB, g *ggufModel) []byte {
+func encodedGGUF(t testing.TB, g *modeltest.GGUF) []byte {
 	t.Helper()
-	f, err := g.write(t).Open("m.gguf")
+	f, err := g.Write(t).Open("m.gguf")
 	require.NoError(t, err)
 	size, err := f.Size()
 	require.NoError(t, err)

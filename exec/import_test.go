@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/quant"
-	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/gguf"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -24,25 +22,10 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// importModel imports a model as a pack into a file system in memory.
-func importModel(t testing.TB, fsys vfs.FS, path string) vfs.FS {
-	t.Helper()
-	f, err := modelfile.Open(fsys, path)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, f.Close()) }()
-	to := vfs.NewMem()
-	var last, total int64
-	require.NoError(t, weights.Import(context.Background(), f, to, "m.pack", weights.ImportOptions{
-		Made: "test", Progress: func(done, all int64) { last, total = done, all },
-	}))
-	require.Equal(t, total, last, "final progress")
-	return to
-}
-
 // sameWeights loads a model from its files and from its pack and compares all weights in memory.
 func sameWeights(t *testing.T, fsys vfs.FS, path string, exact bool) {
 	t.Helper()
-	packed := importModel(t, fsys, path)
+	packed := modeltest.ImportModel(t, fsys, path)
 	load := func(fsys vfs.FS, path string) (*weights.Weights, []*tiering.Frame) {
 		f, err := modelfile.Open(fsys, path)
 		require.NoError(t, err)
@@ -64,50 +47,12 @@ func sameWeights(t *testing.T, fsys vfs.FS, path string, exact bool) {
 // TestImportKeepsWeights covers every family, from checkpoints and from GGUF
 // files: fused and stacked tensors, tied heads, biases, experts.
 func TestImportKeepsWeights(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			sameWeights(t, vfs.OS(), dir, false)
-			sameWeights(t, exportFixture(t, dir).write(t), "m.gguf", false)
+			sameWeights(t, modeltest.ExportFixture(t, dir).Write(t), "m.gguf", false)
 		})
 	}
-}
-
-// randomTensors returns the small model, widened to hold blocks of every type, with random bytes
-// in all matrices with rows of that width. Heads stay narrow, so one matrix keeps its type.
-func randomTensors(t *testing.T, typ quant.Type) *ggufModel {
-	const wide = 256
-	g := tinyGGUF()
-	g.set("llama.embedding_length", uint32(wide))
-	g.set("llama.feed_forward_length", uint32(wide))
-	for _, key := range []string{"llama.attention.key_length", "llama.attention.value_length"} {
-		g.set(key, uint32(tinyHead))
-	}
-	random := rand.New(rand.NewPCG(1, uint64(typ)))
-	for i := range g.tensors {
-		d := &g.tensors[i]
-		for j, n := range d.Shape {
-			if n == tinyDim && !strings.Contains(d.Name, "attn_q.") || n == tinyFFN || j == len(d.Shape)-1 {
-				d.Shape[j] = wide
-			}
-		}
-		if strings.Contains(d.Name, "attn_output") {
-			d.Shape = []int{wide, tinyHeads * tinyHead}
-		}
-		if d.Type = quant.F32; len(d.Shape) == 2 && d.Shape[1] == wide {
-			d.Type = typ
-		}
-		n, fits, err := store.Bytes(d.Type, d.Shape)
-		require.NoError(t, err)
-		require.True(t, fits)
-		d.Data = make([]byte, n)
-		for j := range d.Data {
-			d.Data[j] = byte(random.Uint32())
-			if d.Type == quant.F32 && j%4 == 3 {
-				d.Data[j] &^= 0x40 // excludes NaN, which compares unequal to itself
-			}
-		}
-	}
-	return g
 }
 
 // TestImportLosesNothing imports matrices of every GGUF type with random bytes. The loaded
@@ -118,13 +63,13 @@ func TestImportLosesNothing(t *testing.T) {
 			continue
 		}
 		t.Run(typ.String(), func(t *testing.T) {
-			fsys := randomTensors(t, typ).write(t)
+			fsys := modeltest.RandomTensors(t, typ).Write(t)
 			sameWeights(t, fsys, "m.gguf", false)
 			sameWeights(t, fsys, "m.gguf", true)
 			source, err := modelfile.Open(fsys, "m.gguf")
 			require.NoError(t, err)
 			defer source.Close()
-			packed, err := modelfile.Open(importModel(t, fsys, "m.gguf"), "m.pack")
+			packed, err := modelfile.Open(modeltest.ImportModel(t, fsys, "m.gguf"), "m.pack")
 			require.NoError(t, err)
 			defer packed.Close()
 			require.Equal(t, "pack", packed.Format())
@@ -156,7 +101,7 @@ func readPieces(t *testing.T, f *modelfile.Files, name string) (all []byte) {
 func TestPacksGiveTheSameLogits(t *testing.T) {
 	for _, path := range testutil.Glob(t, "gguf", "*.gguf") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			packed := importModel(t, vfs.OS(), path)
+			packed := modeltest.ImportModel(t, vfs.OS(), path)
 			for _, exact := range []bool{false, true} {
 				o := Options{Threads: 2, Exact: exact}
 				direct := loadModel(t, vfs.OS(), path, o)
@@ -177,7 +122,7 @@ func TestPacksKeepTheMetadata(t *testing.T) {
 			source, err := modelfile.Open(vfs.OS(), path)
 			require.NoError(t, err)
 			defer source.Close()
-			packed, err := modelfile.Open(importModel(t, vfs.OS(), path), "m.pack")
+			packed, err := modelfile.Open(modeltest.ImportModel(t, vfs.OS(), path), "m.pack")
 			require.NoError(t, err)
 			defer packed.Close()
 			about := packed.Packed().About()
@@ -212,17 +157,17 @@ func TestPacksKeepTheMetadata(t *testing.T) {
 // TestSplitModelsArePacked imports a model of two files, given the second one. The pack must not
 // need the other file.
 func TestSplitModelsArePacked(t *testing.T) {
-	g := tinyGGUF()
-	fsys := g.write(t)
-	half := len(g.tensors) / 2
-	for i, tensors := range [][]gguf.TensorData{g.tensors[:half], g.tensors[half:]} {
-		keys := append([]gguf.KV{{Key: "split.no", Value: uint16(i)}, {Key: "split.count", Value: uint16(2)}}, g.keys...)
+	g := modeltest.TinyGGUF()
+	fsys := g.Write(t)
+	half := len(g.Tensors) / 2
+	for i, tensors := range [][]gguf.TensorData{g.Tensors[:half], g.Tensors[half:]} {
+		keys := append([]gguf.KV{{Key: "split.no", Value: uint16(i)}, {Key: "split.count", Value: uint16(2)}}, g.Keys...)
 		require.NoError(t, gguf.Write(fsys, fmt.Sprintf("s-0000%d-of-00002.gguf", i+1), keys, tensors))
 	}
-	whole, err := modelfile.Open(importModel(t, fsys, "m.gguf"), "m.pack")
+	whole, err := modelfile.Open(modeltest.ImportModel(t, fsys, "m.gguf"), "m.pack")
 	require.NoError(t, err)
 	defer whole.Close()
-	parts, err := modelfile.Open(importModel(t, fsys, "s-00002-of-00002.gguf"), "m.pack")
+	parts, err := modelfile.Open(modeltest.ImportModel(t, fsys, "s-00002-of-00002.gguf"), "m.pack")
 	require.NoError(t, err)
 	defer parts.Close()
 	for _, want := range whole.Source.Tensors() {
@@ -233,8 +178,8 @@ func TestSplitModelsArePacked(t *testing.T) {
 
 // TestPackOfAPackIsTheSame imports a pack.
 func TestPackOfAPackIsTheSame(t *testing.T) {
-	once := importModel(t, tinyGGUF().write(t), "m.gguf")
-	twice := importModel(t, once, "m.pack")
+	once := modeltest.ImportModel(t, modeltest.TinyGGUF().Write(t), "m.gguf")
+	twice := modeltest.ImportModel(t, once, "m.pack")
 	want, err := vfs.ReadFile(once, "m.pack", 1<<30)
 	require.NoError(t, err)
 	got, err := vfs.ReadFile(twice, "m.pack", 1<<30)
@@ -244,7 +189,7 @@ func TestPackOfAPackIsTheSame(t *testing.T) {
 
 // TestCancelledImportLeavesNothing cancels an import from its progress callback.
 func TestCancelledImportLeavesNothing(t *testing.T) {
-	f, err := modelfile.Open(tinyGGUF().write(t), "m.gguf")
+	f, err := modelfile.Open(modeltest.TinyGGUF().Write(t), "m.gguf")
 	require.NoError(t, err)
 	defer f.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -259,7 +204,7 @@ func TestCancelledImportLeavesNothing(t *testing.T) {
 // TestImportReportsEveryFault fails operation k on the target file system, for k = 0, 1, 2 …,
 // until an import succeeds.
 func TestImportReportsEveryFault(t *testing.T) {
-	source := tinyGGUF().write(t)
+	source := modeltest.TinyGGUF().Write(t)
 	injected := errors.New("injected")
 	for k := int64(0); ; k++ {
 		mem := vfs.NewMem()
@@ -290,7 +235,7 @@ func TestImportReportsEveryFault(t *testing.T) {
 
 // TestDamagedPackIsNotLoaded flips a byte of the weights.
 func TestDamagedPackIsNotLoaded(t *testing.T) {
-	packed := importModel(t, tinyGGUF().write(t), "m.gguf")
+	packed := modeltest.ImportModel(t, modeltest.TinyGGUF().Write(t), "m.gguf")
 	data, err := vfs.ReadFile(packed, "m.pack", 1<<30)
 	require.NoError(t, err)
 	f, err := modelfile.Open(packed, "m.pack")

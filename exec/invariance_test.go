@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -27,7 +28,7 @@ func longPrompt(vocab, n int, seed uint64) []int32 {
 // TestLogitsDoNotDependOnChunksOrThreads reads one text in a single call, token by token, in
 // chunks of odd sizes and with other thread counts: logits must be equal to the last bit.
 func TestLogitsDoNotDependOnChunksOrThreads(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			const length = 150
 			whole := openFixture(t, dir, "config.json", Options{Threads: 1, Chunk: length})
@@ -60,7 +61,7 @@ func inSteps(t *testing.T, m *Model, ids []int32) (out [][]float32) {
 // TestTruncateThenReadAgain truncates a sequence and extends it again: the logits must equal
 // those of a sequence that never held the removed tokens.
 func TestTruncateThenReadAgain(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := openFixture(t, dir, "config.json", Options{Threads: 2})
 			ids := longPrompt(m.Spec.Vocab, 140, 9)
@@ -100,7 +101,7 @@ func TestSharedSpansGiveTheSameLogits(t *testing.T) {
 // TestCancelKeepsTheSequence cancels a pass between layers and then computes the same
 // tokens again.
 func TestCancelKeepsTheSequence(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := openFixture(t, dir, "config.json", Options{Threads: 2})
 			ids := longPrompt(m.Spec.Vocab, 40, 11)
@@ -132,7 +133,7 @@ func (c *cancelAfter) Err() error {
 
 // TestDecodeAllocatesNothing decodes with a warm sequence.
 func TestDecodeAllocatesNothing(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			requireNoAllocs(t, openFixture(t, dir, "config.json", Options{Threads: 2}))
 		})

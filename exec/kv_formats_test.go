@@ -8,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
@@ -22,7 +24,7 @@ func TestKVFormatsAreCloseAndInvariant(t *testing.T) {
 	// Bounds of the mean difference from the reference. The fixtures are tiny models with random
 	// weights, which lose more to 4 bits than real ones.
 	bounds := map[kv.Format]float64{kv.F16: 0.005, kv.K8V8: 0.05, kv.K8F8: 0.05, kv.K4V8: 0.1}
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		for format, bound := range bounds {
 			t.Run(filepath.Base(dir)+"/"+format.String(), func(t *testing.T) {
 				var ref reference
@@ -66,7 +68,7 @@ func TestBrokenKernelsAreNotLoaded(t *testing.T) {
 		asked = append(asked, f.String())
 		return &quant.KernelError{Path: "avx512", Kernel: "scores"}
 	}
-	dir := fixtureDirs(t)[0]
+	dir := modeltest.FixtureDirs(t)[0]
 	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer f.Close()
@@ -77,5 +79,41 @@ func TestBrokenKernelsAreNotLoaded(t *testing.T) {
 		require.NoError(t, budget.Check())
 		require.Zero(t, budget.Usage().Total)
 		require.Equal(t, format.String(), asked[len(asked)-1])
+	}
+}
+
+// TestLargeQueries multiplies the gains of queries by 2^40 and the attention scale by 2^-40,
+// which is exact: no intermediate value overflows or loses a bit, in any KV format. Then it
+// raises only the scale until scores reach thousands: the logits stay finite.
+func TestLargeQueries(t *testing.T) {
+	for _, format := range kv.Formats() {
+		t.Run(format.String(), func(t *testing.T) {
+			m := loadModel(t, vfs.OS(), modeltest.Fixture(t, "lfm2"), Options{Threads: 2, Chunk: 64, KV: format})
+			require.Equal(t, arch.QKNormHead, m.Spec.QKNorm)
+			require.Zero(t, m.Spec.Norm.Offset)
+			ids := longPrompt(m.Spec.Vocab, 70, 3)
+			want := allLogits(t, m, ids)
+			layers := 0
+			for l := range m.weights.Layers {
+				g := m.weights.Layers[l].QNorm.Weight
+				for i := range g {
+					g[i] *= 0x1p40
+				}
+				layers += min(len(g), 1)
+			}
+			require.NotZero(t, layers, "layers with queries")
+			scale := m.Spec.AttnScale
+			m.Spec.AttnScale = scale * 0x1p-40
+			require.Equal(t, want, allLogits(t, m, ids))
+
+			m.Spec.AttnScale = scale * 0x1p-30 // queries 1024 times as large
+			large := allLogits(t, m, ids)
+			require.NotEqual(t, want, large)
+			for _, logits := range large {
+				for _, v := range logits {
+					require.False(t, math.IsNaN(float64(v)) || math.IsInf(float64(v), 0))
+				}
+			}
+		})
 	}
 }

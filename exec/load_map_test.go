@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -46,7 +47,7 @@ func keepAll(t *testing.T, f *modelfile.Files) *tiering.Plan {
 // TestMappedWeightsGiveTheSameLogits compares weights that are mapped from the file with copied
 // weights, for random plans.
 func TestMappedWeightsGiveTheSameLogits(t *testing.T) {
-	for _, dir := range fixtureDirs(t)[:4] {
+	for _, dir := range modeltest.FixtureDirs(t)[:4] {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			_, f := packOnDisk(t, dir)
 			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
@@ -79,8 +80,8 @@ func TestTruncatedMappingIsAnError(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a mapped file cannot be truncated there")
 	}
-	path, f := packOnDisk(t, fixtureDirs(t)[0])
-	_, other := packOnDisk(t, fixtureDirs(t)[0])
+	path, f := packOnDisk(t, modeltest.FixtureDirs(t)[0])
+	_, other := packOnDisk(t, modeltest.FixtureDirs(t)[0])
 	plan := keepAll(t, f)
 	m := loadPart(t, f, Options{Threads: 2, Chunk: 64, PinFile: true, Plan: plan})
 	safe := loadPart(t, other, Options{Threads: 2, Chunk: 64, PinFile: true, Plan: plan})
@@ -105,7 +106,7 @@ func TestPassAfterAFault(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a mapped file cannot be truncated there")
 	}
-	path, f := packOnDisk(t, fixtureNamed(t, "qwen2"))
+	path, f := packOnDisk(t, modeltest.Fixture(t, "qwen2"))
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	m := loadPart(t, f, Options{Threads: 2, Chunk: 64, PinFile: true, Plan: keepAll(t, f)})
@@ -133,7 +134,7 @@ func TestPassAfterAFault(t *testing.T) {
 
 // TestDamagedMappingIsRefused damages a block: loading detects it before a kernel reads it.
 func TestDamagedMappingIsRefused(t *testing.T) {
-	path, f := packOnDisk(t, fixtureDirs(t)[0])
+	path, f := packOnDisk(t, modeltest.FixtureDirs(t)[0])
 	at, ok := f.Packed().Find("blk.0.attn_q.weight")
 	require.True(t, ok)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -152,7 +153,7 @@ func TestDamagedMappingIsRefused(t *testing.T) {
 // within a pass before its logits are passed on. No logits of changed weights reach the caller,
 // and the pass succeeds again when the bytes are restored.
 func TestOverwrittenMappingIsAnError(t *testing.T) {
-	path, f := packOnDisk(t, fixtureNamed(t, "qwen2"))
+	path, f := packOnDisk(t, modeltest.Fixture(t, "qwen2"))
 	m := loadPart(t, f, Options{Threads: 2, Chunk: 64, PinFile: true, Plan: keepAll(t, f)})
 	if _, stamped, err := f.Packed().Stamp(); err != nil || !stamped {
 		t.Skip("the file system does not tell changes")
@@ -197,7 +198,7 @@ func TestOverwrittenMappingIsAnError(t *testing.T) {
 // TestOverwrittenWhilePromoted overwrites a mapped file before its weights are promoted to
 // anonymous memory: no later pass uses the copy.
 func TestOverwrittenWhilePromoted(t *testing.T) {
-	path, f := packOnDisk(t, fixtureNamed(t, "qwen2"))
+	path, f := packOnDisk(t, modeltest.Fixture(t, "qwen2"))
 	m := loadMapped(t, f)
 	ids := longPrompt(m.Spec.Vocab, 10, 7)
 	_ = allLogits(t, m, ids)

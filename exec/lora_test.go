@@ -9,10 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/store/gguf"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -54,38 +55,6 @@ func checkAdapter(t *testing.T, path, adapter string, add func(*modelfile.Files,
 	var ref reference
 	testutil.ReadJSON(t, filepath.Join(adapter, "reference.json"), &ref)
 	ref.check(t, m)
-}
-
-func TestMismatchedAdapters(t *testing.T) {
-	base := testutil.Shared(t, "fixtures", "llama3")
-	f, err := modelfile.Open(vfs.OS(), base)
-	require.NoError(t, err)
-	defer f.Close()
-	err = f.Merge(vfs.OS(), testutil.Shared(t, "fixtures", "llama32", "lora_qv"))
-	require.ErrorIs(t, err, modelfile.ErrAdapter)
-	require.NotErrorIs(t, err, arch.ErrModel)
-	require.ErrorContains(t, err, "do not fit model.layers.0.self_attn.q_proj.weight")
-	require.Error(t, f.Merge(vfs.OS(), filepath.Join(base, "nowhere")))
-}
-
-func TestUnsupportedAdapterSettings(t *testing.T) {
-	for field, c := range map[string]modelfile.LoraConfig{
-		"use_dora": {PeftType: "LORA", DoRA: true}, "peft_type": {PeftType: "IA3"}, "bias": {PeftType: "LORA", Bias: "all"},
-		"modules_to_save": {PeftType: "LORA", ModulesToSave: []string{"lm_head"}}, "fan_in_fan_out": {PeftType: "LORA", FanInFanOut: true},
-	} {
-		require.ErrorContains(t, c.Check("x"), field)
-	}
-	require.ErrorIs(t, (&modelfile.LoraConfig{PeftType: "LORA"}).Check("x"), arch.ErrModel)
-}
-
-func TestScaleOfAnAdapter(t *testing.T) {
-	c := modelfile.LoraConfig{Alpha: 16, AlphaPattern: map[string]float64{"q_proj": 4, `layers\.1\.mlp\.up_proj`: 2}}
-	require.Equal(t, float32(4), c.Scale("model.layers.0.self_attn.k_proj", 4))
-	require.Equal(t, float32(1), c.Scale("model.layers.0.self_attn.q_proj", 4))
-	require.Equal(t, float32(0.5), c.Scale("model.layers.1.mlp.up_proj", 4))
-	require.Equal(t, float32(4), c.Scale("model.layers.0.mlp.up_proj", 4))
-	c.RSLoRA = true
-	require.Equal(t, float32(8), c.Scale("x", 4))
 }
 
 // TestAdapterScales compares an adapter with a scale behind its path with one whose lora_alpha is that times as
@@ -130,4 +99,41 @@ func TestAdapterScales(t *testing.T) {
 		identities[id] = true
 	}
 	require.Len(t, identities, 3, "keys and values know the scale")
+}
+
+// TestGGUFAdapters compares adapters in GGUF files with models whose weights contain their changes: merged, beside
+// the weights, and on a pack of the model. llama3 has rotated rows in GGUF.
+func TestGGUFAdapters(t *testing.T) {
+	for _, name := range []string{"llama3", "qwen2"} {
+		t.Run(name, func(t *testing.T) {
+			model := modeltest.ExportFixture(t, testutil.Shared(t, "fixtures", name))
+			adapter, changed := modeltest.GGUFAdapter(model, -1.5)
+			ids := []int32{1, 2, 3, 4, 5, 6}
+			want := allLogits(t, loadModel(t, changed.Write(t), "m.gguf", Options{Threads: 2}), ids)
+			fsys := model.Write(t)
+			require.NoError(t, gguf.Write(fsys, "lora.gguf", adapter.Keys, adapter.Tensors))
+			without := allLogits(t, loadModel(t, fsys, "m.gguf", Options{Threads: 2}), ids)
+			changes := 0.0
+			for i, l := range want[5] {
+				changes = max(changes, float64(l-without[5][i]))
+			}
+			require.Greater(t, changes, 0.05, "the adapter changes nothing")
+			plain, err := modelfile.Open(fsys, "m.gguf")
+			require.NoError(t, err)
+			require.NoError(t, weights.Import(t.Context(), plain, fsys, "m.pack", weights.ImportOptions{}))
+			require.NoError(t, plain.Close())
+			for _, path := range []string{"m.gguf", "m.pack"} {
+				for way, add := range map[string]func(*modelfile.Files, vfs.FS, string) error{"merged": (*modelfile.Files).Merge, "beside": (*modelfile.Files).KeepBeside} {
+					f, err := modelfile.Open(fsys, path)
+					require.NoError(t, err)
+					defer f.Close()
+					require.NoError(t, add(f, fsys, "lora.gguf:-1.5"), "%s %s", path, way)
+					matrices, err := weights.AllMatrices(f)
+					require.NoError(t, err)
+					require.True(t, f.PackKeepsBeside(matrices))
+					requireClose(t, allLogits(t, loadPart(t, f, Options{Threads: 2}), ids), want, 1e-3)
+				}
+			}
+		})
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -35,8 +36,8 @@ func openAndLoad(fsys vfs.FS, path string) error {
 
 // TestTinyModelsLoad proves that the models that the tests below break are valid.
 func TestTinyModelsLoad(t *testing.T) {
-	require.NoError(t, openAndLoad(tinyGGUF().write(t), "m.gguf"))
-	require.NoError(t, openAndLoad(writeTinyHF(t, tinyConfig(t, nil)), "m"))
+	require.NoError(t, openAndLoad(modeltest.TinyGGUF().Write(t), "m.gguf"))
+	require.NoError(t, openAndLoad(modeltest.WriteTinyHF(t, modeltest.TinyConfig(t, nil)), "m"))
 }
 
 // TestMalformedGGUFModels changes one key of a small file; the error names the key and the file.
@@ -84,12 +85,12 @@ func TestMalformedGGUFModels(t *testing.T) {
 		{"routing by another function", "expert_gating_func", uint32(3), "not supported", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := tinyGGUF()
-			g.drop("llama." + c.key)
+			g := modeltest.TinyGGUF()
+			g.Drop("llama." + c.key)
 			if c.value != nil {
-				g.set("llama."+c.key, c.value)
+				g.Set("llama."+c.key, c.value)
 			}
-			err := openAndLoad(g.write(t), "m.gguf")
+			err := openAndLoad(g.Write(t), "m.gguf")
 			require.ErrorContains(t, err, "m.gguf")
 			require.ErrorContains(t, err, "llama."+cmp.Or(c.named, c.key))
 			require.ErrorContains(t, err, c.want)
@@ -98,16 +99,16 @@ func TestMalformedGGUFModels(t *testing.T) {
 }
 
 func TestUnknownFamilies(t *testing.T) {
-	g := tinyGGUF()
-	g.set("general.architecture", "hyena")
-	err := openAndLoad(g.write(t), "m.gguf")
+	g := modeltest.TinyGGUF()
+	g.Set("general.architecture", "hyena")
+	err := openAndLoad(g.Write(t), "m.gguf")
 	require.ErrorIs(t, err, arch.ErrUnsupported)
 	require.ErrorContains(t, err, `m.gguf: general.architecture`)
 	require.ErrorContains(t, err, `"hyena"`)
-	g.drop("general.architecture")
-	require.ErrorIs(t, openAndLoad(g.write(t), "m.gguf"), arch.ErrModel)
+	g.Drop("general.architecture")
+	require.ErrorIs(t, openAndLoad(g.Write(t), "m.gguf"), arch.ErrModel)
 
-	err = openAndLoad(writeTinyHF(t, tinyConfig(t, fields{"model_type": "hyena"})), "m")
+	err = openAndLoad(modeltest.WriteTinyHF(t, modeltest.TinyConfig(t, modeltest.Fields{"model_type": "hyena"})), "m")
 	require.ErrorIs(t, err, arch.ErrUnsupported)
 	require.ErrorContains(t, err, "config.json: model_type")
 }
@@ -124,23 +125,23 @@ func TestMalformedTensors(t *testing.T) {
 		{"blk.0.ffn_down.weight", nil},
 		{"token_embd.weight", nil},
 		{"output_norm.weight", nil},
-		{"blk.1.ffn_up.weight", []int{tinyDim, tinyFFN}},
-		{"blk.0.ffn_down.weight", []int{tinyFFN, tinyDim}},
-		{"blk.0.attn_k.weight", []int{tinyDim, tinyKV * tinyHead}},
-		{"blk.0.attn_q.weight", []int{2, 4, tinyDim}},
-		{"blk.1.ffn_norm.weight", []int{tinyDim - 1}},
-		{"token_embd.weight", []int{tinyVocab + 1, tinyDim}},
-		{"output.weight", []int{tinyVocab - 1, tinyDim}},
+		{"blk.1.ffn_up.weight", []int{modeltest.TinyDim, modeltest.TinyFFN}},
+		{"blk.0.ffn_down.weight", []int{modeltest.TinyFFN, modeltest.TinyDim}},
+		{"blk.0.attn_k.weight", []int{modeltest.TinyDim, modeltest.TinyKV * modeltest.TinyHead}},
+		{"blk.0.attn_q.weight", []int{2, 4, modeltest.TinyDim}},
+		{"blk.1.ffn_norm.weight", []int{modeltest.TinyDim - 1}},
+		{"token_embd.weight", []int{modeltest.TinyVocab + 1, modeltest.TinyDim}},
+		{"output.weight", []int{modeltest.TinyVocab - 1, modeltest.TinyDim}},
 	} {
 		t.Run(c.tensor, func(t *testing.T) {
-			g := tinyGGUF()
+			g := modeltest.TinyGGUF()
 			if c.shape == nil {
-				g.dropTensor(t, c.tensor)
+				g.DropTensor(t, c.tensor)
 			} else {
-				d := g.tensor(t, c.tensor)
+				d := g.Tensor(t, c.tensor)
 				d.Shape, d.Data = c.shape, make([]byte, 4*modelfile.Elems(c.shape))
 			}
-			err := openAndLoad(g.write(t), "m.gguf")
+			err := openAndLoad(g.Write(t), "m.gguf")
 			require.ErrorIs(t, err, arch.ErrModel)
 			require.ErrorContains(t, err, "m.gguf")
 			require.ErrorContains(t, err, c.tensor)
@@ -149,26 +150,25 @@ func TestMalformedTensors(t *testing.T) {
 }
 
 func TestRopeTensorsMustFit(t *testing.T) {
-	g := tinyGGUF()
-	e := exporter{ggufModel: *g}
-	e.addFloats("rope_freqs.weight", []float64{1, 2})
-	require.ErrorContains(t, openAndLoad(e.write(t), "m.gguf"), "2 rope factors for 1 rotary frequencies")
-	e.tensor(t, "rope_freqs.weight").Type = quant.BF16
-	e.tensor(t, "rope_freqs.weight").Data = make([]byte, 4)
-	require.ErrorContains(t, openAndLoad(e.write(t), "m.gguf"), "rope_freqs.weight")
-	e.dropTensor(t, "rope_freqs.weight")
-	e.addFloats("rope_freqs.weight", []float64{0})
-	require.ErrorContains(t, openAndLoad(e.write(t), "m.gguf"), "entry 0 is 0")
+	g := modeltest.TinyGGUF()
+	g.AddFloats("rope_freqs.weight", []float64{1, 2})
+	require.ErrorContains(t, openAndLoad(g.Write(t), "m.gguf"), "2 rope factors for 1 rotary frequencies")
+	g.Tensor(t, "rope_freqs.weight").Type = quant.BF16
+	g.Tensor(t, "rope_freqs.weight").Data = make([]byte, 4)
+	require.ErrorContains(t, openAndLoad(g.Write(t), "m.gguf"), "rope_freqs.weight")
+	g.DropTensor(t, "rope_freqs.weight")
+	g.AddFloats("rope_freqs.weight", []float64{0})
+	require.ErrorContains(t, openAndLoad(g.Write(t), "m.gguf"), "entry 0 is 0")
 }
 
 // TestNonFiniteWeights: a file with non-finite weights loads, and generating with it fails.
 func TestNonFiniteWeights(t *testing.T) {
-	g := tinyGGUF()
-	d := g.tensor(t, "blk.0.ffn_up.weight")
+	g := modeltest.TinyGGUF()
+	d := g.Tensor(t, "blk.0.ffn_up.weight")
 	d.Data = slices.Clone(d.Data)
 	binary.LittleEndian.PutUint32(d.Data, math.Float32bits(float32(math.NaN())))
 	binary.LittleEndian.PutUint32(d.Data[4:], math.Float32bits(float32(math.Inf(1))))
-	m := loadModel(t, g.write(t), "m.gguf", Options{Threads: 1})
+	m := loadModel(t, g.Write(t), "m.gguf", Options{Threads: 1})
 	require.True(t, math.IsNaN(float64(allLogits(t, m, []int32{1})[0][0])))
 }
 
@@ -180,11 +180,11 @@ func TestMalformedConfigs(t *testing.T) {
 		value       any
 		want        string
 	}{
-		{"layers missing", "num_hidden_layers", absent, "is missing"},
+		{"layers missing", "num_hidden_layers", modeltest.Absent, "is missing"},
 		{"width missing", "hidden_size", nil, "is missing"},
-		{"heads missing", "num_attention_heads", absent, "is missing"},
-		{"vocabulary missing", "vocab_size", absent, "is missing"},
-		{"context missing", "max_position_embeddings", absent, "is missing"},
+		{"heads missing", "num_attention_heads", modeltest.Absent, "is missing"},
+		{"vocabulary missing", "vocab_size", modeltest.Absent, "is missing"},
+		{"context missing", "max_position_embeddings", modeltest.Absent, "is missing"},
 		{"no layers", "num_hidden_layers", 0, "0 is outside"},
 		{"negative layers", "num_hidden_layers", -1, "-1 is outside"},
 		{"fewer layers than the tensors have", "num_hidden_layers", 1, "belongs to layer 1"},
@@ -213,10 +213,10 @@ func TestMalformedConfigs(t *testing.T) {
 		{"rank of Laurel above the width", "laurel_rank", 1 << 20, "is outside"},
 		{"sparsity of other layers", "activation_sparsity_pattern", []float64{0.5}, "1 entries for 2 layers"},
 		{"nothing remains of a sparse gate", "activation_sparsity_pattern", []float64{0, 1}, "entry 1 is 1"},
-		{"packed weights", "quantization_config", fields{"quant_method": "bitsandbytes"}, `"bitsandbytes"`},
+		{"packed weights", "quantization_config", modeltest.Fields{"quant_method": "bitsandbytes"}, `"bitsandbytes"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := openAndLoad(writeTinyHF(t, tinyConfig(t, fields{c.field: c.value})), "m")
+			err := openAndLoad(modeltest.WriteTinyHF(t, modeltest.TinyConfig(t, modeltest.Fields{c.field: c.value})), "m")
 			require.ErrorContains(t, err, "config.json")
 			require.ErrorContains(t, err, c.field)
 			require.ErrorContains(t, err, c.want)
@@ -227,7 +227,7 @@ func TestMalformedConfigs(t *testing.T) {
 // TestNonObjectConfigs loads a config.json that is not a JSON object.
 func TestNonObjectConfigs(t *testing.T) {
 	for _, text := range []string{"", "null", "[]", "{", `{"model_type": 1}`, "{}", strings.Repeat("[", 20000)} {
-		err := openAndLoad(writeTinyHF(t, []byte(text)), "m")
+		err := openAndLoad(modeltest.WriteTinyHF(t, []byte(text)), "m")
 		require.ErrorContains(t, err, "config.json", "%.20q", text)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -67,9 +68,9 @@ func openPack(t *testing.T, fsys vfs.FS) *modelfile.Files {
 // TestStreamedWeightsGiveTheSameLogits compares models that stream a random part of a pack with
 // the all-resident model, to the last bit.
 func TestStreamedWeightsGiveTheSameLogits(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			f := openPack(t, importModel(t, vfs.OS(), dir))
+			f := openPack(t, modeltest.ImportModel(t, vfs.OS(), dir))
 			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
 			ids := longPrompt(whole.Spec.Vocab, 70, 7)
 			want := allLogits(t, whole, ids)
@@ -91,9 +92,9 @@ func TestStreamedWeightsGiveTheSameLogits(t *testing.T) {
 // TestReplanWhileGenerating applies new plans again and again while another goroutine computes
 // tokens: the logits stay the same, and the memory is as planned.
 func TestReplanWhileGenerating(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			f := openPack(t, importModel(t, vfs.OS(), dir))
+			f := openPack(t, modeltest.ImportModel(t, vfs.OS(), dir))
 			m := loadPart(t, f, Options{Threads: 2, Chunk: 16, Plan: partPlan(rand.New(rand.NewPCG(1, 1)), packSpec(t, f))})
 			ids := longPrompt(m.Spec.Vocab, 60, 7)
 			want := allLogits(t, m, ids)

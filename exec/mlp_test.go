@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -68,7 +69,7 @@ func TestBuffersShareMemory(t *testing.T) {
 // TestEachChunkStreamsOnce counts the bytes that the chunks of a prompt stream.
 func TestEachChunkStreamsOnce(t *testing.T) {
 	fsys := synthFS(t, "tiny", "q4_0", 512)
-	f := openPack(t, importModel(t, fsys, "m.gguf"))
+	f := openPack(t, modeltest.ImportModel(t, fsys, "m.gguf"))
 	spec := packSpec(t, f)
 	plan := &tiering.Plan{Piece: 1 << 16, Ring: 8 << 16, Pinned: make([]int64, len(spec.Layers)), HeadPinned: 1 << 40, StreamedPerToken: 1}
 	ids := longPrompt(spec.Vocab, 64, 5)

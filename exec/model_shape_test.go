@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/synth"
@@ -62,7 +63,7 @@ func checkShape(t *testing.T, fsys vfs.FS, path string, format kv.Format) tierin
 }
 
 func TestShapeOfFixtures(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) { checkShape(t, vfs.OS(), dir, kv.F32) })
 	}
 }
@@ -79,7 +80,7 @@ func TestShapeOfQuantizedModels(t *testing.T) {
 	// A pack of the model has the same shape, without memory for conversions.
 	require.Positive(t, s.Convert)
 	s.Convert = 0
-	packed := importModel(t, fsys, "m.gguf")
+	packed := modeltest.ImportModel(t, fsys, "m.gguf")
 	require.Equal(t, s, checkShape(t, packed, "m.pack", kv.K8V8))
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/safetensors"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -50,15 +51,15 @@ func TestLanguageModelOfMultimodalModels(t *testing.T) {
 			fsys := vfs.NewMem()
 			require.NoError(t, fsys.MkdirAll("m"))
 			var tensors []safetensors.TensorData
-			for _, r := range tinyTensors() {
-				name := c.name(arch.Llama.HFName(r.role, r.layer) + ".weight")
-				tensors = append(tensors, safetensors.TensorData{Name: name, Type: r.typ, Shape: r.shape, Data: r.data})
+			for _, r := range modeltest.TinyTensors() {
+				name := c.name(arch.Llama.HFName(r.Role, r.Layer) + ".weight")
+				tensors = append(tensors, safetensors.TensorData{Name: name, Type: r.Type, Shape: r.Shape, Data: r.Data})
 			}
 			for _, name := range c.extra {
 				tensors = append(tensors, safetensors.TensorData{Name: name + ".weight", Type: quant.F32, Shape: []int{1}, Data: make([]byte, 4)})
 			}
 			require.NoError(t, safetensors.Write(fsys, "m/model.safetensors", tensors))
-			writeFile(t, fsys, "m/config.json", tinyConfig(t, nil))
+			modeltest.WriteFile(t, fsys, "m/config.json", modeltest.TinyConfig(t, nil))
 			f, err := modelfile.Open(fsys, "m")
 			require.NoError(t, err)
 			require.Equal(t, c.warnings, f.Warnings())

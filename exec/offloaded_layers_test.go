@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/synth"
@@ -133,7 +134,7 @@ func TestOffloadedLastLayers(t *testing.T) {
 		require.True(t, ok)
 		files := vfs.NewMem()
 		require.NoError(t, synth.Write(t.Context(), files, "m.gguf", synth.Options{Shape: shape, Quant: "q4_0"}))
-		requireCuts(t, importModel(t, files, "m.gguf"), "m.pack")
+		requireCuts(t, modeltest.ImportModel(t, files, "m.gguf"), "m.pack")
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -59,7 +60,7 @@ func TestLayersBesideAnAcceleratorAreStreamed(t *testing.T) {
 		shape.Tied = tied
 		files := vfs.NewMem()
 		require.NoError(t, synth.Write(t.Context(), files, "m.gguf", synth.Options{Shape: shape, Quant: "q4_k_m"}))
-		for path, fsys := range map[string]vfs.FS{"m.gguf": files, "m.pack": importModel(t, files, "m.gguf")} {
+		for path, fsys := range map[string]vfs.FS{"m.gguf": files, "m.pack": modeltest.ImportModel(t, files, "m.gguf")} {
 			for _, first := range []int{0, 3, 4} {
 				t.Run(fmt.Sprintf("%s, tied %v, %d layers on the host", path, tied, first), func(t *testing.T) {
 					requireStreamedBeside(t, fsys, path, first)
@@ -76,7 +77,7 @@ func TestExpertsBesideAnAcceleratorAreStreamed(t *testing.T) {
 	shape.Layers = 3
 	files := vfs.NewMem()
 	require.NoError(t, synth.Write(t.Context(), files, "m.gguf", synth.Options{Shape: shape, Quant: "q4_0"}))
-	requireStreamedBeside(t, importModel(t, files, "m.gguf"), "m.pack", 2)
+	requireStreamedBeside(t, modeltest.ImportModel(t, files, "m.gguf"), "m.pack", 2)
 }
 
 func requireStreamedBeside(t *testing.T, fsys vfs.FS, path string, first int) {

@@ -9,6 +9,7 @@ import (
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/calib"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant"
@@ -122,8 +123,8 @@ func TestOutlierFixture(t *testing.T) {
 	src, err := safetensors.Open(vfs.OS(), dir+"/tensors.safetensors")
 	require.NoError(t, err)
 	defer src.Close()
-	l := newLayerMatmul(t, wholeTensor(t, src, "weight"), wholeTensor(t, src, "bias"), wholeTensor(t, src, "x_calib"), meta.In, meta.Out, 16)
-	x, want := wholeTensor(t, src, "x_test"), wholeTensor(t, src, "y_test")
+	l := newLayerMatmul(t, modeltest.WholeTensor(t, src, "weight"), modeltest.WholeTensor(t, src, "bias"), modeltest.WholeTensor(t, src, "x_calib"), meta.In, meta.Out, 16)
+	x, want := modeltest.WholeTensor(t, src, "x_test"), modeltest.WholeTensor(t, src, "y_test")
 
 	hot := map[int]bool{}
 	for _, c := range l.path.file.Inputs[0].Channels[:l.path.file.Inputs[0].Hot] {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/tiering"
@@ -43,7 +44,7 @@ func countMapped(m *Model) (mapped, own int) {
 // TestPromotionKeepsLogits compares the logits before, during and after the promotion of
 // weights. The ledger's total stays the same, and each pass maps fewer sections.
 func TestPromotionKeepsLogits(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			_, f := packOnDisk(t, dir)
 			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
@@ -87,7 +88,7 @@ func TestPromotionKeepsLogits(t *testing.T) {
 // TestReplanDuringPromotion changes plans while weights move: the logits stay the same, and all
 // pinned bytes end in anonymous memory.
 func TestReplanDuringPromotion(t *testing.T) {
-	for _, dir := range fixtureDirs(t)[:4] {
+	for _, dir := range modeltest.FixtureDirs(t)[:4] {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			_, f := packOnDisk(t, dir)
 			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
@@ -110,7 +111,7 @@ func TestReplanDuringPromotion(t *testing.T) {
 // TestPromotionNeedsRoom leaves weights mapped until the budget has room for them; usage never
 // exceeds the limit.
 func TestPromotionNeedsRoom(t *testing.T) {
-	_, f := packOnDisk(t, fixtureDirs(t)[0])
+	_, f := packOnDisk(t, modeltest.FixtureDirs(t)[0])
 	tight := loadMapped(t, f)
 	ids := longPrompt(tight.Spec.Vocab, 10, 7)
 	all, _ := countMapped(tight)
@@ -132,7 +133,7 @@ func TestPromotionNeedsRoom(t *testing.T) {
 // TestTightBudgetLoadsACopy: with a budget too small for promotion, loading copies the weights
 // at once.
 func TestTightBudgetLoadsACopy(t *testing.T) {
-	_, f := packOnDisk(t, fixtureDirs(t)[0])
+	_, f := packOnDisk(t, modeltest.FixtureDirs(t)[0])
 	loadMapped(t, f) // skips if mapping is not possible
 	plan := keepAll(t, f)
 	plan.By[tiering.Pinned] = 1 << 30
@@ -152,7 +153,7 @@ func TestTightBudgetLoadsACopy(t *testing.T) {
 // TestCloseDuringPromotion closes a model while weights move: all memory is freed.
 func TestCloseDuringPromotion(t *testing.T) {
 	t.Cleanup(testutil.NoGoroutinesLeft(t)) // runs after the model is closed, also where the test is skipped
-	_, f := packOnDisk(t, fixtureDirs(t)[0])
+	_, f := packOnDisk(t, modeltest.FixtureDirs(t)[0])
 	m := loadMapped(t, f)
 	ids := longPrompt(m.Spec.Vocab, 10, 7)
 	allLogits(t, m, ids)
@@ -179,7 +180,7 @@ func TestTruncateDuringPromotion(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a mapped file cannot be truncated there")
 	}
-	path, f := packOnDisk(t, fixtureDirs(t)[0])
+	path, f := packOnDisk(t, modeltest.FixtureDirs(t)[0])
 	m := loadMapped(t, f)
 	ids := longPrompt(m.Spec.Vocab, 30, 7)
 	allLogits(t, m, ids)

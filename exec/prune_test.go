@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -56,9 +57,9 @@ func requireSomeLogits(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want
 
 // TestLogitsDoNotDependOnWhichAreWanted wants random logits of resident and of streamed models.
 func TestLogitsDoNotDependOnWhichAreWanted(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			f := openPack(t, importModel(t, vfs.OS(), dir))
+			f := openPack(t, modeltest.ImportModel(t, vfs.OS(), dir))
 			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
 			ids := longPrompt(whole.Spec.Vocab, 150, 8)
 			want := allLogits(t, whole, ids)
@@ -102,7 +103,7 @@ func TestColdLogitsDoNotDependOnWhichAreWanted(t *testing.T) {
 // rows.
 func TestPrunedRowsNeedNoExperts(t *testing.T) {
 	dir := expertDirs(t)[0]
-	f := openPack(t, importModel(t, vfs.OS(), dir))
+	f := openPack(t, modeltest.ImportModel(t, vfs.OS(), dir))
 	spec := packSpec(t, f)
 	m := loadPart(t, f, Options{Threads: 2, Chunk: 64, Plan: expertPlan(spec, len(spec.Layers)*spec.Experts*3/4)})
 	m.experts.Trust = 1

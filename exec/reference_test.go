@@ -2,16 +2,25 @@ package exec
 
 import (
 	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
+	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
 )
 
 // This is the forward pass of a decoder in plain Go: one token at a time, in float32, without
 // tiles, threads, queues or quantized activations. Read it before forward.go, which computes the
 // same for many tokens at once. It is the oracle of the fast pass for every family. The
-// arithmetic of single steps is in reference_math_test.go.
+// arithmetic of single steps follows it.
 
 // plainPass is a model and the state of one sequence.
 type plainPass struct {
@@ -230,4 +239,210 @@ func rowOfMatrix(m *weights.Matrix, i int) []float32 {
 	n := m.RowBytes()
 	quant.DequantRow(m.Type, out, m.Data[i*n:(i+1)*n])
 	return out
+}
+
+// The arithmetic of the plain pass. Sums of many terms are float64, so that their order does not
+// matter here.
+
+// multiply returns x·wᵀ + bias.
+func multiply(w *weights.Linear, x []float32 /* [Cols] */) []float32 {
+	out := make([]float32, w.Rows)
+	for row := range out {
+		out[row] = dot(rowOfMatrix(&w.Matrix, row), x)
+		if w.Bias != nil {
+			out[row] += w.Bias[row]
+		}
+	}
+	return out
+}
+
+func dot(a, b []float32) float32 {
+	var sum float64
+	for i := range a {
+		sum += float64(a[i]) * float64(b[i])
+	}
+	return float32(sum)
+}
+
+// normalize is RMSNorm, or LayerNorm with a bias.
+func normalize(n *arch.NormSpec, x []float32, g *weights.Gain) []float32 {
+	var mean, squares float64
+	if n.Layer {
+		for _, v := range x {
+			mean += float64(v) / float64(len(x))
+		}
+	}
+	for _, v := range x {
+		squares += (float64(v) - mean) * (float64(v) - mean) / float64(len(x))
+	}
+	scale := 1 / math.Sqrt(squares+float64(n.Eps))
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32((float64(v)-mean)*scale) * (g.Weight[i] + n.Offset)
+		if g.Bias != nil {
+			out[i] += g.Bias[i]
+		}
+	}
+	return out
+}
+
+func softmax(x []float32) []float32 {
+	top := float64(slices.Max(x))
+	var total float64
+	out := make([]float32, len(x))
+	for i, v := range x {
+		e := math.Exp(float64(v) - top)
+		out[i] = float32(e)
+		total += e
+	}
+	return times(out, float32(1/total))
+}
+
+// softCap maps values smoothly to the range from -limit to limit; 0 means no limit.
+func softCap(x []float32, limit float32) []float32 {
+	if limit == 0 {
+		return x
+	}
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = limit * float32(math.Tanh(float64(v/limit)))
+	}
+	return out
+}
+
+func activate(a arch.Activation, x float32) float32 {
+	v := float64(x)
+	switch a {
+	case arch.GELUTanh:
+		return float32(v / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*v*v*v))))
+	case arch.GELUErf:
+		return float32(v / 2 * (1 + math.Erf(v/math.Sqrt2)))
+	}
+	return x * sigmoid(x)
+}
+
+func sigmoid(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }
+
+// turn rotates a point by an angle.
+func turn(a, b, cos, sin float32) (float32, float32) { return a*cos - b*sin, b*cos + a*sin }
+
+// clamp cuts values off at -limit and limit; 0 means no limit.
+func clamp(x []float32, limit float32) []float32 {
+	out := slices.Clone(x)
+	for i, v := range out {
+		if limit > 0 {
+			out[i] = min(max(v, -limit), limit)
+		}
+	}
+	return out
+}
+
+func times(x []float32, by float32) []float32 {
+	out := make([]float32, len(x))
+	addScaled(out, x, by)
+	return out
+}
+
+func sum(a, b []float32) []float32 {
+	out := slices.Clone(a)
+	addScaled(out, b, 1)
+	return out
+}
+
+func addScaled(dst, x []float32, by float32) {
+	for i, v := range x {
+		dst[i] += by * v
+	}
+}
+
+// largest returns the indices of the n largest values, the lower index first among equals.
+func largest(x []float32, n int) []int {
+	order := make([]int, len(x))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case x[a] > x[b]:
+			return -1
+		case x[a] < x[b]:
+			return 1
+		}
+		return 0
+	})
+	return order[:n]
+}
+
+// deviation returns the standard deviation of values.
+func deviation(x []float32) float64 {
+	var mean, squares float64
+	for _, v := range x {
+		mean += float64(v) / float64(len(x))
+	}
+	for _, v := range x {
+		squares += (float64(v) - mean) * (float64(v) - mean) / float64(len(x))
+	}
+	return math.Sqrt(squares)
+}
+
+// TestPlainPassEqualsTheFastOne compares both for every family and the bundled model.
+func TestPlainPassEqualsTheFastOne(t *testing.T) {
+	dirs := append(modeltest.FixtureDirs(t), hubmodel.Dir(testutil.Root(t)))
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			m := openFixture(t, dir, "config.json", plainOptions)
+			requireEqualPasses(t, m, min(40, m.Spec.Context), false)
+		})
+	}
+}
+
+// TestPlainPassOfFieldsWithoutFixture sets what no fixture has: clipped projections and the
+// bias of a convolution. It also passes the length at which frequencies change.
+func TestPlainPassOfFieldsWithoutFixture(t *testing.T) {
+	for _, c := range []struct {
+		fixture string
+		change  func(m *Model) (tokens int, long bool)
+	}{
+		{"olmoe", func(m *Model) (int, bool) { m.Spec.ClipQKV = 0.02; return 40, false }},
+		{"lfm2", func(m *Model) (int, bool) {
+			for l := range m.weights.Layers {
+				if w := &m.weights.Layers[l]; w.Conv != nil {
+					w.ConvBias = make([]float32, m.Spec.Dim)
+					for i := range w.ConvBias {
+						w.ConvBias[i] = float32(i%7-3) / 10
+					}
+				}
+			}
+			return 40, false
+		}},
+		{"phi3_longrope", func(m *Model) (int, bool) { return m.Spec.Ropes[0].Switch + 2, true }},
+	} {
+		t.Run(c.fixture, func(t *testing.T) {
+			m := openFixture(t, testutil.Shared(t, "fixtures", c.fixture), "config.json", plainOptions)
+			tokens, long := c.change(m)
+			requireEqualPasses(t, m, tokens, long)
+		})
+	}
+}
+
+// plainOptions load weights as the plain pass reads them.
+var plainOptions = Options{Exact: true, KV: kv.F32}
+
+// requireEqualPasses compares the logits of both passes. The tolerance covers the different
+// order of float32 additions.
+func requireEqualPasses(t *testing.T, m *Model, tokens int, long bool) {
+	t.Helper()
+	var ids []int32
+	for i := range tokens {
+		ids = append(ids, int32((i*i*7+i*3+1)%m.Spec.Vocab))
+	}
+	fast, plain := allLogits(t, m, ids), newPlainPass(m)
+	plain.long = long
+	for i, id := range ids {
+		want := plain.token(id)
+		spread := deviation(want)
+		for j := range want {
+			require.InDelta(t, want[j], fast[i][j], 2e-3*spread, "token %d, logit %d", i, j)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/testutil/failing"
 	"github.com/llmrun/llmrun/kv"
@@ -164,7 +165,7 @@ func (w *refusalWork) restore(m *Model, s *Sequence, fsys vfs.FS) {
 
 // memoryPack imports a fixture into memory.
 func memoryPack(t *testing.T, dir string) *modelfile.Files {
-	return openPack(t, importModel(t, vfs.OS(), dir))
+	return openPack(t, modeltest.ImportModel(t, vfs.OS(), dir))
 }
 
 // streamPlan keeps only vectors in memory.

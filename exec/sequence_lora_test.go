@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -96,7 +97,7 @@ func TestSequencesWithDifferentAdaptersShareAPass(t *testing.T) {
 	for _, name := range []string{"llama3", "qwen2_moe", "lfm2"} {
 		for _, mix := range []string{"", "q8"} {
 			t.Run(name+mix, func(t *testing.T) {
-				f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, name))
+				f, err := modelfile.Open(vfs.OS(), modeltest.Fixture(t, name))
 				require.NoError(t, err)
 				t.Cleanup(func() { require.NoError(t, f.Close()) })
 				fsys := vfs.NewMem()
@@ -133,7 +134,7 @@ func TestSequencesWithDifferentAdaptersShareAPass(t *testing.T) {
 // TestPrefixesKnowTheirAdapters checks that a sequence takes the pages of others with the same adapters only, and
 // loses its own when it changes them.
 func TestPrefixesKnowTheirAdapters(t *testing.T) {
-	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
+	f, err := modelfile.Open(vfs.OS(), modeltest.Fixture(t, "llama3"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	fsys := randomAdapter(t, f, besideModels["llama3"]...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -100,7 +101,7 @@ func requireSameTogether(t *testing.T, alone, shared *Model, n, tokens int) {
 // TestSharedPassesGiveTheSameLogits generates answers at the same time, for every fixture: resident,
 // with pages and weights on flash.
 func TestSharedPassesGiveTheSameLogits(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			alone := openFixture(t, dir, "config.json", Options{Threads: 1, Chunk: 256, KV: kv.K8V8})
 			requireSameTogether(t, alone, openFixture(t, dir, "config.json", Options{Threads: 2, Chunk: 40, KV: kv.K8V8}), 6, 6)
@@ -109,7 +110,7 @@ func TestSharedPassesGiveTheSameLogits(t *testing.T) {
 			requireSameTogether(t, alone, openFixture(t, dir, "config.json", cold), 4, 4)
 			spec := alone.Spec
 			plan := &tiering.Plan{Pinned: make([]int64, len(spec.Layers)), Piece: 1 << 16, Ring: 8 << 16, StreamedPerToken: 1, ExpertSlots: min(4, spec.Experts*len(spec.Layers))}
-			streamed := loadPart(t, openPack(t, importModel(t, vfs.OS(), dir)), Options{Threads: 2, Chunk: 24, KV: kv.K8V8, Plan: plan})
+			streamed := loadPart(t, openPack(t, modeltest.ImportModel(t, vfs.OS(), dir)), Options{Threads: 2, Chunk: 24, KV: kv.K8V8, Plan: plan})
 			requireSameTogether(t, alone, streamed, 4, 4)
 		})
 	}
@@ -215,7 +216,7 @@ func (q *sharedPasses) length() int {
 
 // TestSharedDecodeAllocatesNothing decodes two warm branches of a prompt in the same passes.
 func TestSharedDecodeAllocatesNothing(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
+	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := openFixture(t, dir, "config.json", Options{Threads: 2})
 			goOn, done := make(chan struct{}), make(chan error)

@@ -12,6 +12,7 @@ import (
 	"github.com/llmrun/llmrun/exec/calib"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
@@ -29,7 +30,7 @@ func TestSplitOutlierPathEqualsOneDevice(t *testing.T) {
 	const lastBits, code = 1e-5, 0.1 // relative to the logits
 	near, all := 0, 0
 	for _, family := range []string{"llama3", "gemma3", "lfm2", "qwen2_moe"} {
-		dir, fsys := fixtureNamed(t, family), vfs.NewMem()
+		dir, fsys := modeltest.Fixture(t, family), vfs.NewMem()
 		calibrated(t, fsys, dir, 1)
 		o := Options{Threads: 2, Chunk: 8, KV: kv.F32}
 		ids := someIDs(20)
@@ -78,7 +79,7 @@ func scaledPartners(t *testing.T) (list []partner) {
 
 // TestSplitOutlierPathAllocatesNothing decodes with half of the rows on a device.
 func TestSplitOutlierPathAllocatesNothing(t *testing.T) {
-	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	dir, fsys := modeltest.Fixture(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	p := partners(t)[0]
 	m := loadW8A8(t, fsys, dir, p.splitWith(t, split{single: 0.5, batch: 0.5}, Options{Threads: 2}), W8A8{Outliers: OutlierFraction(1)})
@@ -88,7 +89,7 @@ func TestSplitOutlierPathAllocatesNothing(t *testing.T) {
 
 // TestAttachedMemoryHoldsTheOutlierPath compares AttachedBytes with the memory of a pass.
 func TestAttachedMemoryHoldsTheOutlierPath(t *testing.T) {
-	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	dir, fsys := modeltest.Fixture(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	p := partners(t)[0]
 	m := loadW8A8(t, fsys, dir, p.splitWith(t, split{}, Options{Threads: 2, Chunk: 64}), W8A8{Outliers: OutlierFraction(1)})
@@ -104,7 +105,7 @@ func TestAttachedMemoryHoldsTheOutlierPath(t *testing.T) {
 
 // TestOutlierPathNeedsAScaledDevice: a device with scales of its own is refused.
 func TestOutlierPathNeedsAScaledDevice(t *testing.T) {
-	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	dir, fsys := modeltest.Fixture(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	c, err := w8a8.Open(fsys, "c")
 	require.NoError(t, err)
@@ -159,7 +160,7 @@ func (t lateTicket) Done() bool { return t.done() && t.Ticket.Done() }
 // path, and requires both in the trace at the same time. An outlier path that waited for the
 // device would fail the test.
 func TestSplitOutlierPathOverlaps(t *testing.T) {
-	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	dir, fsys := modeltest.Fixture(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	recorder, p := trace.New(), partners(t)[0]
 	o := p.splitWith(t, split{}, Options{Threads: 2, Chunk: 8})

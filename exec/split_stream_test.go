@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/synth"
@@ -45,7 +46,7 @@ func TestSplitHostRowsAreStreamed(t *testing.T) {
 		shape.Layers, shape.Dim, shape.FFN, shape.Tied = 3, 512, 1024, c.tied
 		files := vfs.NewMem()
 		require.NoError(t, synth.Write(t.Context(), files, "m.gguf", synth.Options{Shape: shape, Quant: c.mix}))
-		for path, fsys := range map[string]vfs.FS{"m.gguf": files, "m.pack": importModel(t, files, "m.gguf")} {
+		for path, fsys := range map[string]vfs.FS{"m.gguf": files, "m.pack": modeltest.ImportModel(t, files, "m.gguf")} {
 			for _, p := range partners(t) {
 				if p.name != "cores" && (path != "m.pack" || c.mix != "q8_0") {
 					continue // where the CPU's rows are does not depend on the device
@@ -110,7 +111,7 @@ func TestSplitStreamAllocatesNothing(t *testing.T) {
 	shape.Layers, shape.Dim, shape.FFN = 3, 512, 1024
 	files := vfs.NewMem()
 	require.NoError(t, synth.Write(t.Context(), files, "m.gguf", synth.Options{Shape: shape, Quant: "q4_0"}))
-	for path, fsys := range map[string]vfs.FS{"m.gguf": files, "m.pack": importModel(t, files, "m.gguf")} {
+	for path, fsys := range map[string]vfs.FS{"m.gguf": files, "m.pack": modeltest.ImportModel(t, files, "m.gguf")} {
 		t.Run(path, func(t *testing.T) {
 			p := partners(t)[0]
 			o := p.splitWith(t, split{single: 0.5, batch: 0.5}, Options{Threads: 2, Chunk: 8, KV: kv.K8V8})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -39,7 +40,7 @@ func faultDirs(t *testing.T) map[string]string {
 func TestEveryReadErrorSurfacesOnce(t *testing.T) {
 	sources := map[string]convertedSource{"converted": {fsys: vfs.OS(), path: testutil.Shared(t, "gguf", "tiny-llama-q8_0.gguf")}}
 	for name, dir := range faultDirs(t) {
-		sources[name] = convertedSource{fsys: importModel(t, vfs.OS(), dir), path: "m.pack"}
+		sources[name] = convertedSource{fsys: modeltest.ImportModel(t, vfs.OS(), dir), path: "m.pack"}
 	}
 	broken := errors.New("broken")
 	for name, source := range sources {
@@ -143,7 +144,7 @@ func untilDone(t *testing.T, m *Model, ids []int32, want [][]float32, failed fun
 func TestTruncatedPack(t *testing.T) {
 	for name, dir := range faultDirs(t) {
 		t.Run(name, func(t *testing.T) {
-			mem := importModel(t, vfs.OS(), dir)
+			mem := modeltest.ImportModel(t, vfs.OS(), dir)
 			data, err := vfs.ReadFile(mem, "m.pack", 1<<30)
 			require.NoError(t, err)
 			var models [2]*Model
@@ -193,7 +194,7 @@ func TestCancelInAStall(t *testing.T) {
 	for name, dir := range faultDirs(t) {
 		t.Run(name, func(t *testing.T) {
 			stall := newStall()
-			f := openPack(t, vfs.NewFaulty(importModel(t, vfs.OS(), dir), func(op vfs.Op) error {
+			f := openPack(t, vfs.NewFaulty(modeltest.ImportModel(t, vfs.OS(), dir), func(op vfs.Op) error {
 				if op.Kind == vfs.OpRead {
 					stall.pass()
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/calib"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
@@ -80,8 +81,8 @@ func loadW8A8(t *testing.T, fsys vfs.FS, dir string, o Options, whole W8A8) *Mod
 // channels.
 func TestCalibrationCounts(t *testing.T) {
 	fsys := vfs.NewMem()
-	index := calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
-	spec := loadModel(t, vfs.OS(), fixtureNamed(t, "llama3"), Options{Threads: 1}).Spec
+	index := calibrated(t, fsys, modeltest.Fixture(t, "llama3"), 1)
+	spec := loadModel(t, vfs.OS(), modeltest.Fixture(t, "llama3"), Options{Threads: 1}).Spec
 	require.Len(t, index.Inputs, 4*len(spec.Layers), "QKV, output, gate and up, down")
 	require.Equal(t, "blk.0.attn_q.weight", index.Inputs[0].Name)
 	require.Len(t, index.Inputs[0].Matrices, 3)
@@ -114,7 +115,7 @@ func TestCalibrationCounts(t *testing.T) {
 // TestOutliersOfLongTextsAreTheSame calibrates with a text, with few and with many outliers, in
 // one pass, and again in two passes, as if the text were too long to collect candidates.
 func TestOutliersOfLongTextsAreTheSame(t *testing.T) {
-	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
+	f, err := modelfile.Open(vfs.OS(), modeltest.Fixture(t, "llama3"))
 	require.NoError(t, err)
 	defer f.Close()
 	for _, share := range []float64{0, 0.001, 0.05, 1} {
@@ -140,7 +141,7 @@ func TestOutliersOfLongTextsAreTheSame(t *testing.T) {
 func TestPerTensorScalesAreAsGoodAsGroups(t *testing.T) {
 	for _, family := range []string{"llama3", "phi3", "qwen2", "gpt_neox", "lfm2"} {
 		t.Run(family, func(t *testing.T) {
-			dir, fsys, ids := fixtureNamed(t, family), vfs.NewMem(), someIDs(40)
+			dir, fsys, ids := modeltest.Fixture(t, family), vfs.NewMem(), someIDs(40)
 			calibrated(t, fsys, dir, 1)
 			want := allLogits(t, loadModel(t, vfs.OS(), dir, Options{Threads: 2, Exact: true}), ids)
 			mean := func(m *Model) (sum float64) {
@@ -169,7 +170,7 @@ func TestPerTensorScalesAreAsGoodAsGroups(t *testing.T) {
 // TestW8A8IsInvariant computes the same tokens in other chunks, with other threads, and one by
 // one.
 func TestW8A8IsInvariant(t *testing.T) {
-	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	dir, fsys := modeltest.Fixture(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	ids := someIDs(70)
 	all := W8A8{Outliers: OutlierFraction(1)}
@@ -187,7 +188,7 @@ func TestW8A8IsInvariant(t *testing.T) {
 
 // TestOutlierPathAllocatesNothing decodes tokens that fetch columns.
 func TestOutlierPathAllocatesNothing(t *testing.T) {
-	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	dir, fsys := modeltest.Fixture(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	m := loadW8A8(t, fsys, dir, Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
 	requireNoAllocs(t, m)
@@ -200,19 +201,19 @@ func TestOutlierPathAllocatesNothing(t *testing.T) {
 // without columns.
 func TestCalibrationOfAnotherModel(t *testing.T) {
 	fsys := vfs.NewMem()
-	calibrated(t, fsys, fixtureNamed(t, "llama3"), 0.25)
+	calibrated(t, fsys, modeltest.Fixture(t, "llama3"), 0.25)
 	c, err := w8a8.Open(fsys, "c")
 	require.NoError(t, err)
 	defer c.Close()
 	for dir, says := range map[string]string{"qwen2": "belongs to another model", "llama2": "belongs to another model"} {
-		f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, dir))
+		f, err := modelfile.Open(vfs.OS(), modeltest.Fixture(t, dir))
 		require.NoError(t, err)
 		err = calib.UsePerRowInt8(t.Context(), f, c)
 		require.ErrorIs(t, err, arch.ErrModel)
 		require.ErrorContains(t, err, says)
 		require.NoError(t, f.Close())
 	}
-	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
+	f, err := modelfile.Open(vfs.OS(), modeltest.Fixture(t, "llama3"))
 	require.NoError(t, err)
 	defer f.Close()
 	require.NoError(t, calib.UsePerRowInt8(t.Context(), f, c))
@@ -227,9 +228,9 @@ func TestCalibrationOfAnotherModel(t *testing.T) {
 // succeeds.
 func TestUnreadableOutlierColumns(t *testing.T) {
 	fsys := vfs.NewMem()
-	calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
+	calibrated(t, fsys, modeltest.Fixture(t, "llama3"), 1)
 	hooked := &hookedFS{FS: fsys}
-	m := loadW8A8(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
+	m := loadW8A8(t, hooked, modeltest.Fixture(t, "llama3"), Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
 	ids := someIDs(60)
 	want := allLogits(t, m, ids)
 	broken := &vfs.IOError{Op: "read", Path: "c", Err: context.DeadlineExceeded}
@@ -279,9 +280,9 @@ func (h *hookedFile) ReadAt(p []byte, off int64) (int, error) {
 // waited for the other, the test would fail.
 func TestHalvesOverlap(t *testing.T) {
 	fsys := vfs.NewMem()
-	calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
+	calibrated(t, fsys, modeltest.Fixture(t, "llama3"), 1)
 	hooked, recorder := &hookedFS{FS: fsys}, trace.New()
-	m := loadW8A8(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1), Trace: recorder})
+	m := loadW8A8(t, hooked, modeltest.Fixture(t, "llama3"), Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1), Trace: recorder})
 	parts := func() int {
 		var out bytes.Buffer
 		_, err := recorder.WriteTo(&out)

@@ -2,12 +2,16 @@ package prefetch
 
 import (
 	"context"
+	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // admitted returns the grant of an admission that must succeed.
@@ -343,5 +347,167 @@ func BenchmarkAdmission(b *testing.B) {
 	for b.Loop() {
 		g, _ := s.admitStreamed(streamRead{bytes: 1 << 20})
 		s.Done(g)
+	}
+}
+
+// TestWritesTakeWhatTheStreamLeaves takes passes of a stream while a writer writes to the same
+// device. If the passes wait for the device, writes begin only when they have moved up at their
+// deadlines. If the passes compute for longer than the device reads, all writes fit in between.
+func TestWritesTakeWhatTheStreamLeaves(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		compute time.Duration // for each piece, which the device reads in 1 ms
+		movesUp bool
+	}{{"flash-bound", 0, true}, {"compute-bound", 3 * time.Millisecond, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const piece, pieces, writes = 1e6, 60, 20
+				var (
+					mu     sync.Mutex
+					idleAt time.Time
+				)
+				transfer := func(n int) (int, error) { // of one byte in a nanosecond, in the order of the calls
+					mu.Lock()
+					if now := time.Now(); idleAt.Before(now) {
+						idleAt = now
+					}
+					idleAt = idleAt.Add(time.Duration(n))
+					until := time.Until(idleAt)
+					mu.Unlock()
+					time.Sleep(until)
+					return n, nil
+				}
+				scheduler := NewScheduler()
+				run := Run{From: ReaderFunc(func(p []byte, _ int64) (int, error) { return transfer(len(p)) }), Size: pieces * piece}
+				s := NewStream(Threads{Scheduler: scheduler, Readers: 8}, newRing(piece, 16, piece), Sequence{Body: []Run{run}})
+				defer s.Close()
+				pass := func() {
+					s.Begin(0)
+					for off := int64(0); off < run.Size; off += piece {
+						_, err := s.Take(t.Context(), 0, off, piece, piece, piece)
+						require.NoError(t, err)
+						time.Sleep(c.compute)
+					}
+					s.Finish()
+				}
+				pass() // measures the device
+				before := scheduler.Stats()
+				w := &Writer{Scheduler: scheduler}
+				defer w.Close()
+				deadline := time.Now().Add(800 * time.Millisecond)
+				w.Start(func(write WriteFunc) error {
+					for range writes {
+						to := writerFunc(func(p []byte, _ int64) (int, error) { return transfer(len(p)) })
+						if err := write(to, make([]byte, 1e5), 0); err != nil {
+							return err
+						}
+					}
+					return nil
+				}, Deadline{At: deadline, Bytes: writes * 1e5})
+				ended := false
+				for !ended && time.Now().Before(deadline) {
+					pass()
+					ended, _ = w.Poll()
+				}
+				require.True(t, ended, "the deadline is met")
+				after := scheduler.Stats()
+				begun := after[Written].Transfers - before[Written].Transfers
+				if c.movesUp {
+					require.Less(t, begun, int64(writes/4))
+					require.Greater(t, after[Streamed].MovedUp-before[Streamed].MovedUp, int64(writes/2))
+				} else {
+					require.EqualValues(t, writes, begun)
+				}
+			})
+		})
+	}
+}
+
+// TestStreamsTakeBesideAFullBudget takes passes of a stream while other transfers, which do not
+// end, fill the budget: only what the user waits for is admitted. Both kinds of streams must not
+// wait for anything else, and end with no bytes in flight.
+func TestStreamsTakeBesideAFullBudget(t *testing.T) {
+	for _, queued := range []bool{false, true} {
+		rng := rand.New(rand.NewPCG(1, 1))
+		from := newStored(t, vfs.OS(), rng, 0, 40*page, page)
+		run := Run{From: from, Size: 40 * page}
+		if !queued {
+			run.From = ReaderFunc(from.ReadAt)
+		}
+		scheduler := NewScheduler()
+		s := newScheduledStream(t, scheduler, 2, alignedRing(page, 8, 2*page), Sequence{Body: []Run{run}})
+		others := admitted(t, scheduler, Awaited, leastDepth)
+		late := &writeWait{ready: make(chan struct{}, 1), class: Streamed, bytes: leastDepth}
+		for pass := range 3 {
+			s.Begin(0)
+			for off := int64(0); off < run.Size; off += page {
+				_, err := s.Take(t.Context(), 0, off, page, page, page)
+				require.NoError(t, err)
+			}
+			s.Finish()
+			if pass == 1 { // a write that has moved up waits too
+				scheduler.mu.Lock()
+				scheduler.writers = append(scheduler.writers, late)
+				scheduler.mu.Unlock()
+			}
+		}
+		s.Begin(0)
+		s.Reconfigure(s.ring, s.seq)
+		s.Close()
+		scheduler.Done(others)
+		<-late.ready
+		scheduler.Done(late.grant)
+		require.Zero(t, scheduler.total, "queued: %v", queued)
+		require.Zero(t, scheduler.inFlight)
+		require.Empty(t, scheduler.clients)
+		require.Positive(t, scheduler.Stats()[Awaited].MovedUp)
+	}
+}
+
+// TestWriterBesideAnIdleStream writes while a stream has read ahead and nobody takes: the writer
+// collects the completed reads itself.
+func TestWriterBesideAnIdleStream(t *testing.T) {
+	from := newStored(t, vfs.OS(), rand.New(rand.NewPCG(1, 1)), 0, 1024*page, page)
+	scheduler := NewScheduler()
+	s := newScheduledStream(t, scheduler, 2, alignedRing(256*page, 4, page), Sequence{Body: []Run{{From: from, Size: 1024 * page}}})
+	w := &Writer{Scheduler: scheduler}
+	written := 0
+	w.Start(func(write WriteFunc) error {
+		for range 4 {
+			err := write(writerFunc(func(p []byte, _ int64) (int, error) {
+				written++
+				return len(p), nil
+			}), make([]byte, 1<<18), 0)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}, Deadline{})
+	require.NoError(t, <-w.done)
+	require.Equal(t, 4, written)
+	w.Close()
+	s.Close()
+	require.Zero(t, scheduler.total)
+}
+
+// TestBatchesAreCounted reads a batch, and one that fails, with a scheduler.
+func TestBatchesAreCounted(t *testing.T) {
+	for _, queued := range []bool{false, true} {
+		from := newStored(t, vfs.OS(), rand.New(rand.NewPCG(1, 1)), 0, 8*page, page)
+		scheduler := NewScheduler()
+		b := &Batch{Scheduler: scheduler, Readers: 2}
+		memory := vfs.AlignDirect(make([]byte, 9*page))
+		for _, off := range []int64{0, 6 * page} { // the second one ends too early
+			if queued {
+				b.Add(from.file, off, memory[:3*page])
+			} else {
+				b.Add(ReaderFunc(from.file.ReadAt), off, memory[:3*page])
+			}
+			require.Equal(t, off > 0, b.Wait(t.Context()) != nil)
+			require.Zero(t, scheduler.total)
+		}
+		require.EqualValues(t, 6*page, scheduler.Stats()[Awaited].Bytes)
+		b.Close()
 	}
 }

@@ -22,11 +22,11 @@
 //     o[d] = mulAdd(p[j], v[j][d], o[d]).
 //   - SoftmaxBlocks and WeightedSumBlock, attention over values in 8 bits, round
 //     softmax weights to 16 bits for each block of 64 tokens; their sums are
-//     of integers and exact (see attend.go). WeightedSumBlockF8 has the same weights
+//     of integers and exact. WeightedSumBlockF8 has the same weights
 //     for values in 8-bit floats; its products are exact, and added to a float32
-//     token after token (see attend_f8.go).
+//     token after token (see attend.go).
 //   - Keys and values are rounded to codes by functions of one token alone, with
-//     the same bits on every path (see round.go).
+//     the same bits on every path (see quantize_kv.go).
 //   - Exponentials come from Exp32, a polynomial whose steps are fixed; sums
 //     of them use the 16 lanes and the tree of Dot.
 //   - Everything else is elementwise, in the order that each function states,

@@ -1,6 +1,9 @@
 package quant
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // The functions of this file are elementwise. dst may be the same slice as an
 // input unless stated otherwise, but must not overlap one in part; all slices
@@ -168,3 +171,79 @@ func (k portable) geluErf(dst, x []float32 /* [n] */) {
 		dst[i] = k.ar.mulAdd(-size, tail, positive)
 	}
 }
+
+// argMaxBlock is the number of elements in a block of ArgMax, which scans the block
+// with the maximum twice: larger blocks make the second scan longer, smaller blocks
+// make more calls.
+const argMaxBlock = 1024
+
+// ArgMax returns the index of the greatest element, the first among equals. NaNs do
+// not count; it is -1 if nothing is above -Inf.
+func ArgMax(x []float32 /* [n] */) int {
+	at, top := -1, float32(math.Inf(-1))
+	for begin := 0; begin < len(x); begin += argMaxBlock {
+		if m := active.maxOf(x[begin:min(begin+argMaxBlock, len(x))]); m > top {
+			at, top = begin, m
+		}
+	}
+	if at < 0 {
+		return -1
+	}
+	return at + slices.Index(x[at:], top)
+}
+
+// AllFinite reports whether no element is an infinity or a NaN.
+func AllFinite(x []float32 /* [n] */) bool { return active.largestBits(x) < infinityBits }
+
+// infinityBits are those of an infinity without its sign. NaNs have more.
+const infinityBits = 0x7F800000
+
+// SumSquares returns Dot(x, x).
+func SumSquares(x []float32 /* [n] */) float32 { return Dot(x, x) }
+
+// RMSNorm computes dst[i] = float32(x[i]*inv) * (weightOffset + weight[i]) with
+// inv = 1/sqrt(SumSquares(x)/n + eps), every operation rounded to float32.
+// weightOffset is 1 for weights stored as differences from one (Gemma's, in
+// safetensors), otherwise 0. dst may be x.
+func RMSNorm(dst, x, weight []float32 /* [n] */, eps, weightOffset float32) {
+	x, weight = x[:len(dst)], weight[:len(dst)]
+	inv := inverseRoot(SumSquares(x)/float32(len(x)) + eps)
+	active.norm(dst, x, weight, inv, weightOffset)
+}
+
+func (portable) norm(dst, x, weight []float32 /* [n] */, scale, offset float32) {
+	for i, v := range x {
+		dst[i] = float32(v*scale) * (offset + weight[i])
+	}
+}
+
+// LayerNorm computes dst[i] = float32((x[i]-mean)*inv*weight[i]) + bias[i] from
+// left to right, with mean = sum(x)/n (the sum in 16 lanes, as in Dot) and
+// inv = 1/sqrt(SumSquares(x-mean)/n + eps). bias may be nil. dst may be x.
+func LayerNorm(dst, x, weight, bias []float32 /* [n] */, eps float32) {
+	x, weight = x[:len(dst)], weight[:len(dst)]
+	mean := sumLanes(x) / float32(len(x))
+	for i, v := range x {
+		dst[i] = v - mean
+	}
+	inv := inverseRoot(SumSquares(dst)/float32(len(dst)) + eps)
+	for i, w := range weight {
+		dst[i] = float32(dst[i]*inv) * w
+	}
+	if bias != nil {
+		Add(dst, bias)
+	}
+}
+
+// sumLanes adds x in 16 lanes by index and then by the tree.
+func sumLanes(x []float32 /* [n] */) float32 {
+	var lane [lanes]float32
+	for i, v := range x {
+		lane[i%lanes] += v
+	}
+	return addLanes(&lane)
+}
+
+// inverseRoot returns 1/sqrt(x), both operations rounded to float32. (The
+// root of a float32 taken in float64 rounds to the correct float32.)
+func inverseRoot(x float32) float32 { return 1 / float32(math.Sqrt(float64(x))) }

@@ -315,3 +315,71 @@ func countAbove(list []int64, least int64) (n int) {
 	}
 	return n
 }
+
+// TestStatedMinimumOfAChosenContext follows the minimum that a refusal states, for keys and values
+// that may move to flash and for others: it is enough, whatever context a larger budget would choose.
+func TestStatedMinimumOfAChosenContext(t *testing.T) {
+	for name, change := range map[string]func(*Shape, *Need){
+		"in memory":         func(*Shape, *Need) {},
+		"cold":              func(_ *Shape, n *Need) { n.KVCold = true },
+		"cold with a limit": func(_ *Shape, n *Need) { n.KVCold, n.KVHot = true, 4*mib },
+		"picked pages":      func(s *Shape, n *Need) { n.KVCold, s.KVSummaryPerToken = true, s.KVBytesPerToken/16 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := smallShape()
+			s.KVUnit = int64(s.KVPageTokens) * s.KVBytesPerToken / int64(len(s.Layers))
+			n := Need{Budget: 1, ContextMax: 131072, Code: 10 * mib, Heap: 11 * mib}
+			change(&s, &n)
+			_, err := MakePlan(s, n, rates)
+			var refused *MinimumError
+			require.ErrorAs(t, err, &refused)
+			least := refused.Minimum
+			for _, budget := range []int64{least - 1, least / 2} {
+				n.Budget = budget
+				_, err = MakePlan(s, n, rates)
+				require.ErrorAs(t, err, &refused)
+				require.Equal(t, least, refused.Minimum)
+			}
+			context := 0
+			for budget := least; budget < 20*least; budget += least / 4 {
+				n.Budget = budget
+				p := makePlan(t, s, n)
+				require.LessOrEqual(t, p.Total(), budget)
+				require.GreaterOrEqual(t, p.Context, context, "a larger budget has no shorter context")
+				context = p.Context
+			}
+			require.Greater(t, context, lowContext)
+		})
+	}
+}
+
+// TestPlanHasRoomForDriver plans a model beside the driver of a device. The driver takes its memory from
+// the budget; a peak while it compiles only matters if it is more than the model takes later. The
+// stated minimum suffices, and a byte less does not.
+func TestPlanHasRoomForDriver(t *testing.T) {
+	need := Need{Budget: 1 << 30, Context: 1024, Code: 12 * mib, Heap: 40 * mib, Opening: 30 * mib}
+	without := makePlan(t, denseShape(), need)
+	need.Driver = 100 * mib
+	with := makePlan(t, denseShape(), need)
+	require.EqualValues(t, 100*mib, with.By[Driver])
+	require.Less(t, with.PinnedBytes(), without.PinnedBytes())
+	require.LessOrEqual(t, with.Total(), need.Budget)
+
+	least := func(peak int64) int64 {
+		need.DriverPeak, need.Budget = peak, 1
+		_, err := MakePlan(denseShape(), need, rates)
+		var refused *MinimumError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, refused.Minimum, refused.By.Total())
+		for _, more := range []int64{0, -1} {
+			need.Budget = refused.Minimum + more
+			_, err := MakePlan(denseShape(), need, rates)
+			require.Equal(t, more == 0, err == nil, "%v", err)
+		}
+		return refused.Minimum
+	}
+	low := least(0)
+	require.Equal(t, low, least(low-42*mib))
+	require.Equal(t, low+1, least(low-42*mib+1))
+	require.EqualValues(t, 1042*mib, least(1000*mib))
+}

@@ -6,6 +6,7 @@
 // Family. Family.Spec validates the Hyper and turns it into the Spec, which is all that the
 // forward pass knows about a family.
 //
-// Each family is one small file, family_NAME.go; docs/guide/adding-a-family.md explains how
-// to add one. Begin with spec.go and family_llama.go.
+// Each family is a variable in family_NAME.go. Generations of a family share a file, and so do
+// those that are llama with a few settings. docs/guide/adding-a-family.md explains how to add one.
+// Begin with spec.go and family_llama.go.
 package arch

@@ -1,6 +1,9 @@
 package arch
 
-import "math"
+import (
+	"maps"
+	"math"
+)
 
 // gemma scales its embedding, stores norm gains minus one, and uses GELU.
 var gemma = Family{
@@ -71,4 +74,108 @@ func describeGemma(h *Hyper, s *Spec) error {
 		h.Activation = "gelu_pytorch_tanh" // early files name the wrong activation
 	}
 	return nil
+}
+
+// gemma3n has several residual streams (AltUp), a second residual path beside attention (Laurel), sparse MLPs
+// in its first layers, and what it shares with gemma4: an embedding of each layer's own, and last layers
+// that attend to keys and values of earlier ones.
+var gemma3n = Family{
+	name: "gemma3n", hf: []string{"gemma3n", "gemma3n_text"}, gguf: []string{"gemma3n"}, names: gemma3nNames(),
+	describe: func(h *Hyper, s *Spec) error {
+		g := &h.Gemma
+		s.Act = GELUTanh
+		s.EmbedScale = float32(math.Sqrt(float64(h.Dim)))
+		s.AttnScale = 1
+		s.PostNorm, s.VNorm = true, true
+		s.QKNorm = QKNormHead
+		s.PerLayer, s.LaurelRank = g.PerLayer, g.LaurelRank
+		s.AltUp = g.AltUp
+		if s.PerLayer == 0 || s.AltUp.Streams == 0 || s.LaurelRank == 0 {
+			return h.FieldError(keyPerLayer, "%d, with %d streams and a rank of %d of Laurel; each must be at least 1",
+				s.PerLayer, s.AltUp.Streams, s.LaurelRank)
+		}
+		if h.RopeLocal != nil {
+			s.useLocalRope()
+		}
+		for l, deviations := range g.Deviations {
+			if !math.IsInf(deviations, -1) {
+				s.Layers[l].Sparse, s.Layers[l].Deviations = true, float32(deviations)
+			}
+		}
+		return s.shareKV(h)
+	},
+}
+
+// gemma3nNames returns the names of tensors: those of gemma4, and more.
+func gemma3nNames() map[string]string {
+	names := maps.Clone(gemma4Names)
+	maps.Copy(names, map[string]string{
+		"altup_proj":          "model.altup_projections.%d",
+		"altup_unembd_proj":   "model.altup_unembed_projections.%d",
+		"altup_router":        "altup.modality_router",
+		"altup_router_norm":   "altup.router_norm",
+		"altup_predict_coef":  "altup.prediction_coefs",
+		"altup_correct_coef":  "altup.correction_coefs",
+		"altup_correct_scale": "altup.correct_output_scale",
+		"laurel_l":            "laurel.linear_left",
+		"laurel_r":            "laurel.linear_right",
+		"laurel_post_norm":    "laurel.post_laurel_norm",
+	})
+	return names
+}
+
+// gemma4 has heads of another size, and other rotations, in layers with a window. Its last layers may
+// attend to keys and values of earlier ones, and layers may have an embedding of their own.
+var gemma4 = Family{
+	name: "gemma4", hf: []string{"gemma4", "gemma4_text"}, gguf: []string{"gemma4"}, names: gemma4Names,
+	complete: func(h *Hyper) {
+		if r := &h.Rope; r.Kind == "proportional" && h.RopeDim > 0 {
+			r.Rotated, h.RopeDim = h.RopeDim, 0
+		}
+		if h.RopeLocal != nil {
+			h.RopeLocal.Dim = h.Gemma.WindowHeadDim
+		}
+	},
+	describe: func(h *Hyper, s *Spec) error {
+		s.Act = GELUTanh
+		s.EmbedScale = float32(math.Sqrt(float64(h.Dim)))
+		s.AttnScale = 1
+		s.PostNorm, s.VNorm, s.NormTopK = true, true, true
+		s.QKNorm = QKNormHead
+		s.DenseBeside = h.Experts > 0
+		s.PerLayer, s.LayerScale = h.Gemma.PerLayer, true
+		if h.RopeLocal != nil {
+			s.useLocalRope()
+		}
+		for l := range s.Layers {
+			if s.Layers[l].Window > 0 {
+				s.Layers[l].HeadDim = h.Gemma.WindowHeadDim
+			}
+		}
+		for _, l := range h.Gemma.NoValues {
+			s.Layers[l].KeyIsValue = true
+		}
+		return s.shareKV(h)
+	},
+}
+
+var gemma4Names = map[string]string{
+	"ffn_norm":             "pre_feedforward_layernorm",
+	"per_layer_token_embd": "model.embed_tokens_per_layer",
+	"per_layer_model_proj": "model.per_layer_model_projection",
+	"per_layer_proj_norm":  "model.per_layer_projection_norm",
+	"inp_gate":             "per_layer_input_gate",
+	"proj":                 "per_layer_projection",
+	"post_norm":            "post_per_layer_input_norm",
+	"layer_output_scale":   "layer_scalar",
+	"ffn_gate_inp":         "router.proj",
+	"ffn_gate_inp.scale":   "router.scale",
+	"ffn_gate_exps":        "experts.gate_proj",
+	"ffn_up_exps":          "experts.up_proj",
+	"ffn_gate_up_exps":     "experts.gate_up_proj",
+	"ffn_down_exps":        "experts.down_proj",
+	"ffn_down_exps.scale":  "router.per_expert_scale",
+	"post_ffw_norm_1":      "post_feedforward_layernorm_1",
+	"post_ffw_norm_2":      "post_feedforward_layernorm_2",
+	"pre_ffw_norm_2":       "pre_feedforward_layernorm_2",
 }

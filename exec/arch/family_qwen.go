@@ -46,3 +46,72 @@ func describeQwen(h *Hyper, s *Spec) error {
 	s.setWindows(h, func(l int) bool { return h.usesWindow() && l >= h.WindowFrom })
 	return nil
 }
+
+// The hybrids of Qwen mix tokens by gated delta nets in most layers, and by attention whose output is gated in a few.
+// Their norms store gains minus one, except that of the delta nets.
+var (
+	// qwen35 is Qwen3.5 and 3.6 with a dense MLP.
+	qwen35 = Family{
+		name: "qwen35", hf: []string{"qwen3_5", "qwen3_5_text"}, gguf: []string{"qwen35"},
+		describe: describeQwen35, names: qwen35Names, ggufNames: qwen35GGUF,
+	}
+	// qwen35moe has routed experts and a shared expert instead.
+	qwen35moe = Family{
+		name: "qwen35moe", hf: []string{"qwen3_5_moe", "qwen3_5_moe_text"}, gguf: []string{"qwen35moe"},
+		describe: describeQwen35, names: qwen35Names, ggufNames: qwen35GGUF,
+	}
+	// qwen3next stores the projections of delta nets key head by key head.
+	qwen3next = Family{
+		name: "qwen3next", hf: []string{"qwen3_next"}, gguf: []string{"qwen3next"},
+		describe:  describeDeltaNets,
+		names:     withNames(deltaNames, map[string]string{"ssm_in": "linear_attn.in_proj_qkvz", "ssm_ba": "linear_attn.in_proj_ba"}),
+		ggufNames: deltaGGUF,
+	}
+)
+
+var (
+	deltaNames = map[string]string{
+		"ssm_conv1d": "linear_attn.conv1d", "ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias",
+		"ssm_norm": "linear_attn.norm", "ssm_out": "linear_attn.out_proj",
+	}
+	qwen35Names = withNames(deltaNames, map[string]string{
+		"ssm_qkv": "linear_attn.in_proj_qkv", "ssm_gate": "linear_attn.in_proj_z",
+		"ssm_step": "linear_attn.in_proj_a", "ssm_value": "linear_attn.in_proj_b",
+	})
+	deltaGGUF  = map[string]string{"ffn_norm": "post_attention_norm", "ssm_qkv": "attn_qkv", "ssm_gate": "attn_gate"}
+	qwen35GGUF = withNames(deltaGGUF, map[string]string{"ssm_step": "ssm_alpha", "ssm_value": "ssm_beta"})
+)
+
+// withNames returns names with others added.
+func withNames(names, others map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, m := range []map[string]string{names, others} {
+		for role, name := range m {
+			all[role] = name
+		}
+	}
+	return all
+}
+
+func describeQwen35(h *Hyper, s *Spec) error {
+	s.Recurrence.InTurn = h.GGUF // GGUF converters reorder the heads of values
+	return describeDeltaNets(h, s)
+}
+
+func describeDeltaNets(h *Hyper, s *Spec) error {
+	s.QKNorm, s.GatedAttention = QKNormHead, true
+	if !h.GGUF {
+		s.Norm.Offset = 1 // GGUF converters add 1 to the stored gains
+	}
+	r := &s.Recurrence
+	r.Delta, r.NormFirst, r.LogDecay, r.NormGroups = true, true, !h.GGUF, r.Heads
+	if h.NormTopK == nil {
+		s.NormTopK = true // files omit it; all published models have it
+	}
+	for l := range s.Layers {
+		if layer := &s.Layers[l]; layer.KVHeads == 0 {
+			layer.Mixer, layer.Rope = Recurrent, -1
+		}
+	}
+	return nil
+}

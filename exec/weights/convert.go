@@ -1,11 +1,17 @@
 package weights
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store"
@@ -260,4 +266,121 @@ func (c *conversion) check(data []byte, off int) error {
 			return fmt.Errorf("%s: %s: block %d holds other weights than when it was first read: %w", c.ld.Tensors.Path, c.name, b, store.ErrChanged)
 		}
 	}
+}
+
+// A pack stores whole matrices. If another device computes the last rows of some, the section of
+// their layer holds the first rows of each matrix: they are copied from the pack as they are.
+
+// storedRows is where a pack stores the rows of a placement, and perhaps others behind them. The zero
+// value is nowhere.
+type storedRows struct {
+	section io.ReaderAt
+	off     int64 // of the first row
+	size    int64 // of the section
+	plane   tiled.Plane
+}
+
+// findStored finds the rows of a placement in a pack that stores them as they are in memory.
+func (ld *Loader) findStored(p *Placement) storedRows {
+	file, ok := ld.Tensors.Source.(*pack.File)
+	if !ok {
+		return storedRows{}
+	}
+	at, ok := file.Find(p.name)
+	if !ok || at.Layout != p.layout() || at.Type != p.storedType() || at.Bytes < int64(p.Bytes()) {
+		return storedRows{}
+	}
+	return storedRows{file.Section(at.Section), at.Off, file.SectionSize(at.Section), p.plane}
+}
+
+// read fills dst with the bytes from an offset of the rows on. It reads whole blocks of the pack into
+// a converter's memory, so that the pack needs no memory of its own.
+func (s *storedRows) read(m *convertMemory, dst []byte, at int) error {
+	mem := <-m.free
+	defer func() { m.free <- mem }()
+	return s.readWith(mem, dst, at)
+}
+
+// readWith is read with the memory of a converter, at least joinBlocks.
+func (s *storedRows) readWith(mem, dst []byte, at int) error {
+	for from := s.off + int64(at); len(dst) > 0; {
+		first := from / pack.BlockBytes * pack.BlockBytes
+		end := (from + int64(len(dst)) + pack.BlockBytes - 1) / pack.BlockBytes * pack.BlockBytes
+		end = min(end, first+int64(len(mem)/pack.BlockBytes*pack.BlockBytes), s.size)
+		blocks := mem[:end-first]
+		if _, err := s.section.ReadAt(blocks, first); err != nil {
+			return err
+		}
+		n := copy(dst, blocks[from-first:])
+		dst, from = dst[n:], from+int64(n)
+	}
+	return nil
+}
+
+// convertTime is the duration of the measurement of a conversion.
+const convertTime = 100 * time.Millisecond
+
+// MeasureConversion measures how fast a number of threads convert weights, in GB/s, without the
+// time for which they wait for the disk where the system tells it. It returns 0 if a pack stores
+// all of them, and an error that wraps tiering.ErrBudget if the ledger refuses the memory.
+func MeasureConversion(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, exact bool, threads int, ledger *tiering.Budget) (gbs float64, err error) {
+	ld := &Loader{Tensors: ts, Spec: spec, Budget: ledger, Exact: exact}
+	defer ld.Free()
+	layouts, err := ld.PlanAll(&Weights{Layers: make([]LayerWeights, len(spec.Layers))})
+	if err != nil {
+		return 0, err
+	}
+	for i := range layouts {
+		ld.findSection(&layouts[i])
+	}
+	if err := ld.convertSections(layouts); err != nil {
+		return 0, err
+	}
+	var sections []*conversion
+	for i := range layouts {
+		if c, ok := layouts[i].section.(*conversion); ok && c.size > 0 && layouts[i].Kind != EmbeddingLayout && layouts[i].Kind != TableLayout {
+			sections = append(sections, c)
+		}
+	}
+	if len(sections) == 0 {
+		return 0, nil
+	}
+	pieces, err := tiering.Alloc(ledger, tiering.Pinned, converters*tiering.DefaultPiece)
+	if err != nil {
+		return 0, err
+	}
+	defer pieces.Free()
+	return timeConversions(ctx, sections, pieces.Bytes(), max(1, threads))
+}
+
+// timeConversions converts pieces of all sections in turn for convertTime, as many at a time as
+// a stream, and returns the speed of a number of threads in GB/s.
+func timeConversions(ctx context.Context, sections []*conversion, memory []byte, threads int) (gbs float64, err error) {
+	var (
+		next, bytes atomic.Int64
+		wait        sync.WaitGroup
+		errs        [converters]error
+	)
+	began, computed := time.Now(), tiering.ProcessorTime()
+	for i := range errs {
+		piece := memory[i*tiering.DefaultPiece:][:tiering.DefaultPiece]
+		wait.Go(func() {
+			for errs[i] == nil && time.Since(began) < convertTime {
+				n := int(next.Add(1) - 1)
+				c := sections[n%len(sections)]
+				at := n / len(sections) * len(piece) % c.size
+				part := piece[:min(len(piece), c.size-at)]
+				if _, errs[i] = c.ReadAt(part, int64(at)); errs[i] == nil {
+					errs[i] = ctx.Err()
+				}
+				bytes.Add(int64(len(part)))
+			}
+		})
+	}
+	wait.Wait()
+	elapsed := time.Since(began).Seconds()
+	if used := (tiering.ProcessorTime() - computed).Seconds(); used > 0 {
+		elapsed = min(elapsed, used/float64(threads))
+	}
+	return float64(bytes.Load()) / elapsed / 1e9, errors.Join(errs[:]...)
 }

@@ -2,6 +2,7 @@ package digest
 
 import (
 	"crypto/sha256"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -161,4 +163,113 @@ func TestUnusableMemo(t *testing.T) {
 	require.Equal(t, "mine", string(data), "a symbolic link is replaced, not followed")
 	_, err = NewMemo(vfs.OS(), t.TempDir()).Of(t.Context(), vfs.OS(), filepath.Join(file, "no"), nil)
 	require.Error(t, err)
+}
+
+// TestVerify compares files with remembered hashes: of the same content, of another one with
+// the same size and time of modification, and of one that was written anew.
+func TestVerify(t *testing.T) {
+	forget()
+	path, stamp := settledFile(t, "weights")
+	memo := NewMemo(vfs.OS(), filepath.Join(t.TempDir(), "cache"))
+	d, known, err := memo.Verify(t.Context(), vfs.OS(), path, nil)
+	require.NoError(t, err)
+	require.False(t, known)
+	memo.add(memoName, stamp, entry{d.Sum, 1})
+	require.NoError(t, os.Remove(vfs.Join(memo.dir, freshName)))
+	forget()
+
+	_, known, err = memo.Verify(t.Context(), vfs.OS(), path, nil)
+	require.NoError(t, err)
+	require.True(t, known)
+	forget()
+
+	require.NoError(t, os.WriteFile(path, []byte("wEights"), 0o600))
+	require.NoError(t, os.Chtimes(path, time.Time{}, time.Unix(0, stamp.Modified)))
+	again, known, err := memo.Verify(t.Context(), vfs.OS(), path, nil)
+	require.ErrorIs(t, err, store.ErrFormat)
+	require.ErrorContains(t, err, path)
+	require.ErrorContains(t, err, d.Sum.String())
+	require.ErrorContains(t, err, again.Sum.String())
+	require.True(t, known)
+	forget()
+	_, known, err = memo.Verify(t.Context(), vfs.OS(), path, nil)
+	require.ErrorIs(t, err, store.ErrFormat, "it is still damaged")
+	require.True(t, known)
+	found, err := memo.Of(t.Context(), vfs.OS(), path, nil)
+	require.NoError(t, err)
+	require.Equal(t, again.Sum, found.Sum, "a model has the identity of its content")
+
+	require.NoError(t, os.Chtimes(path, time.Time{}, time.Unix(0, stamp.Modified+1e9)))
+	_, known, err = memo.Verify(t.Context(), vfs.OS(), path, nil)
+	require.NoError(t, err)
+	require.False(t, known, "a file that was written anew is not damaged")
+	_, _, err = memo.Verify(t.Context(), vfs.OS(), path+"x", nil)
+	require.Error(t, err)
+}
+
+// TestVerifyKnowsFreshFiles uses a file right after it was written. A later verification knows its
+// hash, and calls no file damaged that was written twice within a tick of the clock.
+func TestVerifyKnowsFreshFiles(t *testing.T) {
+	forget()
+	path, stamp := settledFile(t, "weights")
+	memo := NewMemo(vfs.OS(), filepath.Join(t.TempDir(), "cache"))
+	d, err := memo.Of(t.Context(), vfs.OS(), path, nil)
+	require.NoError(t, err)
+	for range 2 {
+		forget() // another process
+		again, known, err := memo.Verify(t.Context(), vfs.OS(), path, nil)
+		require.NoError(t, err)
+		require.Equal(t, d.Sum, again.Sum)
+		require.True(t, known)
+	}
+	_, known := memo.find(stamp)
+	require.False(t, known, "a hash that may be old does not replace reading the file")
+
+	forget()
+	require.NoError(t, os.WriteFile(path, []byte("wEights"), 0o600))
+	require.NoError(t, os.Chtimes(path, time.Time{}, time.Unix(0, stamp.Modified)))
+	_, known, err = memo.Verify(t.Context(), vfs.OS(), path, nil)
+	require.NoError(t, err)
+	require.False(t, known)
+}
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+// goldenEntries are the entries of the golden memo.
+func goldenEntries() map[vfs.Stamp]entry {
+	return map[vfs.Stamp]entry{
+		{Size: 1, Modified: 2, Changed: 3, Device: 4, Inode: 5}: {sum: Sum{1, 2, 3}, at: 20},
+		{Size: 9, Modified: 8, Changed: 7, Device: 6, Inode: 1}: {sum: Sum{31: 7}, at: 10},
+	}
+}
+
+// TestGolden opens a memo that an earlier program of this version wrote, and writes it again.
+func TestGolden(t *testing.T) {
+	path := filepath.Join("testdata", "version1.hashes")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, encode(goldenEntries()), 0o644))
+	}
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, goldenEntries(), decode(data))
+	require.Equal(t, data, encode(goldenEntries()))
+	for i := range data {
+		data[i] ^= 0x20
+		require.Nil(t, decode(data), "the change of byte %d was not detected", i)
+		data[i] ^= 0x20
+	}
+}
+
+// FuzzMemo decodes any bytes: without a panic, and what is accepted is written the same again.
+func FuzzMemo(f *testing.F) {
+	f.Add(encode(goldenEntries()))
+	f.Add(encode(nil))
+	f.Add([]byte(memoMagic))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		known := decode(data)
+		if again := decode(encode(known)); len(known) > 0 {
+			require.Equal(t, known, again)
+		}
+	})
 }

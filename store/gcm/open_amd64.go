@@ -2,7 +2,11 @@
 
 package gcm
 
-import "golang.org/x/sys/cpu"
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/cpu"
+)
 
 // Bits of features7.
 const (
@@ -65,3 +69,12 @@ func features7() uint32
 //
 //go:noescape
 func subWord(x uint32) uint32
+
+// counters are the counter blocks of the longest text, with a nonce of zero. That of number 1 masks the
+// tag, that of number 2 is the first block's.
+var counters = func() (blocks [2 + MaxBytes/blockBytes][blockBytes]byte) {
+	for i := range blocks {
+		binary.BigEndian.PutUint32(blocks[i][NonceBytes:], uint32(i))
+	}
+	return blocks
+}()

@@ -50,22 +50,3 @@ func clockAdvances(t *testing.T, fsys FS) {
 	begin := now()
 	testutil.Eventually(t, "the file system's clock advances", func() bool { return now().After(begin) })
 }
-
-func TestAllocate(t *testing.T) {
-	for name, fsys := range writable(t) {
-		t.Run(name, func(t *testing.T) {
-			f, err := fsys.Create("f")
-			require.NoError(t, err)
-			require.NoError(t, Allocate(f, 10_000))
-			size, err := f.Size()
-			require.NoError(t, err)
-			require.EqualValues(t, 10_000, size)
-			data := make([]byte, 10_000)
-			_, err = f.ReadAt(data, 0)
-			require.NoError(t, err)
-			require.Equal(t, make([]byte, 10_000), data)
-			require.NoError(t, f.Close())
-			require.Error(t, Allocate(f, 20_000))
-		})
-	}
-}

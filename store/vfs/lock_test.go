@@ -67,13 +67,3 @@ func TestLockOfAnotherProcess(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.NoFileExists(t, path)
 }
-
-func TestFreeSpace(t *testing.T) {
-	free, ok := FreeSpace(OS(), t.TempDir())
-	require.True(t, ok)
-	require.Positive(t, free)
-	_, ok = FreeSpace(OS(), filepath.Join(t.TempDir(), "missing"))
-	require.False(t, ok)
-	_, ok = FreeSpace(NewMem(), ".")
-	require.False(t, ok)
-}

@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// noFollow makes opening a symbolic link fail.
+const noFollow = unix.O_NOFOLLOW
+
 const (
 	groupWrites = 0o020
 	othersWrite = 0o002

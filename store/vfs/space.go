@@ -23,3 +23,33 @@ type freeSpaceReporter interface {
 }
 
 func (osFS) freeSpace(dir string) (int64, bool) { return diskFree(dir) }
+
+// Allocate sets the length of f to size bytes. Where the file system supports it, Allocate
+// also reserves the disk space, so that a full disk fails here and not in a later write.
+func Allocate(f File, size int64) error {
+	if a, ok := f.(allocator); ok {
+		return a.allocate(size)
+	}
+	return f.Truncate(size)
+}
+
+// allocator is implemented by files that can reserve disk space.
+type allocator interface {
+	allocate(size int64) error
+}
+
+func (f *osFile) allocate(size int64) error {
+	if err := reserve(f.f, size); err != nil {
+		return wrap("allocate", f.name, size, err)
+	}
+	return f.Truncate(size)
+}
+
+func (f *faultyFile) allocate(size int64) error {
+	if err := f.check(OpAllocate, f.Name(), size, 0); err != nil {
+		return err
+	}
+	return Allocate(f.file, size)
+}
+
+func (f *throttledFile) allocate(size int64) error { return Allocate(f.File, size) }

@@ -2,6 +2,7 @@ package token
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -145,4 +146,28 @@ func (t *Tokenizer) IsEOS(id int32) bool {
 // never encodes to such a token.
 func (t *Tokenizer) IsSpecial(id int32) bool {
 	return t.vocab.has(id) && t.vocab.kinds[id].special()
+}
+
+// ErrID reports a token id that the vocabulary does not have.
+var ErrID = errors.New("no such token")
+
+// An invalid tokenizer file results in a *store.FormatError, as for every other part of
+// a model. Its Field is a JSON path or a GGUF key.
+
+// malformed returns an error for a field that contradicts the format.
+func malformed(field, format string, args ...any) error {
+	return formatError(store.ErrFormat, field, format, args)
+}
+
+// unsupported returns an error for a valid construct that the package does not
+// implement.
+func unsupported(field, format string, args ...any) error {
+	return formatError(store.ErrUnsupported, field, "not supported: "+format, args)
+}
+
+func formatError(kind error, field, format string, args []any) error {
+	return &store.FormatError{
+		Path: "tokenizer", Off: store.NoOffset, Field: field,
+		Reason: fmt.Sprintf(format, args...), Kind: kind,
+	}
 }

@@ -1,0 +1,102 @@
+package arch_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
+	"github.com/llmrun/llmrun/store/gguf"
+)
+
+// TestKeysOfGGUF checks the effect of single keys. It adds them to a small file of the
+// architecture, whose rotary base is 10000.
+func TestKeysOfGGUF(t *testing.T) {
+	yarn := func(more ...gguf.KV) []gguf.KV {
+		return append([]gguf.KV{
+			{Key: "rope.scaling.type", Value: "yarn"},
+			{Key: "rope.scaling.factor", Value: float32(4)},
+			{Key: "rope.scaling.original_context_length", Value: uint32(16)},
+		}, more...)
+	}
+	gain := func(want float32) func(*testing.T, *arch.Spec) {
+		return func(t *testing.T, s *arch.Spec) { require.InEpsilon(t, want, s.Ropes[0].Gain, 1e-6) }
+	}
+	firstFreq := func(want ...float32) func(*testing.T, *arch.Spec) {
+		return func(t *testing.T, s *arch.Spec) {
+			for i, w := range want {
+				require.InEpsilon(t, w, s.Ropes[i].Freq[0], 1e-6, "table %d", i)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name, arch string
+		keys       []gguf.KV
+		check      func(t *testing.T, s *arch.Spec)
+	}{
+		{"yarn", "qwen2", yarn(), gain(1.1386294)},
+		{"yarn extends the context", "qwen2", yarn(), func(t *testing.T, s *arch.Spec) { require.Equal(t, 64, s.Context) }},
+		{"yarn, gain given", "qwen2", yarn(gguf.KV{Key: "rope.scaling.yarn_attn_factor", Value: float32(1.5)}), gain(1.5)},
+		{"yarn, gain scaled", "qwen2", yarn(gguf.KV{Key: "rope.scaling.attn_factor", Value: float32(0.5)}), gain(0.5693147)},
+		{"yarn, gain cancelled", "llama", yarn(gguf.KV{Key: "rope.scaling.yarn_log_multiplier", Value: float32(1)}), gain(1)},
+		{"linear", "qwen2", []gguf.KV{{Key: "rope.scaling.type", Value: "linear"}, {Key: "rope.scaling.factor", Value: float32(4)}}, firstFreq(0.25)},
+		{"linear, old key", "qwen2", []gguf.KV{{Key: "rope.scale_linear", Value: float32(4)}}, firstFreq(0.25)},
+		{"a factor without a type", "qwen2", []gguf.KV{{Key: "rope.scaling.factor", Value: float32(4)}}, firstFreq(0.25)},
+		{"a factor and the type none", "qwen2", []gguf.KV{{Key: "rope.scaling.type", Value: "none"}, {Key: "rope.scaling.factor", Value: float32(4)}}, firstFreq(1)},
+		{"gemma3 scales full layers only", "gemma3", []gguf.KV{
+			{Key: "rope.scaling.type", Value: "linear"}, {Key: "rope.scaling.factor", Value: float32(8)},
+		}, firstFreq(0.125, 1)},
+		{
+			"olmo3 scales full layers only", "olmo2", yarn(
+				gguf.KV{Key: "attention.sliding_window", Value: uint32(8)},
+				gguf.KV{Key: "attention.sliding_window_pattern", Value: []bool{true, false}}),
+			func(t *testing.T, s *arch.Spec) {
+				require.Equal(t, []int{8, 0}, windows(s))
+				require.Equal(t, []int{1, 0}, ropes(s))
+				require.Equal(t, float32(1), s.Ropes[1].Gain)
+			},
+		},
+		{
+			"granite without rotation", "granite",
+			[]gguf.KV{{Key: "rope.scaling.finetuned", Value: false}},
+			func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{-1, -1}, ropes(s)) },
+		},
+		{
+			"gemma2, every other layer", "gemma2",
+			[]gguf.KV{{Key: "attention.sliding_window", Value: uint32(8)}},
+			func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{8, 0}, windows(s)) },
+		},
+		{
+			"granite divides logits", "granite",
+			[]gguf.KV{{Key: "logit_scale", Value: float32(8)}},
+			func(t *testing.T, s *arch.Spec) { require.Equal(t, float32(0.125), s.LogitScale) },
+		},
+		{
+			"qwen3moe scales weights", "qwen3moe",
+			[]gguf.KV{{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}},
+			func(t *testing.T, s *arch.Spec) { require.True(t, s.NormTopK) },
+		},
+		{
+			"qwen2moe does not", "qwen2moe",
+			[]gguf.KV{{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}},
+			func(t *testing.T, s *arch.Spec) { require.False(t, s.NormTopK) },
+		},
+		{"unless the file says so", "qwen2moe", []gguf.KV{
+			{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}, {Key: "expert_weights_norm", Value: true},
+		}, func(t *testing.T, s *arch.Spec) { require.True(t, s.NormTopK) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := modeltest.TinyGGUF().As(c.arch)
+			for _, k := range c.keys {
+				g.Set(c.arch+"."+k.Key, k.Value)
+			}
+			f, err := modelfile.Open(g.Write(t), "m.gguf")
+			require.NoError(t, err)
+			s, err := f.Spec()
+			require.NoError(t, err)
+			c.check(t, s)
+		})
+	}
+}

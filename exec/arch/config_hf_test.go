@@ -1,0 +1,230 @@
+package arch_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/internal/modeltest"
+)
+
+// fixtureSpec returns the Spec of a fixture from the named config.json.
+func fixtureSpec(t *testing.T, dir, config string) *arch.Spec {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, config))
+	require.NoError(t, err)
+	spec, err := specOf(data)
+	require.NoError(t, err)
+	return spec
+}
+
+func specOf(config []byte) (*arch.Spec, error) {
+	h, fam, err := arch.HyperFromHF("config.json", config)
+	if err != nil {
+		return nil, err
+	}
+	return fam.Spec(h)
+}
+
+func windows(s *arch.Spec) (out []int) {
+	for _, l := range s.Layers {
+		out = append(out, l.Window)
+	}
+	return out
+}
+
+func ropes(s *arch.Spec) (out []int) {
+	for _, l := range s.Layers {
+		out = append(out, l.Rope)
+	}
+	return out
+}
+
+func routed(s *arch.Spec) (out []bool) {
+	for _, l := range s.Layers {
+		out = append(out, l.Experts)
+	}
+	return out
+}
+
+// TestWindowsOfFamilies checks which layers have a window under settings that no fixture has.
+func TestWindowsOfFamilies(t *testing.T) {
+	types := []string{arch.FullAttention, arch.SlidingAttention, arch.SlidingAttention, arch.FullAttention}
+	for _, c := range []struct {
+		name, family string
+		changes      modeltest.Fields
+		want         []int
+	}{
+		{"llama, no field", "llama", nil, []int{0, 0, 0, 0}},
+		{"mistral", "mistral", modeltest.Fields{"sliding_window": 8}, []int{8, 8, 8, 8}},
+		{"mistral, null", "mistral", modeltest.Fields{"sliding_window": nil}, []int{0, 0, 0, 0}},
+		{"listed types count", "mistral", modeltest.Fields{"sliding_window": 8, "layer_types": types}, []int{0, 8, 8, 0}},
+		{"qwen2, off", "qwen2", modeltest.Fields{"sliding_window": 8, "use_sliding_window": false, "max_window_layers": 0}, []int{0, 0, 0, 0}},
+		{"qwen2, from a layer on", "qwen2", modeltest.Fields{"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 2}, []int{0, 0, 8, 8}},
+		{"qwen2, default start", "qwen2", modeltest.Fields{"sliding_window": 8, "use_sliding_window": true}, []int{0, 0, 0, 0}},
+		{"qwen3", "qwen3", modeltest.Fields{"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 1}, []int{0, 8, 8, 8}},
+		{"qwen2_moe", "qwen2_moe", modeltest.Fields{"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 3}, []int{8, 0, 8, 0}},
+		{"qwen3_moe", "qwen3_moe", modeltest.Fields{"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 3}, []int{8, 8, 8, 8}},
+		{"gemma2", "gemma2", modeltest.Fields{"sliding_window": 8}, []int{8, 0, 8, 0}},
+		{"gemma3, default pattern", "gemma3_text", modeltest.Fields{"sliding_window": 8}, []int{8, 8, 8, 8}},
+		{"gemma3, pattern", "gemma3_text", modeltest.Fields{"sliding_window": 8, "sliding_window_pattern": 2}, []int{8, 0, 8, 0}},
+		{"gemma3, newer name", "gemma3_text", modeltest.Fields{"sliding_window": 8, "_sliding_window_pattern": 3}, []int{8, 8, 0, 8}},
+		{"gemma3, types", "gemma3_text", modeltest.Fields{"sliding_window": 8, "layer_types": types}, []int{0, 8, 8, 0}},
+		{"smollm3", "smollm3", modeltest.Fields{"sliding_window": 8, "use_sliding_window": true, "no_rope_layers": []int{1, 0, 0, 1}}, []int{0, 8, 8, 0}},
+		{"phi3", "phi3", modeltest.Fields{"sliding_window": 8}, []int{8, 8, 8, 8}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec, err := specOf(modeltest.ConfigOf(t, c.family, c.changes))
+			require.NoError(t, err)
+			require.Equal(t, c.want, windows(spec))
+		})
+	}
+}
+
+// TestRotationOfLayers checks each layer's rotary table and the tables' parameters.
+func TestRotationOfLayers(t *testing.T) {
+	linear := modeltest.Fields{"rope_type": "linear", "factor": 8.0}
+	gemma3, err := specOf(modeltest.ConfigOf(t, "gemma3_text", modeltest.Fields{"rope_scaling": linear, "rope_theta": modeltest.Absent, "sliding_window_pattern": 2}))
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 0, 1, 0}, ropes(gemma3))
+	require.InEpsilon(t, 1.0/8, gemma3.Ropes[0].Freq[0], 1e-6, "scaling applies to full layers")
+	require.InEpsilon(t, 1.0, gemma3.Ropes[1].Freq[0], 1e-6, "and to no others")
+	require.InEpsilon(t, 0.1778279/8, gemma3.Ropes[0].Freq[1], 1e-5, "base 1e6 unless the file says another")
+
+	smollm3, err := specOf(modeltest.ConfigOf(t, "smollm3", modeltest.Fields{"no_rope_layer_interval": 2}))
+	require.NoError(t, err)
+	require.Equal(t, []int{0, -1, 0, -1}, ropes(smollm3))
+
+	nested, err := specOf(modeltest.ConfigOf(t, "llama", modeltest.Fields{
+		"rope_theta":      modeltest.Absent,
+		"rope_parameters": modeltest.Fields{"rope_type": "linear", "factor": 2, "rope_theta": 100, "partial_rotary_factor": 0.5},
+	}))
+	require.NoError(t, err)
+	require.InEpsilonSlice(t, []float32{0.5, 0.1581139, 0.05, 0.01581139}, nested.Ropes[0].Freq, 1e-6)
+
+	phi3, err := specOf(modeltest.ConfigOf(t, "phi3", modeltest.Fields{"partial_rotary_factor": 0.75}))
+	require.NoError(t, err)
+	require.Equal(t, 12, phi3.Ropes[0].Dim)
+
+	outer, err := specOf(modeltest.ConfigOf(t, "phi3", modeltest.Fields{"original_max_position_embeddings": 64, "rope_scaling": modeltest.Fields{
+		"type": "longrope", "original_max_position_embeddings": 32,
+		"short_factor": []int{1, 1, 1, 1, 1, 1, 1, 1}, "long_factor": []int{2, 2, 2, 2, 2, 2, 2, 2},
+	}}))
+	require.NoError(t, err)
+	require.Equal(t, 64, outer.Ropes[0].Switch, "the field outside the scaling counts")
+
+	early, err := specOf(modeltest.ConfigOf(t, "phi3", modeltest.Fields{"rope_scaling": modeltest.Fields{
+		"type": "yarn", "short_factor": []int{1, 1, 1, 1, 1, 1, 1, 1}, "long_factor": []int{2, 2, 2, 2, 2, 2, 2, 2},
+	}}))
+	require.NoError(t, err)
+	require.NotNil(t, early.Ropes[0].LongFreq, "longrope under its first name")
+
+	stretched, err := specOf(modeltest.ConfigOf(t, "qwen2", modeltest.Fields{"rope_scaling": modeltest.Fields{
+		"type": "yarn", "factor": 4, "original_max_position_embeddings": 512,
+	}}))
+	require.NoError(t, err)
+	require.Equal(t, 2048, stretched.Context)
+}
+
+// TestExpertsOfFamilies checks which layers have experts and whether their weights are
+// normalized.
+func TestExpertsOfFamilies(t *testing.T) {
+	moe := func(more modeltest.Fields) modeltest.Fields {
+		all := modeltest.Fields{"num_experts": 8, "num_experts_per_tok": 2}
+		maps.Copy(all, more)
+		return all
+	}
+	for _, c := range []struct {
+		name, family string
+		changes      modeltest.Fields
+		routed       []bool
+		norm         bool
+	}{
+		{"mixtral", "mixtral", moe(nil), []bool{true, true, true, true}, true},
+		{"qwen2_moe", "qwen2_moe", moe(nil), []bool{true, true, true, true}, false},
+		{"qwen2_moe, every other", "qwen2_moe", moe(modeltest.Fields{"decoder_sparse_step": 2}), []bool{false, true, false, true}, false},
+		{"qwen2_moe, dense ones", "qwen2_moe", moe(modeltest.Fields{"mlp_only_layers": []int{0, 3}, "norm_topk_prob": true}), []bool{false, true, true, false}, true},
+		{"qwen3_moe, not said", "qwen3_moe", moe(nil), []bool{true, true, true, true}, false},
+		{"qwen3_moe, said", "qwen3_moe", moe(modeltest.Fields{"norm_topk_prob": true}), []bool{true, true, true, true}, true},
+		{"olmoe", "olmoe", moe(modeltest.Fields{"norm_topk_prob": true}), []bool{true, true, true, true}, true},
+		{"llama without experts", "llama", nil, []bool{false, false, false, false}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec, err := specOf(modeltest.ConfigOf(t, c.family, c.changes))
+			require.NoError(t, err)
+			require.Equal(t, c.routed, routed(spec))
+			require.Equal(t, c.norm, spec.NormTopK)
+		})
+	}
+}
+
+// TestSettingsOfFamilies checks single settings that no fixture has.
+func TestSettingsOfFamilies(t *testing.T) {
+	for _, c := range []struct {
+		name, family string
+		changes      modeltest.Fields
+		check        func(t *testing.T, s *arch.Spec)
+	}{
+		{"neox, serial", "gpt_neox", modeltest.Fields{"use_parallel_residual": false, "rotary_pct": 0.5}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, arch.Serial, s.Parallel)
+			require.Equal(t, 8, s.Ropes[0].Dim)
+		}},
+		{"neox, defaults", "gpt_neox", nil, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, arch.ParallelTwoNorms, s.Parallel)
+			require.Equal(t, 4, s.Ropes[0].Dim)
+			require.Equal(t, float32(1e-5), s.Norm.Eps)
+		}},
+		{"phi, norms of queries", "phi", modeltest.Fields{"qk_layernorm": true}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, arch.QKNormHead, s.QKNorm)
+			require.True(t, s.Norm.Layer)
+			require.Equal(t, 8, s.Ropes[0].Dim, "half of each head unless the file says another part")
+		}},
+		{"olmoe, clip", "olmoe", modeltest.Fields{"clip_qkv": 3.5}, func(t *testing.T, s *arch.Spec) { require.Equal(t, float32(3.5), s.ClipQKV) }},
+		{"gemma, activation by its early name", "gemma", modeltest.Fields{"hidden_act": "gelu"}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, arch.GELUTanh, s.Act)
+		}},
+		{"gemma, default head size", "gemma", modeltest.Fields{"head_dim": modeltest.Absent}, func(t *testing.T, s *arch.Spec) { require.Equal(t, 256, s.HeadDim) }},
+		{"gemma2, caps by default", "gemma2", nil, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, []float32{50, 30}, []float32{s.AttnSoftcap, s.FinalSoftcap})
+			require.Equal(t, float32(1.0/16), s.AttnScale)
+		}},
+		{"gemma2, no caps", "gemma2", modeltest.Fields{"attn_logit_softcapping": nil, "final_logit_softcapping": nil}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, []float32{0, 0}, []float32{s.AttnSoftcap, s.FinalSoftcap})
+		}},
+		{"granite, scale by default", "granite", nil, func(t *testing.T, s *arch.Spec) { require.Equal(t, float32(1), s.AttnScale) }},
+		{"lfm2, attending layers by number", "lfm2", modeltest.Fields{"full_attn_idxs": []int{1, 3}}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, []arch.Mixer{arch.ShortConv, arch.Attention, arch.ShortConv, arch.Attention},
+				[]arch.Mixer{s.Layers[0].Mixer, s.Layers[1].Mixer, s.Layers[2].Mixer, s.Layers[3].Mixer})
+			require.Equal(t, 3, s.ConvTaps)
+		}},
+		{
+			"lfm2, tied by its early name", "lfm2",
+			modeltest.Fields{"full_attn_idxs": []int{}, "tie_embedding": true, "tie_word_embeddings": false},
+			func(t *testing.T, s *arch.Spec) { require.True(t, s.Tied) },
+		},
+		{"key heads, null", "llama", modeltest.Fields{"num_key_value_heads": nil}, func(t *testing.T, s *arch.Spec) { require.Equal(t, 4, s.Layers[0].KVHeads) }},
+		{"head size, null", "mixtral", modeltest.Fields{"head_dim": nil, "hidden_size": 128}, func(t *testing.T, s *arch.Spec) { require.Equal(t, 32, s.HeadDim) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec, err := specOf(modeltest.ConfigOf(t, c.family, c.changes))
+			require.NoError(t, err)
+			c.check(t, spec)
+		})
+	}
+}
+
+// TestMinimalGemma3 reads the few fields that the published 4B model sets, nested in the
+// config.json of a model with vision.
+func TestMinimalGemma3(t *testing.T) {
+	spec, err := specOf([]byte(`{"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
+		"intermediate_size": 10240, "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}}`))
+	require.NoError(t, err)
+	require.Equal(t, []int{8, 4, 256, 262208, 131072}, []int{spec.Heads, spec.Layers[0].KVHeads, spec.HeadDim, spec.Vocab, spec.Context})
+	require.Equal(t, []int{1024, 0}, []int{spec.Layers[4].Window, spec.Layers[5].Window})
+	require.Equal(t, float32(1.0/16), spec.AttnScale)
+	require.Equal(t, arch.GELUTanh, spec.Act)
+}

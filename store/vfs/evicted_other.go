@@ -1,6 +1,0 @@
-//go:build !linux
-
-package vfs
-
-// firstAbsentPage finds nothing: this system does not report which pages are in memory.
-func firstAbsentPage([]byte, int, int) (at int, found bool) { return 0, false }
