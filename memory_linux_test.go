@@ -2,6 +2,7 @@ package llmrun_test
 
 import (
 	"context"
+	"os"
 	"runtime/debug"
 	"testing"
 
@@ -13,14 +14,20 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// releases sets the smallest budget during a generation. It calls before with the engine, lowers the
-// budget, and calls after with the bytes by which the engine's own count fell before SetBudget returned.
+// releases sets a small budget during a generation. It calls before, lowers the budget, and calls after with the bytes
+// by which the engine's own count fell before SetBudget returned: most of the weights.
 func releases(t *testing.T, before func(), after func(fell int64)) {
-	path := mediumPack(t)
+	dim := 1024
+	if testing.Short() { // the race detector makes the pack slowly
+		dim = 512
+	}
+	path := mediumPack(t, dim)
 	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16}}
 	least := minimum(t, path, options)
 	options.Memory.RAM = 1 << 30
 	e := open(t, path, options)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
 	s := newSession(t, e)
 	o := limit(6)
 	o.IgnoreEOS = true
@@ -33,7 +40,9 @@ func releases(t *testing.T, before func(), after func(fell int64)) {
 		ledger := held(e)
 		before()
 		require.NoError(t, e.SetBudget(least+8<<20))
-		after(ledger - held(e))
+		fell := ledger - held(e)
+		require.Greater(t, fell, info.Size()*3/5)
+		after(fell)
 	}
 	require.Equal(t, 6, step)
 }
@@ -41,7 +50,7 @@ func releases(t *testing.T, before func(), after func(fell int64)) {
 // TestSetBudgetReleasesMemory checks that frames are freed before SetBudget returns, during a generation. The
 // tests of package tiering check that the system then has their pages.
 func TestSetBudgetReleasesMemory(t *testing.T) {
-	releases(t, func() {}, func(fell int64) { require.Greater(t, fell, int64(100<<20)) })
+	releases(t, func() {}, func(int64) {})
 }
 
 // TestMeasuredSetBudgetReleasesMemory checks that the memory that the system reports for the process
@@ -55,16 +64,15 @@ func TestMeasuredSetBudgetReleasesMemory(t *testing.T) {
 	}, func(fell int64) {
 		now := tiering.ReadResident(tiering.SystemRoot()).Now
 		t.Logf("the engine released %d bytes, the process %d", fell, system-now)
-		require.Greater(t, fell, int64(100<<20))
 		require.GreaterOrEqual(t, system-now, fell/5)
 	})
 }
 
-// mediumPack returns a pack of about 170 MB, which takes many passes to promote.
-func mediumPack(t *testing.T) string {
+// mediumPack returns a pack of a model of this dimension: about 170 MB for 1024, which take several passes to promote.
+func mediumPack(t *testing.T, dim int) string {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
-	shape.Layers, shape.Dim, shape.FFN, shape.Vocab = 10, 1024, 4096, 2048
+	shape.Layers, shape.Dim, shape.FFN, shape.Vocab = 10, dim, 4*dim, 2048
 	return packedShape(t, shape, "q8_0")
 }
 
@@ -72,7 +80,7 @@ func mediumPack(t *testing.T) string {
 // of the first token to huge pages. The tokens do not change, the engine stays within the
 // budget, and in the end nothing is mapped.
 func TestSetBudgetDuringPromotion(t *testing.T) {
-	path := mediumPack(t)
+	path := mediumPack(t, 1024)
 	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16}}
 	least := minimum(t, path, options)
 	options.Memory.RAM = 1 << 30

@@ -136,7 +136,7 @@ func TestSetBudgetWhileGenerating(t *testing.T) {
 			whole := open(t, path, options)
 			options.Cache.KVDir = model.kvDir
 			tokens, generations, o := 100, testutil.Effort(1, 4), limit(60)
-			if portable() {
+			if portable() || testing.Short() {
 				tokens, generations, o = 60, 1, limit(20)
 			}
 			o.IgnoreEOS = true
