@@ -257,3 +257,32 @@ func TestRestartedReadsWasteLittle(t *testing.T) {
 		s.Close()
 	}
 }
+
+// TestRingFollowsThePlan replans a model that reads keys and values from flash. Its ring then has the size
+// that the plan counts, larger or smaller, and is freed if the plan counts none. Logits stay the same.
+func TestRingFollowsThePlan(t *testing.T) {
+	m := coldModel(t, vfs.NewMem())
+	frames := func() int64 { return m.budget.Usage().By[tiering.KVFrames] }
+	ids := longPrompt(m.Spec.Vocab, 340, 7)
+	want := allLogits(t, m, ids)
+	s := callersOf(t, m, 1, ids[:330], nil)[0].seq
+	require.Positive(t, s.kv.ColdPages())
+	step := func() { require.Equal(t, want[s.Len():s.Len()+1], extendAll(t, m, s, ids[s.Len():s.Len()+1])) }
+	step()
+	small := frames()
+	plan := &tiering.Plan{KVRing: 8 << 20}
+	require.True(t, plan.Resident())
+	require.NoError(t, m.Replan(t.Context(), plan))
+	step()
+	require.GreaterOrEqual(t, frames(), int64(8<<20))
+	plan.KVRing = 1 << 14
+	require.NoError(t, m.Replan(t.Context(), plan))
+	require.Less(t, frames(), small, "it is freed at once")
+	step()
+	require.Equal(t, small, frames())
+	plan.KVRing = 0
+	require.NoError(t, m.Replan(t.Context(), plan))
+	require.Less(t, frames(), small)
+	step()
+	require.Equal(t, small, frames(), "for pages on flash from before")
+}

@@ -41,9 +41,10 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	return err
 }
 
-// shrinkTo frees the weights that a plan does not pin, and resizes the pass's buffers and the
-// embedding lookup. The caller holds m.mu.
+// shrinkTo frees the weights that a plan does not pin, and resizes the ring for keys and values, the
+// pass's buffers and the embedding lookup. The caller holds m.mu.
 func (m *Model) shrinkTo(plan *tiering.Plan) error {
+	m.kvReader.SetRing(plan.KVRing)
 	if plan.KVInStream {
 		m.kvReader.Release()
 	}
@@ -67,6 +68,7 @@ func (m *Model) shrinkTo(plan *tiering.Plan) error {
 // replanResident is Replan for a model whose weights are all resident.
 func (m *Model) replanResident(plan *tiering.Plan) error {
 	if plan.Resident() {
+		m.kvReader.SetRing(plan.KVRing)
 		return m.setChunk(plan.Chunk)
 	}
 	return fmt.Errorf("%w: only weights that were loaded with a plan can be streamed", tiering.ErrBudget)

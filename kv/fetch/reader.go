@@ -119,6 +119,19 @@ func (r *Reader) Reserve() error {
 	return err
 }
 
+// SetRing changes Options.Ring, between two batches, to what a plan counts. A ring of another size is
+// freed, and the next batch that reads pages allocates it. A plan that keeps all pages in memory counts
+// none: the ring is freed, and the size remains, because there may be pages on flash from before.
+func (r *Reader) SetRing(bytes int64) {
+	if bytes == r.Ring {
+		return
+	}
+	r.Release()
+	if bytes > 0 {
+		r.Ring = bytes
+	}
+}
+
 // Release frees the ring. The reader allocates it again when it needs it.
 func (r *Reader) Release() {
 	if r.ring == nil {
@@ -129,6 +142,7 @@ func (r *Reader) Release() {
 	}
 	r.ring.Free()
 	r.ring, r.streamRuns = nil, nil
+	r.ringUses++ // what others kept in it is gone
 	r.planned, r.reads = r.planned[:0], r.reads[:0] // the next batch is planned again
 	clear(r.first)
 	clear(r.runs)
