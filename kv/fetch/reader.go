@@ -142,7 +142,7 @@ func (r *Reader) Release() {
 	}
 	r.ring.Free()
 	r.ring, r.streamRuns = nil, nil
-	r.ringUses++ // what others kept in it is gone
+	r.ringUses++                                    // what others kept in it is gone
 	r.planned, r.reads = r.planned[:0], r.reads[:0] // the next batch is planned again
 	clear(r.first)
 	clear(r.runs)
