@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -78,8 +79,34 @@ func runScripts(t *testing.T, dir string) {
 			"holds":     scriptHolds,
 			"minimum":   scriptMinimum,
 			"adapter":   scriptAdapter,
+			"speeds":    scriptSpeeds,
 		},
 	})
+}
+
+// scriptSpeeds implements "speeds FILE", which replaces measured speeds by stated ones, so that what llmrun decides
+// with them does not depend on this machine.
+func scriptSpeeds(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: speeds FILE")
+	}
+	var all map[string]llmrun.Rates
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &all))
+	for name, r := range all {
+		if r.AttendGBs > 0 {
+			r.AttendGBs, r.AttendChunkGBs = 10, 30
+		} else {
+			r.DecodeGBs, r.PrefillGops = 20, 80
+			if !strings.Contains(name, "simulated disk") {
+				r.FlashGBs = 1
+			}
+		}
+		r.Lost = 0
+		all[name] = r
+	}
+	text, err := json.Marshal(all)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), text, 0o600))
 }
 
 // scriptAdapter implements "adapter DIR", which writes an adapter for the bundled model.

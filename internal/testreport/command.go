@@ -92,7 +92,12 @@ func run(arguments []string, records recordDir, to io.Writer) (code int, err err
 	watchSignals()
 	c := parseCommand(arguments)
 	r := newReport(to)
+	release, err := records.hold(false)
+	if err != nil {
+		return 0, err
+	}
 	code, err = c.start(r)
+	release()
 	if err != nil {
 		return 0, err
 	}
@@ -109,7 +114,12 @@ func run(arguments []string, records recordDir, to io.Writer) (code int, err err
 		record.Failures, record.Failed, code = nil, 0, 0
 	}
 	if code != 0 && !c.fuzzes() && !interrupted.Load() && record.mayRunAgain(allowed) {
+		release, err := records.hold(true)
+		if err != nil {
+			return 0, err
+		}
 		record.runAgain(c, to)
+		release()
 		if len(record.Failures) == 0 {
 			code = 0
 		}

@@ -152,6 +152,48 @@ func TestRecordsSideBySide(t *testing.T) {
 	require.Equal(t, "m TestM\n", out.String())
 }
 
+// TestHold checks that calls run side by side, and that one that runs a test again waits until all others have
+// ended.
+func TestHold(t *testing.T) {
+	records := recordDir(t.TempDir())
+	first, err := records.hold(false)
+	require.NoError(t, err)
+	second, err := records.hold(false)
+	require.NoError(t, err)
+	begun, mayEnd, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		release, err := records.hold(true)
+		assert.NoError(t, err)
+		close(begun)
+		<-mayEnd
+		release()
+	}()
+	first()
+	select {
+	case <-begun:
+		t.Fatal("not alone")
+	default:
+	}
+	second()
+	<-begun
+	waiting := make(chan struct{})
+	go func() {
+		defer close(waiting)
+		release, err := records.hold(false)
+		assert.NoError(t, err)
+		release()
+	}()
+	select {
+	case <-waiting:
+		t.Fatal("beside a test that runs alone")
+	default:
+	}
+	close(mayEnd)
+	<-ended
+	<-waiting
+}
+
 // TestDataRace runs a test that races, where a C compiler is installed.
 func TestDataRace(t *testing.T) {
 	inModule(t, `import "testing"
