@@ -317,8 +317,8 @@ func (s *storedRows) readWith(mem, dst []byte, at int) error {
 	return nil
 }
 
-// convertTime is the duration of the measurement of a conversion.
-const convertTime = 100 * time.Millisecond
+// convertTime is the duration of the measurement of a conversion. Tests replace it.
+var convertTime = 100 * time.Millisecond
 
 // MeasureConversion measures how fast a number of threads convert weights, in GB/s, without the
 // time for which they wait for the disk where the system tells it. It returns 0 if a pack stores
@@ -353,7 +353,7 @@ func MeasureConversion(ctx context.Context, ts *modelfile.TensorSet, spec *arch.
 	return timeConversions(ctx, sections, pieces.Bytes(), max(1, threads))
 }
 
-// timeConversions converts pieces of all sections in turn for convertTime, as many at a time as
+// timeConversions converts pieces of all sections in turn for convertTime, and a piece at least, as many at a time as
 // a stream, and returns the speed of a number of threads in GB/s.
 func timeConversions(ctx context.Context, sections []*conversion, memory []byte, threads int) (gbs float64, err error) {
 	var (
@@ -365,7 +365,7 @@ func timeConversions(ctx context.Context, sections []*conversion, memory []byte,
 	for i := range errs {
 		piece := memory[i*tiering.DefaultPiece:][:tiering.DefaultPiece]
 		wait.Go(func() {
-			for errs[i] == nil && time.Since(began) < convertTime {
+			for first := true; errs[i] == nil && (first || time.Since(began) < convertTime); first = false {
 				n := int(next.Add(1) - 1)
 				c := sections[n%len(sections)]
 				at := n / len(sections) * len(piece) % c.size
