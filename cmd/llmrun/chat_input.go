@@ -143,20 +143,22 @@ func (p *pipeInput) begin() (func(), error) {
 
 func (p *pipeInput) readLine(string) (string, bool, error) {
 	var line strings.Builder
+	var refused lineEnds // of a line that is too long, what readLines looks at
 	for {
 		part, err := p.lines.ReadSlice('\n')
 		if p.read += int64(len(part)); p.read > cli.MaxInput+int64(len("\r\n")) {
 			return "", false, p.refused()
 		}
-		if p.refused() != nil { // what readLines looks at
-			ends := lineEnds(lineEnds(line.String()) + string(part))
+		if !p.tooLong() {
+			line.Write(part)
+		} else {
+			refused = addToEnds(addToEnds(refused, line.String()), part)
 			line.Reset()
-			part = []byte(ends)
 		}
-		line.Write(part)
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
+		line.Write(refused)
 		if errors.Is(err, io.EOF) && line.Len() > 0 {
 			err = nil // the last line may lack a line break
 		}
@@ -172,19 +174,30 @@ func (p *pipeInput) limit() int64 {
 	return cli.MaxInput
 }
 
-// lineEnds leaves out the middle of a long line: only its ends tell whether more lines follow.
-func lineEnds(line string) string {
+// lineEnds are the ends of a long line without its middle: only they tell whether more lines follow.
+type lineEnds []byte
+
+// addToEnds appends a part of a line to its ends. It makes no garbage: a line without end must not be faster than the
+// collector.
+func addToEnds[T string | []byte](ends lineEnds, part T) lineEnds {
 	const begin, end = len(blockQuote), len(blockQuote + "\r\n")
-	if len(line) <= begin+end {
-		return line
+	if n := min(len(part), max(0, begin-len(ends))); n > 0 {
+		ends, part = append(ends, part[:n]...), part[n:]
 	}
-	return line[:begin] + line[len(line)-end:]
+	part = part[max(0, len(part)-end):]
+	if over := len(ends) + len(part) - begin - end; over > 0 {
+		ends = append(ends[:begin], ends[begin+over:]...)
+	}
+	return append(ends, part...)
 }
+
+// tooLong reports whether the message is longer.
+func (p *pipeInput) tooLong() bool { return p.read > p.limit()+int64(len("\r\n")) }
 
 // refused is the error for a longer message.
 func (p *pipeInput) refused() error {
 	switch limit := p.limit(); {
-	case p.read <= limit+int64(len("\r\n")):
+	case !p.tooLong():
 		return nil
 	case limit < cli.MaxInput:
 		return &longPrompt{flag: "standard input", limit: limit, parts: promptPart, bytes: p.read}

@@ -103,7 +103,7 @@ func TestReadMessageRefusesALongOne(t *testing.T) {
 		`"""` + strings.Repeat("x", 1<<20) + "\\\n\n":  "y\"\"\"\n",
 		"a\\\n\"\"\"" + strings.Repeat("x\\\n", 1<<20): "\n",
 	} {
-		t.Run(lineEnds(text), func(t *testing.T) {
+		t.Run(string(addToEnds(nil, text)), func(t *testing.T) {
 			in := &pipeInput{lines: bufio.NewReader(strings.NewReader("Hello\n" + text + end + "bye\n")), ram: ram}
 			hello, err := readMessage(in)
 			require.NoError(t, err)
@@ -123,6 +123,33 @@ func TestReadMessageRefusesALongOne(t *testing.T) {
 		_, err = readAllMessages(strings.NewReader(strings.Repeat("x", cli.MaxInput+3)), ram)
 		require.EqualError(t, err, "standard input has more than 64.0 MiB of text, the maximum; split it")
 	}
+}
+
+// TestEndsOfALine adds a line to its ends, in one part and byte by byte.
+func TestEndsOfALine(t *testing.T) {
+	for line, want := range map[string]string{
+		"": "", "ab": "ab", "12345678": "12345678", "123456789": "12356789", "1234567890": "12367890",
+		`"""` + strings.Repeat("x", 99) + "\\\n": `"""xxx\` + "\n", strings.Repeat("x", 99) + "\"\"\"\r\n": "xxx\"\"\"\r\n",
+	} {
+		require.Equal(t, want, string(addToEnds(nil, line)))
+		var ends lineEnds
+		for i := range len(line) {
+			ends = addToEnds(ends, line[i:i+1])
+		}
+		require.Equal(t, want, string(ends))
+	}
+}
+
+// TestLongMessageLeavesNoGarbage checks that what is not held of a message takes no memory at all.
+func TestLongMessageLeavesNoGarbage(t *testing.T) {
+	read := func(size int) float64 {
+		text := strings.Repeat("x", size) + "\n"
+		return testing.AllocsPerRun(1, func() {
+			_, err := readMessage(&pipeInput{lines: bufio.NewReader(strings.NewReader(text)), ram: 8 * 20000})
+			require.ErrorIs(t, err, llmrun.ErrBudget)
+		})
+	}
+	require.InDelta(t, read(1<<16), read(1<<24), 5)
 }
 
 // TestExpectInputCountsAMessageAtATime checks what a plan hears of a file: the room for a short
