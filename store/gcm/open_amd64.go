@@ -72,6 +72,8 @@ func subWord(x uint32) uint32
 
 // counters are the counter blocks of the longest text, with a nonce of zero. That of number 1 masks the
 // tag, that of number 2 is the first block's.
+//
+//lint:ignore U1000 Only assembly reads it.
 var counters = func() (blocks [2 + MaxBytes/blockBytes][blockBytes]byte) {
 	for i := range blocks {
 		binary.BigEndian.PutUint32(blocks[i][NonceBytes:], uint32(i))
