@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux || darwin
 
 package main
 
@@ -6,8 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // hold waits until the tests of a call may run. Calls of a check may run side by side, except one that runs a test
@@ -20,15 +19,15 @@ func (d recordDir) hold(alone bool) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	kind := unix.LOCK_SH
+	kind := syscall.LOCK_SH
 	if alone {
-		kind = unix.LOCK_EX
+		kind = syscall.LOCK_EX
 	}
 	for {
-		switch err := unix.Flock(int(file.Fd()), kind); {
+		switch err := syscall.Flock(int(file.Fd()), kind); {
 		case err == nil:
 			return func() { _ = file.Close() }, nil // which releases the lock
-		case !errors.Is(err, unix.EINTR):
+		case !errors.Is(err, syscall.EINTR):
 			_ = file.Close()
 			return nil, &os.PathError{Op: "lock", Path: file.Name(), Err: err}
 		}
