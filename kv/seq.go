@@ -99,8 +99,8 @@ func (s *Seq) SharedPages(o *Seq) (n int) {
 func (s *Seq) pages(tokens int) int { return (tokens + s.cache.pageTokens - 1) / s.cache.pageTokens }
 
 // Grow makes room for tokens up to length n. If memory runs out, the cache spills its
-// oldest pages to flash. If that is impossible, or if ctx ends, Grow returns an error
-// and the stored tokens remain. While it reads or waits for flash, the cache is free
+// oldest pages to flash. If that is impossible, or if ctx ends, Grow returns an error,
+// the stored tokens remain, and the pages that it got are free again. While it reads or waits for flash, the cache is free
 // for other sequences.
 func (s *Seq) Grow(ctx context.Context, n int) error {
 	c := s.cache
@@ -117,10 +117,12 @@ func (s *Seq) Grow(ctx context.Context, n int) error {
 	need := s.pages(n) - had
 	for s.coldPages+len(s.hot) < s.pages(n) {
 		if err := ctx.Err(); err != nil {
+			s.releasePages(had)
 			return err
 		}
 		r, err := c.roomForSlab(ctx, need)
 		if err != nil {
+			s.releasePages(had)
 			return err
 		}
 		s.hot = append(s.hot, r)
@@ -199,6 +201,16 @@ func (s *Seq) Commit(n int) {
 	s.len = n
 }
 
+// releasePages releases the pages in memory after the sequence's first n pages. The caller holds c.mu.
+func (s *Seq) releasePages(n int) {
+	keep := min(max(0, n-s.coldPages), len(s.hot))
+	for i := keep; i < len(s.hot); i++ {
+		s.cache.releaseSlab(s.hot[i])
+		s.hot[i] = nil
+	}
+	s.hot = s.hot[:keep]
+}
+
 // Truncate removes all tokens from position n on and releases the pages that become
 // empty.
 func (s *Seq) Truncate(n int) {
@@ -216,12 +228,7 @@ func (s *Seq) Truncate(n int) {
 func (s *Seq) truncate(n int) *spillJob {
 	c := s.cache
 	s.len = min(s.len, n)
-	keep := max(0, s.pages(n)-s.coldPages)
-	for i := keep; i < len(s.hot); i++ {
-		c.releaseSlab(s.hot[i])
-		s.hot[i] = nil
-	}
-	s.hot = s.hot[:min(keep, len(s.hot))]
+	s.releasePages(s.pages(n))
 	s.cutCold(s.pages(n))
 	s.cutSaved(s.len / c.pageTokens)
 	return c.cancelNeedlessWrite()
