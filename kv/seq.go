@@ -13,6 +13,8 @@ type Seq struct {
 	used  uint64         // the cache's clock at the last Grow
 	saved []savedSegment // written segments whose pages are in memory, in order
 
+	ofSave bool // it keeps the pages of a [Save]
+
 	// Derived from the fields above.
 	coldPages int
 	version   uint64
@@ -40,9 +42,13 @@ func (s *Seq) Fork() *Seq {
 
 // Follow makes an empty sequence share all pages of another one, as a Fork does.
 func (s *Seq) Follow(o *Seq) {
-	c := s.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	s.follow(o)
+}
+
+// follow is Follow; the caller holds c.mu.
+func (s *Seq) follow(o *Seq) {
 	s.len, s.used, s.coldPages, s.version = o.len, o.used, o.coldPages, o.version
 	s.cold = append(s.cold, o.cold...)
 	for _, p := range s.cold {
@@ -56,7 +62,7 @@ func (s *Seq) Follow(o *Seq) {
 		k.segment.refs++
 		s.saved = append(s.saved, k)
 	}
-	s.cutSaved(s.len / c.pageTokens)
+	s.cutSaved(s.len / s.cache.pageTokens)
 }
 
 // Take makes the rows from the sequence's length to n those of a sequence that follows it. Both have made room for
@@ -226,12 +232,16 @@ func (s *Seq) Truncate(n int) {
 // truncate is Truncate, but does not wait for a job that writes the pages, which it returns. The
 // caller holds c.mu.
 func (s *Seq) truncate(n int) *spillJob {
-	c := s.cache
+	s.cut(n)
+	return s.cache.cancelNeedlessWrite()
+}
+
+// cut is truncate, but leaves the job alone.
+func (s *Seq) cut(n int) {
 	s.len = min(s.len, n)
 	s.releasePages(s.pages(n))
 	s.cutCold(s.pages(n))
-	s.cutSaved(s.len / c.pageTokens)
-	return c.cancelNeedlessWrite()
+	s.cutSaved(s.len / s.cache.pageTokens)
 }
 
 // Close releases all pages.

@@ -355,3 +355,32 @@ type countedSegment struct {
 }
 
 func (c countedSegment) Close() error { *c.closed++; return nil }
+
+// TestDamagedSpillIsFound changes a byte of a spilled page: Damaged names the first page of its segment, and no
+// persisted segment. The tokens before that page are intact. A context that has ended finds nothing.
+func TestDamagedSpillIsFound(t *testing.T) {
+	c := coldCache(t, vfs.NewMem(), 4)
+	s := c.NewSeq()
+	for n := BlockTokens; n <= 12*BlockTokens; n += BlockTokens {
+		require.NoError(t, add(s, n, 1))
+	}
+	_, _, err := s.Damaged(t.Context())
+	require.NoError(t, err)
+	span := s.Cold()[2]
+	damaged := span.segment.Segment.(*scratchSegment)
+	_, err = damaged.scratch.file.WriteAt([]byte{0xa5, 0x5a}, damaged.layers[2].off+40)
+	require.NoError(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err = s.Damaged(ended)
+	require.NoError(t, err)
+	f, page, err := s.Damaged(t.Context())
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.Nil(t, f)
+	require.Equal(t, s.Cold()[0].Pages+s.Cold()[1].Pages, page)
+	s.Truncate(page * BlockTokens)
+	check(t, s, same(page*BlockTokens, 1))
+	_, _, err = s.Damaged(t.Context())
+	require.NoError(t, err)
+	s.Close()
+}
