@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/store/crc"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -383,4 +384,29 @@ func TestDamagedSpillIsFound(t *testing.T) {
 	_, _, err = s.Damaged(t.Context())
 	require.NoError(t, err)
 	s.Close()
+}
+
+// TestRefusedSpaceIsGivenBack refuses to allocate space for a spill, as a file system may that keeps the blocks it
+// had already: the file is cut to the pages that it holds.
+func TestRefusedSpaceIsGivenBack(t *testing.T) {
+	full, refuses := errors.New("no space left on device"), false
+	var ops []vfs.OpKind
+	fsys := vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if refuses {
+			if ops = append(ops, op.Kind); op.Kind == vfs.OpAllocate {
+				return full
+			}
+		}
+		return nil
+	})
+	s := NewScratch(fsys, "kv", tiering.New(0))
+	defer func() { require.NoError(t, s.Close()) }()
+	page := func(int, int) []byte { return make([]byte, 5000) }
+	now := (*prefetch.Scheduler)(nil).WriteNow
+	_, err := s.Spill(nil, 1, 2, page, now)
+	require.NoError(t, err)
+	refuses = true
+	_, err = s.Spill(nil, 1, 2, page, now)
+	require.ErrorIs(t, err, full)
+	require.Equal(t, []vfs.OpKind{vfs.OpAllocate, vfs.OpTruncate, vfs.OpAllocate, vfs.OpTruncate}, ops)
 }
