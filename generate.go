@@ -389,12 +389,13 @@ func (g *generation) beginAnswer(f *channel.Format) {
 // everything must not cause an endless loop.
 const maxRePrefills = 3
 
-// extend processes ids, the last of g.ids and guesses behind them. If that fails because saved pages are damaged, it
-// drops them and re-prefills from there. A damaged cache must not prevent an answer.
+// extend processes ids, the last of g.ids and guesses behind them. If that fails because pages on flash are damaged, it
+// drops them and re-prefills from there. A damaged cache must not prevent an answer. Another error, such as one of the
+// sampler, which has seen the tokens, ends the generation.
 func (g *generation) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions) error {
 	err := g.session.extend(ctx, ids, r)
 	for range maxRePrefills {
-		if err == nil || !g.dropDamaged(ctx) {
+		if err == nil || !exec.MayBeDamage(err) || !g.dropDamaged(ctx) {
 			break
 		}
 		r.Branches = nil // they begin behind the tokens that are computed again
@@ -410,15 +411,12 @@ func (g *generation) extend(ctx context.Context, ids []int32, r *exec.ExtendOpti
 // dropDamaged drops the pages of the session that do not match their checksums, and reports
 // whether there were any.
 func (g *generation) dropDamaged(ctx context.Context) bool {
-	s, store := g.session, g.session.engine.store
-	if store == nil || ctx.Err() != nil {
-		return false
-	}
-	damage := s.seq.DropDamaged(s.stores)
+	s := g.session
+	damage := s.seq.DropDamaged(ctx, s.stores)
 	if damage == nil {
 		return false
 	}
-	store.report(damage)
+	s.engine.store.report(damage)
 	g.savedTokens = min(g.savedTokens, s.seq.Saved())
 	if g.firstAt.IsZero() {
 		g.stats.ReusedTokens = min(g.stats.ReusedTokens, s.seq.Len())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/recurrent"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/kv/segment"
@@ -85,27 +86,31 @@ func (s *Sequence) IDs() []int32 { return s.ids }
 func (s *Sequence) Expect(n int) { s.expectedLen = max(s.expectedLen, n) }
 
 // Truncate removes the tokens from position n on and returns how many remain: n, or fewer if layers
-// have a recurrent state, which only goes back to its mark or to the beginning.
+// have a recurrent state, which only goes back to its mark or to the beginning. It also drops what a pass
+// that did not end left behind, even if no token is removed.
 func (s *Sequence) Truncate(n int) int {
-	if n >= len(s.ids) {
-		return len(s.ids)
-	}
-	if s.state != nil {
+	if n = min(n, len(s.ids)); s.state != nil && n < len(s.ids) {
 		n = s.state.Truncate(n)
 	}
 	if n == 0 {
 		s.expectedLen, s.longRope = 0, false
 	}
 	s.model.passes.prefixes.unregister(s, n/s.model.cache.PageTokens())
-	s.kv.Truncate(n)
-	if s.summaries != nil {
-		s.summaries.Truncate(n)
-	}
 	s.ids = s.ids[:n]
+	s.dropUncommitted()
 	s.saving.tokens = min(s.saving.tokens, n)
 	s.saved, s.lastEarlySave, s.exactTokens = min(s.saved, n), min(s.lastEarlySave, n), min(s.exactTokens, n)
 	s.chain = s.chain.Cut(n / s.model.cache.PageTokens())
 	return n
+}
+
+// dropUncommitted removes what a pass has stored or reserved for tokens that are not part of the sequence.
+// What stays is wrong for the next tokens at these positions, or takes memory from other sequences.
+func (s *Sequence) dropUncommitted() {
+	s.kv.Truncate(len(s.ids))
+	if s.summaries != nil {
+		s.summaries.Truncate(len(s.ids))
+	}
 }
 
 // truncateTokens is Truncate, but keeps the announced length and the rotary frequencies even if no
@@ -237,9 +242,11 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendO
 		p.selects = selects && s.summaries.Complete(len(s.ids))
 		s.saveBefore(min(len(p.ids), m.chunk()))
 		before := len(s.ids)
-		if err := m.passes.compute(ctx, m, p); err != nil && !p.committed && repairs(ctx, m, err, &repaired) {
-			continue
-		} else if err != nil {
+		if err := m.passes.compute(ctx, m, p); err != nil {
+			s.dropUncommitted()
+			if !p.committed && repairs(ctx, m, err, &repaired) {
+				continue
+			}
 			return err
 		}
 		ids = ids[p.taken:]
@@ -257,17 +264,16 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendO
 func (m *Model) chunk() int { return int(m.passes.chunkTokens.Load()) }
 
 // mustRePrefill chooses the rotary frequencies for a sequence of n tokens, and reports whether
-// tokens that were computed with the other frequencies need a re-prefill.
+// tokens that were computed with the other frequencies need a re-prefill. The choice depends on nothing
+// else, so that a text has the same logits whatever the sequence held before.
 func (m *Model) mustRePrefill(s *Sequence, n int) bool {
-	for i := range m.Spec.Ropes {
-		t := &m.Spec.Ropes[i]
-		if t.LongFreq == nil || s.longRope || max(n, s.expectedLen) <= t.Switch {
-			continue
-		}
-		s.longRope = true
-		return len(s.ids) > 0
+	n = max(n, s.expectedLen)
+	long := slices.ContainsFunc(m.Spec.Ropes, func(t arch.RopeTable) bool { return t.LongFreq != nil && n > t.Switch })
+	if long == s.longRope {
+		return false
 	}
-	return false
+	s.longRope = long
+	return len(s.ids) > 0
 }
 
 // Errors of a forward pass.

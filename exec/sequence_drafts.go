@@ -46,7 +46,7 @@ func (s *Sequence) DraftRoom(n int) int {
 	}
 	for i := range m.Spec.Ropes {
 		// A guess must not be what makes the sequence long.
-		if t := &m.Spec.Ropes[i]; t.LongFreq != nil && !s.longRope {
+		if t := &m.Spec.Ropes[i]; t.LongFreq != nil && next <= t.Switch {
 			n = min(n, t.Switch-next)
 		}
 	}
@@ -56,10 +56,7 @@ func (s *Sequence) DraftRoom(n int) int {
 // dropRejected removes what a pass stored for tokens that its caller did not keep. The sequence
 // has the kept ones already; keep of them are of this pass, which computed them in the sequence or in its branch chosen.
 func (s *Sequence) dropRejected(chosen *Sequence, keep int) {
-	s.kv.Truncate(len(s.ids))
-	if s.summaries != nil {
-		s.summaries.Truncate(len(s.ids))
-	}
+	s.dropUncommitted()
 	if s.state != nil {
 		s.state.Rewind(chosen.state, keep, s.model.workers)
 	}
@@ -167,6 +164,7 @@ func (b *Batch) endBranches() {
 		if s := b.runs[i].seq; s.tree.trunk != nil {
 			s.kv.Truncate(0)
 			s.ids = nil
+			s.tree.trunk.dropUncommitted() // it had room for as many tokens as its longest branch
 		}
 	}
 }

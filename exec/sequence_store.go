@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // Stores are the segment stores of a model's saved KV: one for sequences whose tokens all used
@@ -176,17 +178,26 @@ func restoreState(s *Sequence, store *segment.Store, parts []segment.Span, held,
 	return nil
 }
 
-// DropDamaged verifies the saved segments whose pages the sequence has on flash. If one is
-// damaged, it truncates the sequence before that segment and discards it; the next Save writes
-// it again. The error describes the damage; it is nil if all segments are intact.
-func (s *Sequence) DropDamaged(stores Stores) error {
+// DropDamaged verifies the pages that the sequence has on flash. If one is damaged, it truncates the sequence
+// before the segment with the page. A saved segment it discards; the next Save writes it again. The error
+// describes the damage; it is nil if all pages are intact, or if ctx ends.
+func (s *Sequence) DropDamaged(ctx context.Context, stores Stores) error {
 	s.reportSave(s.FinishSave())
-	f, page, err := s.kv.Damaged()
+	f, page, err := s.kv.Damaged(ctx)
 	if err == nil {
 		return nil
 	}
 	s.truncateTokens(page * s.model.cache.PageTokens())
-	return errors.Join(err, stores.storeFor(s).Discard(f))
+	if f != nil {
+		err = errors.Join(err, stores.storeFor(s).Discard(f))
+	}
+	return err
+}
+
+// MayBeDamage reports whether damaged pages on flash may be the reason for an error of a pass.
+func MayBeDamage(err error) bool {
+	var read *vfs.IOError
+	return errors.Is(err, kv.ErrCorrupt) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &read) && read.Op == "read"
 }
 
 // restorePages reserves KV for parts and reads them, between two passes, because pages of other

@@ -80,7 +80,7 @@ func (c *Cache) writeAhead() {
 		return
 	}
 	c.pollSave()
-	if s, room := c.nextToWrite(); s != nil && room <= c.writeMargin() && !c.saver.pins(s) {
+	if s, room := c.nextToWrite(); s != nil && room <= c.writeMargin() && !c.saver.writes(s) {
 		c.startWrite(s, room)
 	}
 }
@@ -264,7 +264,7 @@ func (c *Cache) spillOldest(ctx context.Context, slabs int) error {
 		c.pollWriter()
 		c.pollSave()
 		s := c.oldestFull()
-		if c.saver.save != nil && (s == nil || c.saver.pins(s)) { // the pages are being written already
+		if c.saver.save != nil && (s == nil || c.saver.writes(s)) { // the pages are being written already
 			if err := c.awaitSave(ctx); err != nil {
 				return err
 			}

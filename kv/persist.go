@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"io"
 	"slices"
 
@@ -103,93 +104,73 @@ func (s *Seq) cutSaved(n int) {
 	}
 }
 
-// Damaged reads the persisted segments of the pages on flash and verifies their
-// checksums. It returns the first damaged segment, its first page in the sequence and
-// the error; f is nil if no page is damaged.
-func (s *Seq) Damaged() (f *segment.File, page int, err error) {
-	held := s.pinPages(0)
-	defer held.release()
-	for _, p := range held.cold {
-		if f, ok := p.segment.Segment.(*segment.File); ok {
-			if err := f.VerifyAll(); err != nil {
-				return f, page, err
-			}
+// Damaged reads the pages on flash and verifies their checksums. It returns the first page, in the
+// sequence, of the first segment that is damaged, and the error; f is the segment if it is a persisted one.
+// The error is nil if no page is damaged, or if ctx ends.
+func (s *Seq) Damaged(ctx context.Context) (f *segment.File, page int, err error) {
+	c := s.cache
+	c.mu.Lock()
+	held := slices.Clone(s.cold)
+	for _, p := range held {
+		p.segment.refs++
+	}
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, p := range held {
+			p.segment.drop()
+		}
+	}()
+	for _, p := range held {
+		if ctx.Err() != nil {
+			return nil, 0, nil
+		}
+		if f, ok := p.segment.Segment.(*segment.File); !ok {
+			err = c.verify(ctx, &p)
+		} else if err = f.VerifyAll(); err != nil {
+			return f, page, err
+		}
+		if err != nil && ctx.Err() == nil {
+			return nil, page, err
 		}
 		page += p.Pages
 	}
 	return nil, 0, nil
 }
 
-// pagePin holds references to full pages of a sequence, so that they stay in place
-// while other sequences grow.
-type pagePin struct {
-	cache     *Cache
-	cold      []Span
-	coldPages int
-	slabs     []*slab // after the pages on flash
+// verify reads the pages of a span and verifies their checksums.
+func (c *Cache) verify(ctx context.Context, p *Span) error {
+	var buffer []byte
+	for l := range c.layerOffsets {
+		for i := range p.Pages {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n := c.PageBytes(l)
+			buffer = slices.Grow(buffer[:0], n)[:n]
+			if err := c.readAwaited(p.segment, l, i, buffer); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-// pinPages pins the first pages of a sequence.
-func (s *Seq) pinPages(pages int) *pagePin {
-	c := s.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return s.pin(pages)
-}
-
-// pin is pinPages; the caller holds c.mu.
-func (s *Seq) pin(pages int) *pagePin {
-	c := s.cache
-	h := &pagePin{cache: c, cold: slices.Clone(s.cold), coldPages: s.coldPages, slabs: slices.Clone(s.hot[:max(0, pages-s.coldPages)])}
-	for _, p := range h.cold {
-		p.segment.refs++
+// readAwaited is readPage for a page that somebody waits for.
+func (c *Cache) readAwaited(from Segment, layer, page int, data []byte) error {
+	if len(data) == 0 {
+		return nil
 	}
-	for _, r := range h.slabs {
-		r.refs++
-	}
-	return h
-}
-
-func (h *pagePin) release() {
-	h.cache.mu.Lock()
-	defer h.cache.mu.Unlock()
-	h.drop()
-}
-
-// drop is release; the caller holds c.mu.
-func (h *pagePin) drop() {
-	for _, p := range h.cold {
-		p.segment.drop()
-	}
-	for _, r := range h.slabs {
-		h.cache.releaseSlab(r)
-	}
+	grant, _ := c.scheduler().Admit(prefetch.Awaited, len(data))
+	defer c.scheduler().Done(grant)
+	return readPage(from, layer, page, data)
 }
 
 // drop releases one reference to a segment. The caller holds c.mu of the cache.
 func (c *sharedSegment) drop() {
 	if c.refs--; c.refs == 0 {
 		_ = c.Close() // its pages are not needed any more
-	}
-}
-
-// pagesFrom returns a function that yields the bytes of pages from first on.
-func (h *pagePin) pagesFrom(first int) segment.Pages {
-	var buffer []byte
-	return func(layer, i int) ([]byte, error) {
-		page := first + i
-		for _, p := range h.cold {
-			if page >= p.Pages {
-				page -= p.Pages
-				continue
-			}
-			n := h.cache.PageBytes(layer)
-			buffer = slices.Grow(buffer[:0], n)[:n]
-			grant, _ := h.cache.scheduler().Admit(prefetch.Awaited, n)
-			defer h.cache.scheduler().Done(grant)
-			return buffer, readPage(p.segment, layer, page, buffer)
-		}
-		return h.cache.page(h.slabs[page], layer), nil
 	}
 }
 

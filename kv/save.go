@@ -15,7 +15,8 @@ import (
 // Save is the persisting of a sequence's full pages, which stay in place until it has ended.
 type Save struct {
 	seq    *Seq
-	pages  *pagePin
+	pages  *Seq   // a fork of seq, which keeps its pages
+	buffer []byte // the page that is written
 	store  *segment.Store
 	tokens []int32
 	behind SaveOptions
@@ -113,16 +114,21 @@ func (s *Seq) PersistBehind(store *segment.Store, tokens []int32, chain Chain, o
 			p.err = o.Commit(p.chain, p.err)
 		}
 		return nil
-	}, prefetch.Deadline{At: c.usedAt(max(0, c.slabsLeft())), Bytes: int64(len(p.pages.slabs)) * int64(c.slabBytes)})
+	}, prefetch.Deadline{At: c.usedAt(max(0, c.slabsLeft())), Bytes: int64(len(p.pages.hot)) * int64(c.slabBytes)})
 	return p, nil
 }
 
-// newSave pins the full pages of tokens. The caller holds c.mu.
+// newSave forks the full pages of tokens, so that they remain while the sequence goes on, but may be
+// spilled: pages that had to stay in memory would be missed by other sequences. The caller holds c.mu.
 func (s *Seq) newSave(store *segment.Store, tokens []int32, chain Chain) *Save {
 	page := s.cache.pageTokens
 	pages := min(len(tokens), s.len) / page
+	fork := &Seq{cache: s.cache, ofSave: true}
+	s.cache.seqs[fork] = struct{}{}
+	fork.follow(s)
+	fork.cut(pages * page)
 	return &Save{
-		seq: s, store: store, tokens: tokens[:pages*page], pages: s.pin(pages), spills: s.spillsLeft(),
+		seq: s, store: store, tokens: tokens[:pages*page], pages: fork, spills: s.spillsLeft(),
 		chain: slices.Clip(chain.Cut(pages)), // appending must not overwrite the caller's chain
 	}
 }
@@ -144,7 +150,7 @@ func (p *Save) write(write prefetch.WriteFunc) {
 		if i < len(p.chain) {
 			n = p.chain[i].Pages
 		}
-		f, err := store.Write(parent, at*page, p.tokens[at*page:(at+n)*page], p.pages.pagesFrom(at), p.behind.Durable, counted)
+		f, err := store.Write(parent, at*page, p.tokens[at*page:(at+n)*page], p.pagesFrom(at), p.behind.Durable, counted)
 		if err != nil {
 			p.chain, p.err = p.chain[:i], err
 			return
@@ -160,15 +166,39 @@ func (p *Save) write(write prefetch.WriteFunc) {
 	}
 }
 
+// pagesFrom returns a function that yields the bytes of pages from first on, which are in memory or on flash.
+// It copies them, because a write may take long, and a page in memory may be needed meanwhile.
+func (p *Save) pagesFrom(first int) segment.Pages {
+	c := p.pages.cache
+	return func(layer, i int) ([]byte, error) {
+		n, page := c.PageBytes(layer), first+i
+		p.buffer = slices.Grow(p.buffer[:0], n)[:n]
+		c.mu.Lock()
+		if page >= p.pages.coldPages {
+			defer c.mu.Unlock()
+			copy(p.buffer, c.page(p.pages.hot[page-p.pages.coldPages], layer))
+			return p.buffer, nil
+		}
+		span := 0
+		for ; page >= p.pages.cold[span].Pages; span++ {
+			page -= p.pages.cold[span].Pages
+		}
+		from := p.pages.cold[span].segment // the fork keeps it until the save ends
+		c.mu.Unlock()
+		return p.buffer, c.readAwaited(from, layer, page, p.buffer)
+	}
+}
+
 // end records what was written and releases the pages. The caller holds c.mu.
 func (p *Save) end() {
 	p.note()
 	p.err = errors.Join(p.err, segment.Close(p.written))
-	p.pages.drop()
+	p.pages.cut(0)
+	delete(p.pages.cache.seqs, p.pages)
 	if p.memory != nil {
 		p.memory.Free()
 	}
-	p.pages, p.tokens, p.written, p.memory, p.ended = nil, nil, nil, nil, true
+	p.pages, p.buffer, p.tokens, p.written, p.memory, p.ended = nil, nil, nil, nil, nil, true
 }
 
 // note records the persisted segments of a sequence whose pages are still in memory, so that
@@ -201,17 +231,17 @@ func (p *Save) note() {
 // holds reports whether the sequence still has the pages of a segment in memory: meanwhile it may
 // have been truncated, and may have grown again. The caller holds c.mu.
 func (p *Save) holds(first, pages int) bool {
-	s, pinned := p.seq, p.pages
-	if first < pinned.coldPages || first+pages > s.coldPages+s.fullHotPages() {
+	s, saved := p.seq, p.pages
+	if first < max(s.coldPages, saved.coldPages) || first+pages > s.coldPages+s.fullHotPages() {
 		return false
 	}
-	return slices.Equal(s.hot[first-s.coldPages:][:pages], pinned.slabs[first-pinned.coldPages:][:pages])
+	return slices.Equal(s.hot[first-s.coldPages:][:pages], saved.hot[first-saved.coldPages:][:pages])
 }
 
-// pins reports whether the save in flight pins the first page in memory of a sequence. The caller
+// writes reports whether the save in flight writes the first page in memory of a sequence. The caller
 // holds c.mu.
-func (v *saver) pins(s *Seq) bool {
-	return v.save != nil && len(s.hot) > 0 && slices.Contains(v.save.pages.slabs, s.hot[0])
+func (v *saver) writes(s *Seq) bool {
+	return v.save != nil && len(s.hot) > 0 && slices.Contains(v.save.pages.hot, s.hot[0])
 }
 
 // endSaveInFlight waits for the save in flight, if there is one. The caller holds c.mu, which is
@@ -298,12 +328,17 @@ func (p *Save) Result() (chain Chain, bytes int64, ended bool, err error) {
 	return p.chain, p.bytes, true, p.err
 }
 
-// closeSaver stops the save in flight and the writer. The caller holds c.mu.
+// closeSaver stops the save in flight and the writer. The caller holds c.mu, which is free while the save
+// ends, because it reads pages of the cache.
 func (c *Cache) closeSaver() {
 	v := &c.saver
-	if v.save != nil {
-		_, _ = v.writer.Stop() // the error of the save is its result
-		v.finish()
+	if p := v.save; p != nil {
+		v.writer.Cancel()
+		c.await(context.Background(), p.done)
+		if v.save == p { // no other goroutine has taken its result
+			_, _ = v.writer.Stop() // the error of the save is its result
+			v.finish()
+		}
 	}
 	v.writer.Close()
 }

@@ -185,6 +185,37 @@ func TestMemoryOfASaveIsGivenBackInTime(t *testing.T) {
 	other.Close()
 }
 
+// TestSavedPagesMaySpill stops a save of all pages in memory, on the caller's goroutine: another sequence gets
+// their memory at once, by spilling them, and the save reads them back.
+func TestSavedPagesMaySpill(t *testing.T) {
+	const pages = 6
+	g := newGate()
+	c := coldCache(t, vfs.NewMem(), pages)
+	store := savedStore(t, c, g)
+	s, other := c.NewSeq(), c.NewSeq()
+	require.NoError(t, add(s, pages*BlockTokens, 1))
+	tokens := make([]int32, pages*BlockTokens)
+	g.set(true)
+	saved := make(chan error)
+	go func() {
+		_, err := s.Persist(store, tokens, nil, true)
+		saved <- err
+	}()
+	<-g.waiting
+	require.NoError(t, add(other, 3*BlockTokens, 2))
+	st := c.Stats()
+	require.Equal(t, pages, st.HotPages)
+	require.Equal(t, 3, st.ColdPages, "the save's own reference does not count")
+	g.set(false)
+	require.NoError(t, <-saved)
+	check(t, s, same(pages*BlockTokens, 1))
+	check(t, other, same(3*BlockTokens, 2))
+	s.Close()
+	other.Close()
+	require.Zero(t, c.Stats().HotPages)
+	requireSaved(t, c, store, tokens, same(pages*BlockTokens, 1))
+}
+
 // TestErrorsOfASaveAreItsResult fails the k-th write of a save for all k: the result has the chain
 // of what could be written, and the next save writes the rest.
 func TestErrorsOfASaveAreItsResult(t *testing.T) {
@@ -242,7 +273,11 @@ func TestCloseStopsASave(t *testing.T) {
 	<-g.waiting
 	ended := make(chan error)
 	go func() { ended <- c.Close() }()
-	awaitLocked(t, c, ended)
+	awaitCall(t, ended, func() bool {
+		c.mu.Lock() // Close waits without it, because the save reads pages
+		defer c.mu.Unlock()
+		return c.closed
+	})
 	g.set(false)
 	require.NoError(t, <-ended)
 	_, _, done, _ := save.Result()

@@ -98,11 +98,16 @@ func (c *scratchSegment) appendTo(before *scratchSegment) bool {
 func (s *Scratch) allocExtent(e *extent) error {
 	at := slices.IndexFunc(s.holes, func(h extent) bool { return h.size >= e.size })
 	if at < 0 {
-		if err := vfs.Allocate(s.file, s.end+e.size); err != nil {
-			return err
+		tight := refusedWrite{fmt.Errorf("spilling to %s would leave less than %d bytes of the disk free", s.dir, ScratchSpare)}
+		if free, known := vfs.FreeSpace(s.fsys, s.dir); known && free-e.size < ScratchSpare {
+			return tight
 		}
-		if free, known := vfs.FreeSpace(s.fsys, s.dir); known && free < ScratchSpare {
-			return errors.Join(refusedWrite{fmt.Errorf("spilling to %s would leave less than %d bytes of the disk free", s.dir, ScratchSpare)}, s.file.Truncate(s.end))
+		err := vfs.Allocate(s.file, s.end+e.size)
+		if free, known := vfs.FreeSpace(s.fsys, s.dir); err == nil && known && free < ScratchSpare {
+			err = tight // others have taken the room meanwhile
+		}
+		if err != nil { // a failed allocation may keep what it got
+			return errors.Join(err, s.file.Truncate(s.end))
 		}
 		e.off = s.end
 		s.end += e.size

@@ -13,6 +13,8 @@ type Seq struct {
 	used  uint64         // the cache's clock at the last Grow
 	saved []savedSegment // written segments whose pages are in memory, in order
 
+	ofSave bool // it keeps the pages of a [Save]
+
 	// Derived from the fields above.
 	coldPages int
 	version   uint64
@@ -40,9 +42,13 @@ func (s *Seq) Fork() *Seq {
 
 // Follow makes an empty sequence share all pages of another one, as a Fork does.
 func (s *Seq) Follow(o *Seq) {
-	c := s.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	s.follow(o)
+}
+
+// follow is Follow; the caller holds c.mu.
+func (s *Seq) follow(o *Seq) {
 	s.len, s.used, s.coldPages, s.version = o.len, o.used, o.coldPages, o.version
 	s.cold = append(s.cold, o.cold...)
 	for _, p := range s.cold {
@@ -56,7 +62,7 @@ func (s *Seq) Follow(o *Seq) {
 		k.segment.refs++
 		s.saved = append(s.saved, k)
 	}
-	s.cutSaved(s.len / c.pageTokens)
+	s.cutSaved(s.len / s.cache.pageTokens)
 }
 
 // Take makes the rows from the sequence's length to n those of a sequence that follows it. Both have made room for
@@ -99,8 +105,8 @@ func (s *Seq) SharedPages(o *Seq) (n int) {
 func (s *Seq) pages(tokens int) int { return (tokens + s.cache.pageTokens - 1) / s.cache.pageTokens }
 
 // Grow makes room for tokens up to length n. If memory runs out, the cache spills its
-// oldest pages to flash. If that is impossible, or if ctx ends, Grow returns an error
-// and the stored tokens remain. While it reads or waits for flash, the cache is free
+// oldest pages to flash. If that is impossible, or if ctx ends, Grow returns an error,
+// the stored tokens remain, and the pages that it got are free again. While it reads or waits for flash, the cache is free
 // for other sequences.
 func (s *Seq) Grow(ctx context.Context, n int) error {
 	c := s.cache
@@ -117,10 +123,12 @@ func (s *Seq) Grow(ctx context.Context, n int) error {
 	need := s.pages(n) - had
 	for s.coldPages+len(s.hot) < s.pages(n) {
 		if err := ctx.Err(); err != nil {
+			s.releasePages(had)
 			return err
 		}
 		r, err := c.roomForSlab(ctx, need)
 		if err != nil {
+			s.releasePages(had)
 			return err
 		}
 		s.hot = append(s.hot, r)
@@ -199,6 +207,16 @@ func (s *Seq) Commit(n int) {
 	s.len = n
 }
 
+// releasePages releases the pages in memory after the sequence's first n pages. The caller holds c.mu.
+func (s *Seq) releasePages(n int) {
+	keep := min(max(0, n-s.coldPages), len(s.hot))
+	for i := keep; i < len(s.hot); i++ {
+		s.cache.releaseSlab(s.hot[i])
+		s.hot[i] = nil
+	}
+	s.hot = s.hot[:keep]
+}
+
 // Truncate removes all tokens from position n on and releases the pages that become
 // empty.
 func (s *Seq) Truncate(n int) {
@@ -214,17 +232,16 @@ func (s *Seq) Truncate(n int) {
 // truncate is Truncate, but does not wait for a job that writes the pages, which it returns. The
 // caller holds c.mu.
 func (s *Seq) truncate(n int) *spillJob {
-	c := s.cache
+	s.cut(n)
+	return s.cache.cancelNeedlessWrite()
+}
+
+// cut is truncate, but leaves the job alone.
+func (s *Seq) cut(n int) {
 	s.len = min(s.len, n)
-	keep := max(0, s.pages(n)-s.coldPages)
-	for i := keep; i < len(s.hot); i++ {
-		c.releaseSlab(s.hot[i])
-		s.hot[i] = nil
-	}
-	s.hot = s.hot[:min(keep, len(s.hot))]
+	s.releasePages(s.pages(n))
 	s.cutCold(s.pages(n))
-	s.cutSaved(s.len / c.pageTokens)
-	return c.cancelNeedlessWrite()
+	s.cutSaved(s.len / s.cache.pageTokens)
 }
 
 // Close releases all pages.

@@ -317,6 +317,9 @@ func (c *Cache) Stats() Stats {
 	c.pollSave()
 	st := Stats{HotPages: c.liveSlabs, PageTokens: c.pageTokens, PageBytes: c.slabBytes, Written: c.behind.writer.Bytes(), Failed: c.failed, SpillStalled: c.behind.stalled, SpillStalls: c.behind.stalls, SaveStalled: c.saver.stalled, SaveStalls: c.saver.stalls}
 	for s := range c.seqs {
+		if s.ofSave {
+			continue
+		}
 		st.ColdPages += s.coldPages
 		st.AheadPages += s.aheadPages()
 	}

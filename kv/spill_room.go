@@ -29,6 +29,9 @@ func (s *Seq) SpillNeed(n int) (need, written int64) {
 	missing := max(0, s.pages(n)-s.coldPages-len(s.hot)) - c.slabsLeft()
 	ahead, own := 0, 0
 	for other := range c.seqs {
+		if other.ofSave {
+			continue
+		}
 		pages, _ := other.writtenPages()
 		ahead += pages
 		if other == s {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/store/crc"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -355,3 +356,57 @@ type countedSegment struct {
 }
 
 func (c countedSegment) Close() error { *c.closed++; return nil }
+
+// TestDamagedSpillIsFound changes a byte of a spilled page: Damaged names the first page of its segment, and no
+// persisted segment. The tokens before that page are intact. A context that has ended finds nothing.
+func TestDamagedSpillIsFound(t *testing.T) {
+	c := coldCache(t, vfs.NewMem(), 4)
+	s := c.NewSeq()
+	for n := BlockTokens; n <= 12*BlockTokens; n += BlockTokens {
+		require.NoError(t, add(s, n, 1))
+	}
+	_, _, err := s.Damaged(t.Context())
+	require.NoError(t, err)
+	span := s.Cold()[2]
+	damaged := span.segment.Segment.(*scratchSegment)
+	_, err = damaged.scratch.file.WriteAt([]byte{0xa5, 0x5a}, damaged.layers[2].off+40)
+	require.NoError(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err = s.Damaged(ended)
+	require.NoError(t, err)
+	f, page, err := s.Damaged(t.Context())
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.Nil(t, f)
+	require.Equal(t, s.Cold()[0].Pages+s.Cold()[1].Pages, page)
+	s.Truncate(page * BlockTokens)
+	check(t, s, same(page*BlockTokens, 1))
+	_, _, err = s.Damaged(t.Context())
+	require.NoError(t, err)
+	s.Close()
+}
+
+// TestRefusedSpaceIsGivenBack refuses to allocate space for a spill, as a file system may that keeps the blocks it
+// had already: the file is cut to the pages that it holds.
+func TestRefusedSpaceIsGivenBack(t *testing.T) {
+	full, refuses := errors.New("no space left on device"), false
+	var ops []vfs.OpKind
+	fsys := vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if refuses {
+			if ops = append(ops, op.Kind); op.Kind == vfs.OpAllocate {
+				return full
+			}
+		}
+		return nil
+	})
+	s := NewScratch(fsys, "kv", tiering.New(0))
+	defer func() { require.NoError(t, s.Close()) }()
+	page := func(int, int) []byte { return make([]byte, 5000) }
+	now := (*prefetch.Scheduler)(nil).WriteNow
+	_, err := s.Spill(nil, 1, 2, page, now)
+	require.NoError(t, err)
+	refuses = true
+	_, err = s.Spill(nil, 1, 2, page, now)
+	require.ErrorIs(t, err, full)
+	require.Equal(t, []vfs.OpKind{vfs.OpAllocate, vfs.OpTruncate, vfs.OpAllocate, vfs.OpTruncate}, ops)
+}
