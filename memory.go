@@ -139,6 +139,9 @@ func (m *memory) release() {
 	heapLimits.update(m, heapUse{})
 }
 
+// FlashUse counts the weights that the engine has read from flash since it was opened, for all sessions together.
+func (e *Engine) FlashUse() FlashUse { return e.flashUse() }
+
 // flashUse returns what the engine has read of its weights so far.
 func (e *Engine) flashUse() FlashUse {
 	s, x, classes := e.model.StreamStats(), e.model.ExpertStats(), exec.TransferStats(e.model)

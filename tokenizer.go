@@ -49,6 +49,10 @@ func (t *Tokenizer) Decode(ids []int32) (string, error) {
 // false for an id outside the vocabulary.
 func (t *Tokenizer) Piece(id int32) (piece string, ok bool) { return t.t.Piece(id) }
 
+// Bytes returns the bytes that decoding adds for a token, which may end within a character, or nil for an
+// id outside the vocabulary.
+func (t *Tokenizer) Bytes(id int32) []byte { return t.t.TokenBytes(id) }
+
 // VocabSize returns the number of token ids. A model may have more ids than its tokenizer;
 // those are padding.
 func (t *Tokenizer) VocabSize() int { return t.t.VocabSize() }

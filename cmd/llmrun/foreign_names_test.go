@@ -32,7 +32,7 @@ func TestForeignNamesSuggestOurNames(t *testing.T) {
 		{[]string{"run", "-c", "512"}, "there is no flag -c; here it is --ctx"},
 		{[]string{"inspect", "-c", "512"}, "there is no flag -c"}, // inspect has no --ctx
 		{[]string{"run", "-i"}, "there is no flag -i"},            // single letters get no suggestion
-		{[]string{"serve"}, `there is no command "serve": there is no server: run answers one prompt, chat holds a conversation, and the Go library does both in a program`},
+		{[]string{"server"}, `there is no command "server": llmrun serve answers HTTP requests`},
 		{[]string{"run", "llama", "Why?"}, `unexpected argument "llama": the prompt is -p TEXT, and the model -m PATH`},
 		{[]string{"chat", "llama"}, `unexpected argument "llama": the model is -m PATH`},
 		{[]string{"inspect", "llama"}, `unexpected argument "llama": the model is -m PATH`},

@@ -3,8 +3,7 @@ package main
 // commandHints explain command names of other programs, and names that belong to llmlab.
 var commandHints = map[string]string{
 	"kv": movedToLab, "gpu": movedToLab, "w8a8": movedToLab, "overhead": movedToLab, "divided": movedToLab, "hetero": movedToLab, "budget": movedToLab, "papers": movedToLab, "split": movedToLab,
-	"serve":    "there is no server: run answers one prompt, chat holds a conversation, and the Go library does both in a program",
-	"server":   "there is no server: run answers one prompt, chat holds a conversation, and the Go library does both in a program",
+	"server":   "llmrun serve answers HTTP requests",
 	"pull":     "llmrun downloads nothing: -m takes a model that is on this machine",
 	"download": "llmrun downloads nothing: -m takes a model that is on this machine",
 	"list":     "models are files: llmrun cache lists imported models, and llmrun sessions lists saved conversations",

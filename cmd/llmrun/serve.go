@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
+	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/serve"
+)
+
+// defaultListen is the address without --listen: one that only programs on this machine reach.
+const defaultListen = "127.0.0.1:11435"
+
+// apiKeyVariable is the environment variable with an API key, for services that have no file for it.
+const apiKeyVariable = "LLMRUN_API_KEY"
+
+// bundledName is the name by which requests choose the bundled model.
+const bundledName = "llmrun"
+
+// stopTime is how long answers may go on after a signal.
+const stopTime = 10 * time.Second
+
+func serveCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "serve",
+		Synopsis: "[--model NAME=PATH ...] [flags]",
+		Summary:  "answer HTTP requests of OpenAI's and ollama's clients",
+		About: `Listens on an address and answers requests until Ctrl-C or SIGTERM, which let running answers go on for 10 seconds. A client for OpenAI's API uses the address with /v1 behind it, one for ollama's API the address as it is; docs/guide/serving.md lists what they may ask for. A model is opened by the first request that names it, and closed after 5 minutes without one. The keys and values of long prompts are kept in the cache directory, so that the next question about a document begins soon, also after a restart.
+
+Only programs on this machine reach the default address. Pages in a browser may use the server if they come from localhost or from the apps of Obsidian, Capacitor or Tauri; --allow-origin adds others. A client may have to send a key, as Authorization: Bearer KEY: one of the lines of --api-key-file, or the value of ` + apiKeyVariable + `.
+
+GET /health answers {"status":"ok"}, and GET /metrics has counters for Prometheus. Standard error has a line for each request, which holds no text of prompts or answers.`,
+		Examples: []cli.Example{
+			{Line: "llmrun serve", Purpose: "the bundled model, for a client on this machine"},
+			{Line: "llmrun serve --model notes=qwen.gguf --model code=coder.gguf --ram 3GiB", Purpose: "two models, of which one is in memory at a time"},
+			{Line: "llmrun serve --listen 0.0.0.0:11435 --api-key-file keys.txt", Purpose: "for other machines, which need a key"},
+		},
+		Prepare: func(f *cli.FlagSet) cli.Action {
+			v := &serveFlags{listen: defaultListen}
+			v.add(f)
+			return v.run
+		},
+	}
+}
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	listen  string
+	models  []serve.Model
+	keyFile string
+	origins []string
+	ram     ramFlag
+	cache   cacheFlags
+}
+
+func (v *serveFlags) add(f *cli.FlagSet) {
+	f.Group("Address")
+	f.Value("listen", "HOST:PORT", "the address to listen on; default: "+defaultListen+". Port 0 takes a free one", v.setListen)
+	f.Text(&v.keyFile, "api-key-file", "FILE", "requests need one of the keys in FILE, one on each line; default: the key in "+apiKeyVariable+", or none")
+	f.Value("allow-origin", "ORIGIN", "pages of this origin, such as https://notes.example, may use the server; * allows all pages that a browser on this machine shows; may be given several times", v.addOrigin)
+	f.Group("Model")
+	f.Value("model", "NAME=PATH", "offer a model under a name: a GGUF file (any part of a split one), Hugging Face directory, or pack; may be given several times. Default: the bundled model, as "+bundledName, v.addModel)
+	addRAM(f, &v.ram, "the available memory")
+	v.cache.add(f)
+}
+
+func (v *serveFlags) setListen(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return fmt.Errorf("must be a host and a port, such as %s, not %q", defaultListen, text)
+	}
+	v.listen = text
+	return nil
+}
+
+func (v *serveFlags) addOrigin(text string) error {
+	scheme, host, ok := strings.Cut(text, "://")
+	if text != "*" && (!ok || scheme == "" || host == "" || strings.ContainsAny(host, "/ ")) {
+		return fmt.Errorf("must be an origin such as https://notes.example, or *, not %q", text)
+	}
+	v.origins = append(v.origins, text)
+	return nil
+}
+
+func (v *serveFlags) addModel(text string) error {
+	name, path, ok := strings.Cut(text, "=")
+	if !ok || name == "" || path == "" || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' }) {
+		return fmt.Errorf("must be NAME=PATH, not %q", text)
+	}
+	for i := range v.models {
+		if v.models[i].Name == name {
+			return fmt.Errorf("must be a name that no other model has, not %q", text)
+		}
+	}
+	v.models = append(v.models, serve.Model{Name: name, Path: path})
+	return nil
+}
+
+// options returns the options of the server.
+func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
+	o := serve.Options{
+		Models: v.models, RAM: v.ram.bytes, AllowOrigins: v.origins, Version: releaseVersion(thisVersion().Version),
+		Logger: slog.New(slog.NewTextHandler(s.Err, nil)),
+	}
+	if host, _, err := net.SplitHostPort(v.listen); err == nil && host != "" {
+		o.AllowHosts = []string{host}
+	}
+	var err error
+	if o.APIKeys, err = v.keys(); err != nil {
+		return o, err
+	}
+	if len(o.Models) == 0 {
+		o.Models = []serve.Model{{Name: bundledName, Path: bundled.Name, Options: llmrun.Options{FS: bundled.FS}}}
+	}
+	for i := range o.Models {
+		if err := v.complete(s, &o.Models[i]); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// complete sets the options of a model.
+func (v *serveFlags) complete(s *cli.Streams, m *serve.Model) error {
+	o := &m.Options
+	o.Memory.WatchProcess = v.ram.bytes > 0
+	o.Notify = func(text string) { s.Note(m.Name + ": " + text) }
+	if o.FS != nil { // the bundled model needs no import
+		return v.cache.applySessions(o)
+	}
+	v.cache.apply(o)
+	info, err := os.Stat(m.Path)
+	if err != nil {
+		return fmt.Errorf("--model: %w", err)
+	}
+	m.Modified = info.ModTime()
+	return nil
+}
+
+// keys returns the keys of which requests must have one.
+func (v *serveFlags) keys() (keys []string, err error) {
+	text := os.Getenv(apiKeyVariable)
+	if v.keyFile != "" {
+		data, err := os.ReadFile(v.keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--api-key-file: %w", err)
+		}
+		text = string(data)
+	}
+	for line := range strings.Lines(text) {
+		if key := strings.TrimSpace(line); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	if v.keyFile != "" && len(keys) == 0 {
+		return nil, fmt.Errorf("--api-key-file: %s has no key", v.keyFile)
+	}
+	return keys, nil
+}
+
+func (v *serveFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
+	if err := cli.NoArguments(args); err != nil {
+		return err
+	}
+	options, err := v.options(s)
+	if err != nil {
+		return err
+	}
+	server, err := serve.New(options)
+	if err != nil {
+		return err
+	}
+	ctx, stop := cli.Interruptible(ctx)
+	defer stop()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", v.listen)
+	if err != nil {
+		return errors.Join(cli.Interruption(ctx, err), server.Close())
+	}
+	s.Note("serving on http://" + listener.Addr().String())
+	if !isLoopback(listener.Addr()) && len(options.APIKeys) == 0 {
+		s.Note("every machine that reaches this address can use the models: --api-key-file asks for a key")
+	}
+	return serveUntil(ctx, server, listener)
+}
+
+// isLoopback reports whether only this machine reaches an address.
+func isLoopback(a net.Addr) bool {
+	at, err := netip.ParseAddrPort(a.String())
+	return err == nil && at.Addr().IsLoopback()
+}
+
+// serveUntil answers requests until ctx ends, lets running answers go on for a while, and closes the models.
+func serveUntil(ctx context.Context, server *serve.Server, listener net.Listener) error {
+	web := serve.NewHTTPServer(server)
+	failed := make(chan error, 1)
+	go func() { failed <- web.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return errors.Join(err, server.Close())
+	case <-ctx.Done():
+	}
+	server.Drain()
+	rest, end := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer end()
+	err := web.Shutdown(rest)
+	closed := server.Close() // ends the answers that are left
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = web.Close()
+	}
+	if err := errors.Join(err, closed); err != nil {
+		return err
+	}
+	return cli.Interruption(ctx, nil)
+}
+
+// releaseVersion returns the number of a release, which clients compare, or "" for other builds.
+func releaseVersion(version string) string {
+	number := strings.TrimPrefix(version, "v")
+	if number == "" || number[0] < '0' || number[0] > '9' {
+		return ""
+	}
+	return number
+}

@@ -1,0 +1,129 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// served is a running llmrun serve.
+type served struct {
+	t       *testing.T
+	command *exec.Cmd
+	url     string
+	log     *bytes.Buffer // complete when the command has ended
+	logged  chan struct{} // closed then
+}
+
+// startServe starts llmrun serve on a free port.
+func startServe(t *testing.T, args ...string) *served {
+	t.Helper()
+	s := &served{t: t, log: &bytes.Buffer{}, logged: make(chan struct{})}
+	s.command = exec.Command("llmrun", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	errors, err := s.command.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, s.command.Start())
+	t.Cleanup(func() { _ = s.command.Process.Kill() })
+	lines := bufio.NewReader(errors)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	found := regexp.MustCompile(`^llmrun: serving on (http://127\.0\.0\.1:\d+)\n$`).FindStringSubmatch(line)
+	require.NotNil(t, found, line)
+	s.url = found[1]
+	go func() {
+		defer close(s.logged)
+		_, _ = io.Copy(s.log, lines)
+	}()
+	return s
+}
+
+// post sends a request and returns the response, whose body the caller closes.
+func (s *served) post(path, key, body string) *http.Response {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+path, strings.NewReader(body))
+	require.NoError(s.t, err)
+	r.Close = true
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	return answer
+}
+
+// stop sends a signal and checks the exit code.
+func (s *served) stop(signal syscall.Signal, code int) {
+	s.t.Helper()
+	require.NoError(s.t, s.command.Process.Signal(signal))
+	<-s.logged
+	_ = s.command.Wait()
+	require.Equal(s.t, code, s.command.ProcessState.ExitCode(), s.log)
+}
+
+// TestServe starts the server as its users do. A prompt that one process has read is known to the next, a running answer is
+// finished after SIGTERM, and keys are asked for.
+func TestServe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the bundled model is too slow under the race detector")
+	}
+	cache := t.TempDir()
+	keys := filepath.Join(t.TempDir(), "keys.txt")
+	require.NoError(t, os.WriteFile(keys, []byte("\n one \ntwo\n"), 0o600))
+	prompt := strings.Repeat("The fox went into the wood and came back. ", 60)
+	body := fmt.Sprintf(`{"model":"llmrun","prompt":%q,"max_tokens":3,"temperature":0}`, prompt)
+	ask := func(s *served) (text string, cached int) {
+		answer := s.post("/v1/completions", "two", body)
+		defer answer.Body.Close()
+		var got struct {
+			Choices []struct{ Text string }
+			Usage   struct {
+				Details struct {
+					Cached int `json:"cached_tokens"`
+				} `json:"prompt_tokens_details"`
+			}
+		}
+		require.Equal(t, http.StatusOK, answer.StatusCode)
+		require.NoError(t, json.NewDecoder(answer.Body).Decode(&got))
+		return got.Choices[0].Text, got.Usage.Details.Cached
+	}
+
+	s := startServe(t, "--cache-dir", cache, "--api-key-file", keys)
+	want, cached := ask(s)
+	require.Zero(t, cached)
+	refused := s.post("/v1/completions", "three", body)
+	refused.Body.Close()
+	require.Equal(t, http.StatusUnauthorized, refused.StatusCode)
+	running := s.post("/v1/completions", "one", `{"prompt":"Once upon a time","stream":true,"max_tokens":60,"temperature":0}`)
+	_, err := running.Body.Read(make([]byte, 10))
+	require.NoError(t, err)
+	require.NoError(t, s.command.Process.Signal(syscall.SIGTERM))
+	rest, err := io.ReadAll(running.Body)
+	running.Body.Close()
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(string(rest), "data: [DONE]\n\n"), "the answer is finished")
+	<-s.logged
+	_ = s.command.Wait()
+	require.Equal(t, 143, s.command.ProcessState.ExitCode(), s.log)
+	require.Contains(t, s.log.String(), "level=INFO msg=request method=POST path=/v1/completions status=200")
+	require.NotContains(t, s.log.String(), "fox")
+
+	s = startServe(t, "--cache-dir", cache, "--api-key-file", keys, "--ram", "120MiB")
+	again, cached := ask(s)
+	require.Equal(t, want, again)
+	require.Greater(t, cached, 500)
+	s.stop(syscall.SIGINT, 130)
+}

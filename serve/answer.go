@@ -1,0 +1,241 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"iter"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/llmrun/llmrun"
+)
+
+// randomID returns the unique part of an answer's id.
+func randomID() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// job is what a request asks for, after a dialect has read it.
+type job struct {
+	model string
+	// keepAlive is how long the model stays open afterwards; nil = as the server's options say.
+	keepAlive *time.Duration
+	// run answers the request with the open model. After it has sent something it reports errors in its stream and
+	// returns nil.
+	run func(ctx context.Context, w http.ResponseWriter, u *use) error
+}
+
+// use is a request's hold of a model.
+type use struct {
+	*entry
+	server *Server
+	engine *llmrun.Engine
+	start  time.Time // of the request
+	load   time.Duration
+}
+
+// handle returns the handler of requests that a model answers.
+func (s *Server) handle(d dialect, read func(o *object) *job) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		if err := s.answer(ctx, w, r, read); err != nil {
+			p := s.problemOf(ctx, err)
+			record := recordOf(ctx)
+			record.status, record.problem = p.status, p.message
+			if p.status != statusLeft {
+				d.refuse(w, p)
+			}
+		}
+	}
+}
+
+// answer takes a request through the queue, reads it, and runs it with its model.
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, read func(o *object) *job) error {
+	start := time.Now()
+	ticket, err := s.queue.admit(clientName(r))
+	if err != nil {
+		return err
+	}
+	defer ticket.done()
+	body, release, err := s.readBody(w, r)
+	defer release()
+	if err != nil {
+		return err
+	}
+	j := read(body)
+	if err := body.err(); err != nil {
+		return err
+	}
+	model, err := s.models.find(j.model)
+	if err != nil {
+		return err
+	}
+	recordOf(ctx).model = model.Name
+	if err := ticket.wait(ctx); err != nil {
+		return err
+	}
+	engine, load, err := s.models.use(ctx, model)
+	if err != nil {
+		return err
+	}
+	defer s.models.release(model)
+	if j.keepAlive != nil {
+		s.models.setKeepAlive(model, *j.keepAlive)
+	}
+	return j.run(ctx, w, &use{entry: model, server: s, engine: engine, start: start, load: load})
+}
+
+// prompt begins a generation in an empty session.
+type prompt func(ctx context.Context, s *llmrun.Session, o llmrun.GenerateOptions) iter.Seq2[llmrun.Piece, error]
+
+func chatPrompt(messages []llmrun.Message) prompt {
+	return func(ctx context.Context, s *llmrun.Session, o llmrun.GenerateOptions) iter.Seq2[llmrun.Piece, error] {
+		return s.ChatMessages(ctx, messages, o)
+	}
+}
+
+// textPrompt continues a text. Its author writes the marks of turns, if any, so they are special tokens.
+func textPrompt(text string) prompt {
+	return func(ctx context.Context, s *llmrun.Session, o llmrun.GenerateOptions) iter.Seq2[llmrun.Piece, error] {
+		o.ParseSpecial = true
+		return s.Generate(ctx, text, o)
+	}
+}
+
+func idsPrompt(ids []int32) prompt {
+	return func(ctx context.Context, s *llmrun.Session, o llmrun.GenerateOptions) iter.Seq2[llmrun.Piece, error] {
+		return s.GenerateIDs(ctx, ids, o)
+	}
+}
+
+// generate runs one generation and calls each with its pieces, until each returns an error.
+func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (llmrun.Stats, error) {
+	stats, began, err := u.try(ctx, p, o, each)
+	if errors.Is(err, llmrun.ErrBudget) && !began && u.server.models.cool(u.entry) {
+		stats, _, err = u.try(ctx, p, o, each)
+	}
+	u.server.metrics.generation(stats)
+	record := recordOf(ctx)
+	record.prompt += stats.PromptTokens
+	record.cached += stats.ReusedTokens
+	record.generated += stats.GeneratedTokens
+	return stats, err
+}
+
+// try is one attempt of generate. began reports whether each was called.
+func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (stats llmrun.Stats, began bool, err error) {
+	session, err := u.engine.NewSession()
+	if err != nil {
+		return stats, false, err
+	}
+	for piece, failed := range p(ctx, session, o) {
+		if failed != nil {
+			err = failed
+			break
+		}
+		began = true
+		if err = each(&piece); err != nil {
+			break
+		}
+	}
+	stats = session.Stats()
+	if err != nil {
+		return stats, began, errors.Join(err, session.Close())
+	}
+	return stats, began, u.server.models.keepWarm(u.entry, session)
+}
+
+// sampling are the parameters of a request, which override the model's own.
+type sampling struct {
+	temperature, topP, minP, typicalP          *float32
+	repeatPenalty, presencePenalty, frequencyP *float32
+	topK, repeatLastN, seed                    *int64
+	bias                                       map[int32]float32
+}
+
+// leastTopP stands for a top_p of 0, with which the APIs mean the most likely token alone, and the library all tokens.
+const leastTopP = 1e-9
+
+// over returns the model's parameters with those of the request. Greedy decoding ignores the model's own, whose penalties would
+// change the most likely token.
+func (r *sampling) over(s llmrun.Sampling) llmrun.Sampling {
+	if r.temperature != nil && *r.temperature == 0 {
+		s = llmrun.Sampling{}
+	}
+	for _, f := range []struct {
+		target *float32
+		given  *float32
+	}{
+		{&s.Temperature, r.temperature},
+		{&s.TopP, r.topP},
+		{&s.MinP, r.minP},
+		{&s.TypicalP, r.typicalP},
+		{&s.RepeatPenalty, r.repeatPenalty},
+		{&s.PresencePenalty, r.presencePenalty},
+		{&s.FrequencyPenalty, r.frequencyP},
+	} {
+		if f.given != nil {
+			*f.target = *f.given
+		}
+	}
+	if r.topP != nil && *r.topP == 0 {
+		s.TopP = leastTopP
+	}
+	if r.topK != nil {
+		s.TopK = int(*r.topK)
+	}
+	if n := r.repeatLastN; n != nil {
+		s.RepeatLastN = int(*n)
+		if *n == 0 { // no token counts as seen
+			s.RepeatPenalty, s.PresencePenalty, s.FrequencyPenalty = 0, 0, 0
+		}
+	}
+	s.LogitBias = r.bias
+	s.Seed = r.seedOf(0)
+	return s
+}
+
+// seedOf returns the seed of the answer with an index; nil = a random one.
+func (r *sampling) seedOf(index int) *uint64 {
+	if r.seed == nil {
+		return nil
+	}
+	seed := uint64(*r.seed) + uint64(index)
+	return &seed
+}
+
+// readMessages reads the messages of a conversation.
+func readMessages(o *object, content func(m *object) string) (messages []llmrun.Message) {
+	for _, m := range o.list("messages") {
+		role := m.text("role")
+		switch role {
+		case "developer":
+			role = "system"
+		case "system", "user", "assistant":
+		case "tool", "function":
+			m.fail("role", "is a tool's; tools are not supported yet")
+		default:
+			m.fail("role", "must be system, user or assistant")
+		}
+		m.refuse("tool_calls", "is not supported yet")
+		messages = append(messages, llmrun.Message{Role: role, Content: content(m)})
+	}
+	return messages
+}
+
+// maxStops bounds the stop strings of a request, as the library does.
+const maxStops = 64
+
+// readStops reads the stop strings. Empty ones, which some clients send for none, stop nothing.
+func readStops(o *object) []string {
+	stops := slices.DeleteFunc(o.texts("stop"), func(s string) bool { return s == "" })
+	if len(stops) > maxStops {
+		o.fail("stop", "has more than 64 strings")
+	}
+	return stops
+}

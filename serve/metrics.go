@@ -1,0 +1,110 @@
+package serve
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/llmrun/llmrun"
+)
+
+// metrics counts what /metrics shows.
+type metrics struct {
+	mu        sync.Mutex
+	requests  map[string]int64 // by status code
+	prompt    int64            // tokens of prompts that were computed
+	cached    int64            // tokens of prompts that were reused
+	restored  int64            // of those, tokens that came from flash
+	generated int64
+	retired   engineTotals // of models that were closed
+}
+
+// engineTotals are counters of an engine since it was opened.
+type engineTotals struct{ passes, weightsRead, kvRead, kvWritten int64 }
+
+func totalsOf(e *llmrun.Engine) engineTotals {
+	kv := e.KVUse()
+	return engineTotals{e.PassUse().Passes, e.FlashUse().Bytes, kv.Read, kv.Written}
+}
+
+func (t *engineTotals) add(u engineTotals) {
+	t.passes += u.passes
+	t.weightsRead += u.weightsRead
+	t.kvRead += u.kvRead
+	t.kvWritten += u.kvWritten
+}
+
+// retire takes over the counters of an engine that is about to be closed.
+func (m *metrics) retire(e *llmrun.Engine) {
+	t := totalsOf(e)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.retired.add(t)
+}
+
+// generation counts an answer.
+func (m *metrics) generation(s llmrun.Stats) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.prompt += int64(s.PromptTokens - s.ReusedTokens)
+	m.cached += int64(s.ReusedTokens)
+	m.restored += int64(s.RestoredTokens)
+	m.generated += int64(s.GeneratedTokens)
+}
+
+// request counts an answered request.
+func (m *metrics) request(status int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.requests[fmt.Sprint(status)]++
+}
+
+// metric starts a metric of Prometheus' text format.
+func metric(w io.Writer, name, kind, help string) {
+	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+// serveMetrics answers in the text format of Prometheus, version 0.0.4.
+func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	open := s.models.loaded()
+	m := s.metrics
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	totals := m.retired
+	ram := map[string]int64{}
+	for _, l := range open {
+		totals.add(l.totals)
+		for purpose, bytes := range l.held {
+			ram[purpose] += bytes
+		}
+	}
+	metric(w, "llmrun_tokens_total", "counter", "Tokens: computed and reused ones of prompts, and generated ones.")
+	fmt.Fprintf(w, "llmrun_tokens_total{kind=\"prompt\"} %d\n", m.prompt)
+	fmt.Fprintf(w, "llmrun_tokens_total{kind=\"cached\"} %d\n", m.cached)
+	fmt.Fprintf(w, "llmrun_tokens_total{kind=\"generated\"} %d\n", m.generated)
+	metric(w, "llmrun_restored_tokens_total", "counter", "Tokens of prompts that were reused from flash.")
+	fmt.Fprintf(w, "llmrun_restored_tokens_total %d\n", m.restored)
+	metric(w, "llmrun_queue_length", "gauge", "Requests that are admitted and do not run.")
+	fmt.Fprintf(w, "llmrun_queue_length %d\n", s.queue.length())
+	metric(w, "llmrun_models_open", "gauge", "Models in memory.")
+	fmt.Fprintf(w, "llmrun_models_open %d\n", len(open))
+	metric(w, "llmrun_ram_bytes", "gauge", "Memory of the open models by purpose.")
+	for _, purpose := range slices.Sorted(maps.Keys(ram)) {
+		fmt.Fprintf(w, "llmrun_ram_bytes{purpose=%q} %d\n", purpose, ram[purpose])
+	}
+	metric(w, "llmrun_flash_read_bytes_total", "counter", "Bytes read from flash: weights, keys and values.")
+	fmt.Fprintf(w, "llmrun_flash_read_bytes_total{what=\"weights\"} %d\n", totals.weightsRead)
+	fmt.Fprintf(w, "llmrun_flash_read_bytes_total{what=\"kv\"} %d\n", totals.kvRead)
+	metric(w, "llmrun_flash_written_bytes_total", "counter", "Bytes of keys and values that were moved to flash.")
+	fmt.Fprintf(w, "llmrun_flash_written_bytes_total %d\n", totals.kvWritten)
+	metric(w, "llmrun_passes_total", "counter", "Passes over the weights. Requests share them.")
+	fmt.Fprintf(w, "llmrun_passes_total %d\n", totals.passes)
+	metric(w, "llmrun_requests_total", "counter", "Answered requests by status code.")
+	for _, code := range slices.Sorted(maps.Keys(m.requests)) {
+		fmt.Fprintf(w, "llmrun_requests_total{code=%q} %d\n", code, m.requests[code])
+	}
+}

@@ -1,0 +1,366 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/llmrun/llmrun"
+)
+
+// A Model is one that the server offers.
+type Model struct {
+	Name string // as requests name it
+	Path string // as [llmrun.Open] takes it
+	// Options open the model. The server sets Memory.RAM if its own Options.RAM is set.
+	Options llmrun.Options
+	// Modified is the time that listings show; zero = when the server was made.
+	Modified time.Time
+}
+
+// registry opens models on demand and closes those that are idle.
+type registry struct {
+	ram       int64         // budget of each model, one of which is open at a time; 0 = the available memory
+	keepAlive time.Duration // negative = for ever
+
+	// open and close replace those of package llmrun in tests.
+	open  func(context.Context, *Model) (*llmrun.Engine, error)
+	close func(*llmrun.Engine) error
+
+	// door lets one request at a time choose its model. A request that waits for others to leave a model holds it, so that
+	// requests behind it cannot keep that model busy for ever.
+	door chan struct{}
+
+	mu     sync.Mutex
+	all    []*entry
+	closed bool
+	idle   chan struct{} // closed and replaced when a model becomes idle
+}
+
+// entry is a model of the registry. The fields below engine are guarded by registry.mu.
+type entry struct {
+	Model
+	describe func() (description, error)
+
+	engine   *llmrun.Engine // nil unless open
+	users    int
+	lastUsed time.Time
+	expires  time.Time // zero = never
+	keep     time.Duration
+	timer    *time.Timer // closes the model
+	warm     []*llmrun.Session
+}
+
+// description is what listings show of a model.
+type description struct {
+	info   llmrun.Info
+	digest string
+}
+
+var errUnknownModel = errors.New("there is no such model")
+
+func newRegistry(o *Options, m *metrics) *registry {
+	r := &registry{
+		ram: o.RAM, keepAlive: o.KeepAlive,
+		door: make(chan struct{}, 1), idle: make(chan struct{}),
+		close: func(e *llmrun.Engine) error { m.retire(e); return e.Close() },
+	}
+	r.open = func(ctx context.Context, m *Model) (*llmrun.Engine, error) {
+		options := m.Options
+		if r.ram != 0 {
+			options.Memory.RAM = r.ram
+		}
+		return llmrun.OpenContext(ctx, m.Path, options)
+	}
+	for _, m := range o.Models {
+		e := &entry{Model: m}
+		e.describe = sync.OnceValues(func() (description, error) { return describe(&e.Model) })
+		r.all = append(r.all, e)
+	}
+	return r
+}
+
+// describe reads what listings show, without the weights.
+func describe(m *Model) (d description, err error) {
+	i, err := llmrun.Inspect(m.Path, m.Options)
+	if err != nil {
+		return d, err
+	}
+	d.info = i.Info()
+	if err := i.Close(); err != nil {
+		return d, err
+	}
+	text, err := json.Marshal(d.info)
+	sum := sha256.Sum256(append([]byte(m.Name+"\x00"), text...))
+	d.digest = hex.EncodeToString(sum[:])
+	return d, err
+}
+
+// find returns the model with a name. An empty name means the only model, and the tag latest is as good as none.
+func (r *registry) find(name string) (*entry, error) {
+	if name == "" {
+		if len(r.all) == 1 {
+			return r.all[0], nil
+		}
+		return nil, &fieldError{"model", "is missing"}
+	}
+	for _, e := range r.all {
+		if e.Name == name || e.Name+":latest" == name || e.Name == name+":latest" {
+			return e, nil
+		}
+	}
+	if strings.Contains(name, "..") || strings.ContainsAny(name, "\\\x00") || strings.HasPrefix(name, "/") {
+		return nil, &fieldError{"model", "must be a name, not a path"}
+	}
+	return nil, fmt.Errorf("%w: %q", errUnknownModel, shorten(name))
+}
+
+// use returns the engine of a model, which it opens if necessary, and how long that took. The caller calls release.
+func (r *registry) use(ctx context.Context, e *entry) (engine *llmrun.Engine, load time.Duration, err error) {
+	select {
+	case r.door <- struct{}{}:
+		defer func() { <-r.door }()
+	case <-ctx.Done():
+		return nil, 0, context.Cause(ctx)
+	}
+	if engine, err := r.hold(e); engine != nil || err != nil {
+		return engine, 0, err
+	}
+	if r.ram != 0 {
+		if err := r.closeOthers(ctx, e); err != nil {
+			return nil, 0, err
+		}
+	}
+	r.makeRoom(e)
+	start := time.Now()
+	for {
+		engine, err = r.open(ctx, &e.Model)
+		if !errors.Is(err, llmrun.ErrBudget) || !r.closeOldest() {
+			break
+		}
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	load = time.Since(start)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, 0, errors.Join(errClosed, r.close(engine))
+	}
+	e.engine, e.users, e.keep = engine, 1, r.keepAlive
+	return engine, load, nil
+}
+
+// hold returns the engine of a model that is open, and nil for others.
+func (r *registry) hold(e *entry) (*llmrun.Engine, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	if e.engine != nil {
+		e.users++
+		e.stopTimer()
+	}
+	return e.engine, nil
+}
+
+// closeOthers closes all other models when they are idle.
+func (r *registry) closeOthers(ctx context.Context, wanted *entry) error {
+	for {
+		r.mu.Lock()
+		busy, idle := false, r.idle
+		var err error
+		for _, e := range r.all {
+			if e != wanted && e.engine != nil {
+				if e.users > 0 {
+					busy = true
+				} else {
+					err = errors.Join(err, r.unload(e))
+				}
+			}
+		}
+		r.mu.Unlock()
+		if err != nil || !busy {
+			return err
+		}
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// makeRoom closes idle models while a model exceeds the memory that is available. It could stream its weights
+// from flash instead, which is slower.
+func (r *registry) makeRoom(e *entry) {
+	r.mu.Lock()
+	open := slices.ContainsFunc(r.all, func(e *entry) bool { return e.engine != nil })
+	r.mu.Unlock()
+	if r.ram != 0 || !open {
+		return
+	}
+	d, err := e.describe()
+	for err == nil && llmrun.AvailableMemory() < d.info.WeightBytes && r.closeOldest() {
+	}
+}
+
+// closeOldest closes the idle model that was used longest ago, and reports whether there was one.
+func (r *registry) closeOldest() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var oldest *entry
+	for _, e := range r.all {
+		if e.engine != nil && e.users == 0 && (oldest == nil || e.lastUsed.Before(oldest.lastUsed)) {
+			oldest = e
+		}
+	}
+	return oldest != nil && r.unload(oldest) == nil
+}
+
+// setKeepAlive sets how long a model in use stays open afterwards; negative = for ever.
+func (r *registry) setKeepAlive(e *entry, keep time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.keep = keep
+}
+
+// release ends a use of a model.
+func (r *registry) release(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.users--
+	e.lastUsed = time.Now()
+	if e.users > 0 {
+		return
+	}
+	close(r.idle)
+	r.idle = make(chan struct{})
+	switch {
+	case e.engine == nil || e.keep < 0:
+	case e.keep == 0:
+		_ = r.unload(e) // no request is there to receive the error
+	default:
+		e.expires = e.lastUsed.Add(e.keep)
+		e.timer = time.AfterFunc(e.keep, func() { r.expire(e) })
+	}
+}
+
+// expire closes a model whose time is over, unless a request uses it again.
+func (r *registry) expire(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.engine != nil && e.users == 0 && !e.expires.IsZero() && !time.Now().Before(e.expires) {
+		_ = r.unload(e) // no request is there to receive the error
+	}
+}
+
+func (e *entry) stopTimer() {
+	if e.timer != nil {
+		e.timer.Stop()
+		e.timer, e.expires = nil, time.Time{}
+	}
+}
+
+// unload closes an idle model. The caller holds r.mu.
+func (r *registry) unload(e *entry) error {
+	e.stopTimer()
+	engine := e.engine
+	e.engine, e.warm = nil, nil // closing the engine closes the sessions
+	return r.close(engine)
+}
+
+// maxWarm is the number of sessions that stay open behind their answers. Sessions share the keys and values of a common
+// beginning, so that the next turn of a conversation prefills only what is new.
+const maxWarm = 2
+
+// keepWarm keeps a session, and closes the oldest one if there are more than maxWarm.
+func (r *registry) keepWarm(e *entry, s *llmrun.Session) error {
+	r.mu.Lock()
+	e.warm = append(e.warm, s)
+	var oldest *llmrun.Session
+	if len(e.warm) > maxWarm {
+		oldest, e.warm = e.warm[0], e.warm[1:]
+	}
+	r.mu.Unlock()
+	if oldest == nil {
+		return nil
+	}
+	return oldest.Close()
+}
+
+// cool closes the warm sessions of a model, whose memory a request needs, and reports whether there were any.
+func (r *registry) cool(e *entry) bool {
+	r.mu.Lock()
+	warm := e.warm
+	e.warm = nil
+	r.mu.Unlock()
+	for _, s := range warm {
+		_ = s.Close() // the next answer matters more than what was saved of the last one
+	}
+	return len(warm) > 0
+}
+
+// loaded is an open model, as listings show it.
+type loaded struct {
+	*entry
+	until  time.Time // zero = never, or in use
+	memory int64
+	held   map[string]int64 // by purpose
+	totals engineTotals
+}
+
+// loaded lists the open models.
+func (r *registry) loaded() (list []loaded) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.all {
+		if e.engine != nil {
+			list = append(list, loaded{e, e.expires, e.engine.MemoryUsed(), e.engine.Memory().Held, totalsOf(e.engine)})
+		}
+	}
+	return list
+}
+
+// settle refuses further uses and waits until no model is in use, at most for a time.
+func (r *registry) settle(most time.Duration) {
+	end := time.NewTimer(most)
+	defer end.Stop()
+	for {
+		r.mu.Lock()
+		r.closed = true
+		busy, idle := slices.ContainsFunc(r.all, func(e *entry) bool { return e.users > 0 }), r.idle
+		r.mu.Unlock()
+		if !busy {
+			return
+		}
+		select {
+		case <-idle:
+		case <-end.C:
+			return
+		}
+	}
+}
+
+// shutdown closes all models. Generations that still run end.
+func (r *registry) shutdown() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	var err error
+	for _, e := range r.all {
+		if e.engine != nil {
+			err = errors.Join(err, r.unload(e))
+		}
+	}
+	return err
+}

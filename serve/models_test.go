@@ -1,0 +1,191 @@
+package serve
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// events lists what a registry opened and closed.
+type events struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (e *events) add(text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, text)
+}
+
+// take returns the events since the last call.
+func (e *events) take() (list []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	list, e.list = e.list, nil
+	return list
+}
+
+// fakeRegistry returns a registry of models that open at once.
+func fakeRegistry(ram int64, names ...string) (r *registry, all *events) {
+	o := Options{RAM: ram, KeepAlive: time.Minute}
+	for _, name := range names {
+		o.Models = append(o.Models, Model{Name: name})
+	}
+	r = newRegistry(&o, nil)
+	all = &events{}
+	opened := map[*llmrun.Engine]string{}
+	r.open = func(_ context.Context, m *Model) (*llmrun.Engine, error) {
+		e := new(llmrun.Engine)
+		opened[e] = m.Name
+		all.add("open " + m.Name)
+		return e, nil
+	}
+	r.close = func(e *llmrun.Engine) error {
+		all.add("close " + opened[e])
+		return nil
+	}
+	return r, all
+}
+
+func (r *registry) mustUse(t *testing.T, name string) *entry {
+	t.Helper()
+	e, err := r.find(name)
+	require.NoError(t, err)
+	_, _, err = r.use(t.Context(), e)
+	require.NoError(t, err)
+	return e
+}
+
+// TestModelsAreKeptForAWhile checks that a model is closed when nothing has used it for as long as the server or its
+// last request says.
+func TestModelsAreKeptForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, events := fakeRegistry(1, "a")
+		a := r.mustUse(t, "a")
+		time.Sleep(time.Hour)
+		require.Equal(t, []string{"open a"}, events.take(), "it is in use")
+		r.release(a)
+		time.Sleep(59 * time.Second)
+		r.release(r.mustUse(t, "a:latest"))
+		time.Sleep(59 * time.Second)
+		require.Empty(t, events.take(), "the second use began another minute")
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"close a"}, events.take())
+
+		a = r.mustUse(t, "a")
+		r.setKeepAlive(a, 0)
+		r.release(a)
+		require.Equal(t, []string{"open a", "close a"}, events.take())
+
+		a = r.mustUse(t, "a")
+		r.setKeepAlive(a, -1)
+		r.release(a)
+		time.Sleep(1000 * time.Hour)
+		require.Equal(t, []string{"open a"}, events.take())
+		require.NoError(t, r.shutdown())
+		require.Equal(t, []string{"close a"}, events.take())
+		_, _, err := r.use(t.Context(), a)
+		require.ErrorIs(t, err, errClosed)
+	})
+}
+
+// TestOneModelAtATime checks that with a budget a model is opened when the other one is idle, and that requests for
+// the open model do not overtake one that waits for another.
+func TestOneModelAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, events := fakeRegistry(1, "a", "b")
+		a := r.mustUse(t, "a")
+		r.mustUse(t, "a")
+		done := make(chan string, 2)
+		go func() { r.release(r.mustUse(t, "b")); done <- "b" }()
+		synctest.Wait()
+		go func() { r.release(r.mustUse(t, "a")); done <- "a" }()
+		synctest.Wait()
+		r.release(a)
+		synctest.Wait()
+		require.Equal(t, []string{"open a"}, events.take(), "one request still uses it")
+		r.release(a)
+		require.Equal(t, "b", <-done)
+		require.Equal(t, "a", <-done)
+		require.Equal(t, []string{"close a", "open b", "close b", "open a"}, events.take())
+		require.NoError(t, r.shutdown())
+	})
+}
+
+// TestWaitingForAModelEnds checks that a request whose client leaves while it waits for a model lets others go on.
+func TestWaitingForAModelEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := fakeRegistry(1, "a", "b")
+		a := r.mustUse(t, "a")
+		b, err := r.find("b")
+		require.NoError(t, err)
+		ctx, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		_, _, err = r.use(ctx, b)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		r.release(r.mustUse(t, "a"))
+		r.release(a)
+		require.NoError(t, r.shutdown())
+	})
+}
+
+// TestOldestModelMakesRoom checks that without a budget the models that were used longest ago are closed until the next one fits.
+func TestOldestModelMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, events := fakeRegistry(0, "a", "b", "c")
+		for _, e := range r.all {
+			e.describe = func() (description, error) { return description{}, nil }
+		}
+		for _, name := range []string{"a", "b"} {
+			r.release(r.mustUse(t, name))
+			time.Sleep(time.Second)
+		}
+		r.release(r.mustUse(t, "a"))
+		open := r.open
+		refusals := 1
+		r.open = func(ctx context.Context, m *Model) (*llmrun.Engine, error) {
+			if refusals > 0 {
+				refusals--
+				return nil, llmrun.ErrBudget
+			}
+			return open(ctx, m)
+		}
+		r.release(r.mustUse(t, "c"))
+		require.Equal(t, []string{"open a", "open b", "close b", "open c"}, events.take())
+		refusals = 5
+		b, err := r.find("b")
+		require.NoError(t, err)
+		_, _, err = r.use(t.Context(), b)
+		require.ErrorIs(t, err, llmrun.ErrBudget)
+		require.Equal(t, []string{"close a", "close c"}, events.take(), "all that is idle made room, in vain")
+	})
+}
+
+// TestModelNames checks which names find a model, and that paths are refused.
+func TestModelNames(t *testing.T) {
+	r, _ := fakeRegistry(0, "a", "b:7b", "org/c")
+	for name, want := range map[string]string{"a": "a", "a:latest": "a", "b:7b": "b:7b", "org/c": "org/c"} {
+		e, err := r.find(name)
+		require.NoError(t, err)
+		require.Equal(t, want, e.Name)
+	}
+	for _, name := range []string{"../../x", "/etc/passwd", `c:\x`, ""} {
+		_, err := r.find(name)
+		var field *fieldError
+		require.ErrorAs(t, err, &field, name)
+		require.Equal(t, "model", field.field)
+	}
+	_, err := r.find("b")
+	require.ErrorIs(t, err, errUnknownModel)
+	only, _ := fakeRegistry(0, "a")
+	e, err := only.find("")
+	require.NoError(t, err)
+	require.Equal(t, "a", e.Name)
+}

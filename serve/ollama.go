@@ -1,0 +1,413 @@
+package serve
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llmrun/llmrun"
+)
+
+// ollama is the dialect of ollama's API.
+type ollama struct{}
+
+func (ollama) errorBody(p *problem) any {
+	return struct {
+		Error string `json:"error"`
+	}{p.message}
+}
+
+func (d ollama) refuse(w http.ResponseWriter, p *problem) { writeProblem(w, p, d.errorBody(p)) }
+
+func (s *Server) routeOllama() {
+	d := ollama{}
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("Ollama is running")) // the line by which its clients know a server
+	})
+	s.mux.HandleFunc("GET /api/version", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]string{"version": s.options.Version})
+	})
+	s.mux.HandleFunc("GET /api/tags", s.listOllama)
+	s.mux.HandleFunc("GET /api/ps", s.listOpen)
+	s.mux.HandleFunc("POST /api/show", s.showOllama)
+	s.mux.HandleFunc("POST /api/generate", s.handle(d, s.readOllamaGenerate))
+	s.mux.HandleFunc("POST /api/chat", s.handle(d, s.readOllamaChat))
+	for _, path := range []string{"POST /api/embed", "POST /api/embeddings", "POST /api/pull", "POST /api/push", "POST /api/create", "POST /api/copy", "DELETE /api/delete"} {
+		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			d.refuse(w, &problem{status: http.StatusNotImplemented, message: "the server does not do " + r.URL.Path + " yet: it generates text with the models that it was started with"})
+		})
+	}
+}
+
+// ollamaDetails describe a model.
+type ollamaDetails struct {
+	ParentModel  string   `json:"parent_model"`
+	Format       string   `json:"format"`
+	Family       string   `json:"family"`
+	Families     []string `json:"families"`
+	Parameters   string   `json:"parameter_size"`
+	Quantization string   `json:"quantization_level"`
+}
+
+// ollamaModel is a model in listings.
+type ollamaModel struct {
+	Name     string        `json:"name"`
+	Model    string        `json:"model"`
+	Modified *time.Time    `json:"modified_at,omitempty"`
+	Size     int64         `json:"size"`
+	Digest   string        `json:"digest"`
+	Details  ollamaDetails `json:"details"`
+	// Of models that are open.
+	Expires *time.Time `json:"expires_at,omitempty"`
+	VRAM    *int64     `json:"size_vram,omitempty"`
+	Context int        `json:"context_length,omitempty"`
+}
+
+// modified returns the time that listings show.
+func (s *Server) modified(e *entry) time.Time {
+	if e.Modified.IsZero() {
+		return s.made
+	}
+	return e.Modified
+}
+
+func (d *description) details() ollamaDetails {
+	family := d.info.Family
+	return ollamaDetails{
+		Format: d.info.Format, Family: family, Families: []string{family},
+		Parameters: countName(d.info.Parameters), Quantization: d.quantization(),
+	}
+}
+
+// quantization returns the most frequent type of the matrices.
+func (d *description) quantization() (name string) {
+	most := 0
+	for kind, n := range d.info.TensorTypes {
+		if kind != "F32" && (n > most || n == most && kind < name) { // vectors are F32 in every model
+			name, most = kind, n
+		}
+	}
+	if most == 0 {
+		return "F32"
+	}
+	return name
+}
+
+// countName writes a number of parameters as model names have it: 7.2B, 15M.
+func countName(n int64) string {
+	switch {
+	case n >= 1e9:
+		return strconv.FormatFloat(float64(n)/1e9, 'f', 1, 64) + "B"
+	case n >= 1e6:
+		return strconv.FormatFloat(float64(n)/1e6, 'f', 2, 64) + "M"
+	}
+	return strconv.FormatFloat(float64(n)/1e3, 'f', 2, 64) + "K"
+}
+
+// listed returns a model for listings.
+func (s *Server) listed(e *entry) (ollamaModel, description, error) {
+	d, err := e.describe()
+	return ollamaModel{Name: e.Name, Model: e.Name, Size: d.info.WeightBytes, Digest: d.digest, Details: d.details()}, d, err
+}
+
+type ollamaModels struct {
+	Models []ollamaModel `json:"models"`
+}
+
+func (s *Server) listOllama(w http.ResponseWriter, r *http.Request) {
+	list := ollamaModels{[]ollamaModel{}}
+	for _, e := range s.models.all {
+		m, _, err := s.listed(e)
+		if err != nil {
+			ollama{}.refuse(w, s.problemOf(r.Context(), err))
+			return
+		}
+		at := s.modified(e)
+		m.Modified = &at
+		list.Models = append(list.Models, m)
+	}
+	writeJSON(w, http.StatusOK, list)
+}
+
+// forEver is how far in the future the end of a model is that stays open, in the API's listing.
+const forEver = 100 * 365 * 24 * time.Hour
+
+func (s *Server) listOpen(w http.ResponseWriter, r *http.Request) {
+	list := ollamaModels{[]ollamaModel{}}
+	for _, l := range s.models.loaded() {
+		m, d, err := s.listed(l.entry)
+		if err != nil {
+			ollama{}.refuse(w, s.problemOf(r.Context(), err))
+			return
+		}
+		until := l.until
+		if until.IsZero() {
+			until = s.now().Add(forEver)
+		}
+		m.Size, m.Expires, m.VRAM, m.Context = l.memory, &until, new(int64), d.info.MaxContext
+		list.Models = append(list.Models, m)
+	}
+	writeJSON(w, http.StatusOK, list)
+}
+
+// ollamaShow describes one model.
+type ollamaShow struct {
+	License      string         `json:"license"`
+	Modelfile    string         `json:"modelfile"`
+	Parameters   string         `json:"parameters"`
+	Template     string         `json:"template"`
+	Details      ollamaDetails  `json:"details"`
+	ModelInfo    map[string]any `json:"model_info"`
+	Capabilities []string       `json:"capabilities"`
+	Modified     time.Time      `json:"modified_at"`
+}
+
+func (s *Server) showOllama(w http.ResponseWriter, r *http.Request) {
+	shown, err := s.describeOllama(w, r)
+	if err != nil {
+		ollama{}.refuse(w, s.problemOf(r.Context(), err))
+		return
+	}
+	writeJSON(w, http.StatusOK, shown)
+}
+
+func (s *Server) describeOllama(w http.ResponseWriter, r *http.Request) (*ollamaShow, error) {
+	o, release, err := s.readBody(w, r)
+	defer release()
+	if err != nil {
+		return nil, err
+	}
+	name := ollamaName(o)
+	if err := o.err(); err != nil {
+		return nil, err
+	}
+	e, err := s.models.find(name)
+	if err != nil {
+		return nil, err
+	}
+	d, err := e.describe()
+	if err != nil {
+		return nil, err
+	}
+	i := &d.info
+	return &ollamaShow{
+		Details: d.details(), Capabilities: []string{"completion"}, Modified: s.modified(e),
+		ModelInfo: map[string]any{
+			"general.architecture": i.Family, "general.basename": i.Name, "general.parameter_count": i.Parameters,
+			i.Family + ".context_length": i.MaxContext, i.Family + ".block_count": i.Layers, i.Family + ".embedding_length": i.Dim,
+			i.Family + ".feed_forward_length": i.FFN, i.Family + ".vocab_size": i.Vocab,
+			i.Family + ".attention.head_count": i.Heads, i.Family + ".attention.head_count_kv": i.KVHeads,
+		},
+	}, nil
+}
+
+// ollamaName reads the name of a model, whose field had another name in older versions of the API.
+func ollamaName(o *object) string {
+	if name := o.text("model"); name != "" {
+		return name
+	}
+	return o.text("name")
+}
+
+// ollamaRequest is a request for an answer.
+type ollamaRequest struct {
+	server   *Server
+	chat     bool
+	stream   bool
+	load     bool // there is nothing to answer: the model is opened, or closed
+	unload   bool
+	prompt   prompt
+	options  llmrun.GenerateOptions
+	sampling sampling
+}
+
+// readOllama reads the fields that both endpoints have.
+func (s *Server) readOllama(o *object) (*ollamaRequest, *job) {
+	r := &ollamaRequest{server: s, stream: o.boolean("stream", true)}
+	j := &job{model: ollamaName(o), keepAlive: readKeepAlive(o), run: r.run}
+	r.unload = j.keepAlive != nil && *j.keepAlive == 0
+	in := o.inner("options")
+	// -1 and -2 mean until the end of the answer or of the context
+	if n := in.whole("num_predict", -2, maxTokens); n != nil && *n > 0 {
+		r.options.MaxTokens = int(*n)
+	}
+	in.whole("num_ctx", 1, maxTokens) // a session grows as far as the model goes
+	r.options.Stop = readStops(in)
+	r.sampling = sampling{
+		temperature: in.number("temperature", 0, 100), topP: in.number("top_p", 0, 1), minP: in.number("min_p", 0, 1),
+		typicalP: in.number("typical_p", 0, 1), repeatPenalty: in.number("repeat_penalty", 0, 100),
+		presencePenalty: in.number("presence_penalty", -100, 100), frequencyP: in.number("frequency_penalty", -100, 100),
+		topK: in.whole("top_k", 0, math.MaxInt32), repeatLastN: in.whole("repeat_last_n", -1, maxTokens),
+		seed: in.whole("seed", math.MinInt64, math.MaxInt64),
+	}
+	if r.sampling.seed != nil && *r.sampling.seed == -1 { // a random one
+		r.sampling.seed = nil
+	}
+	o.refuse("format", "is not supported yet: the answer is text")
+	r.options.Chat.Extra = readThink(o)
+	return r, j
+}
+
+// readThink reads whether the model shall think: true, false, or how much. Templates have a variable for either.
+func readThink(o *object) map[string]any {
+	if !o.has("think") {
+		return nil
+	}
+	if o.fields["think"][0] == '"' {
+		effort := o.text("think")
+		return map[string]any{"reasoning_effort": effort, "enable_thinking": true}
+	}
+	return map[string]any{"enable_thinking": o.boolean("think", false)}
+}
+
+// readKeepAlive reads a duration: a text such as 5m, or a number of seconds. Negative means for ever.
+func readKeepAlive(o *object) *time.Duration {
+	const name = "keep_alive"
+	if !o.has(name) {
+		return nil
+	}
+	var keep time.Duration
+	if o.fields[name][0] == '"' {
+		text := o.text(name)
+		d, err := time.ParseDuration(text)
+		if seconds, failed := strconv.ParseFloat(text, 64); err != nil && failed == nil {
+			d, err = secondsOf(seconds), nil
+		}
+		if err != nil {
+			o.fail(name, "must be a duration such as 5m, or a number of seconds")
+		}
+		keep = d
+	} else if seconds := o.number(name, -math.MaxInt32, math.MaxInt32); seconds != nil {
+		keep = secondsOf(float64(*seconds))
+	}
+	return &keep
+}
+
+func secondsOf(x float64) time.Duration {
+	const most = 1e9
+	return time.Duration(min(max(x, -most), most) * float64(time.Second))
+}
+
+func (s *Server) readOllamaChat(o *object) *job {
+	r, j := s.readOllama(o)
+	r.chat = true
+	messages := readMessages(o, func(m *object) string {
+		m.refuse("images", "is not supported: the models read text")
+		return m.text("content")
+	})
+	o.refuse("tools", "is not supported yet")
+	r.load, r.prompt = len(messages) == 0, chatPrompt(messages)
+	return j
+}
+
+func (s *Server) readOllamaGenerate(o *object) *job {
+	r, j := s.readOllama(o)
+	text, raw := o.text("prompt"), o.boolean("raw", false)
+	o.refuse("images", "is not supported: the models read text")
+	o.refuse("suffix", "is not supported yet")
+	o.refuse("template", "is not supported: the model has its own")
+	o.refuse("context", "is not supported yet: send the conversation to /api/chat")
+	r.load, r.prompt = text == "", textPrompt(text)
+	if !raw {
+		var messages []llmrun.Message
+		if system := o.text("system"); system != "" {
+			messages = append(messages, llmrun.Message{Role: "system", Content: system})
+		}
+		r.prompt = chatPrompt(append(messages, llmrun.Message{Role: "user", Content: text}))
+	}
+	return j
+}
+
+// ollamaMessage is the message of a chat's answer.
+type ollamaMessage struct {
+	Role     string `json:"role"`
+	Content  string `json:"content"`
+	Thinking string `json:"thinking,omitempty"`
+}
+
+// ollamaAnswer is an answer, or a part of one.
+type ollamaAnswer struct {
+	Model    string         `json:"model"`
+	Created  time.Time      `json:"created_at"`
+	Message  *ollamaMessage `json:"message,omitempty"`  // of chat
+	Response *string        `json:"response,omitempty"` // of generate
+	Thinking string         `json:"thinking,omitempty"` // of generate
+	Done     bool           `json:"done"`
+	Reason   string         `json:"done_reason,omitempty"`
+	*ollamaTimes
+}
+
+// ollamaTimes are numbers of tokens, and times in nanoseconds.
+type ollamaTimes struct {
+	Total          time.Duration `json:"total_duration"`
+	Load           time.Duration `json:"load_duration"`
+	PromptCount    int           `json:"prompt_eval_count"`
+	PromptDuration time.Duration `json:"prompt_eval_duration"`
+	Count          int           `json:"eval_count"`
+	DecodeDuration time.Duration `json:"eval_duration"`
+}
+
+// part returns a part of an answer.
+func (r *ollamaRequest) part(u *use, text, thinking string) *ollamaAnswer {
+	a := &ollamaAnswer{Model: u.Name, Created: r.server.now().UTC()}
+	if r.chat {
+		a.Message = &ollamaMessage{"assistant", text, thinking}
+	} else {
+		a.Response, a.Thinking = &text, thinking
+	}
+	return a
+}
+
+func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
+	if r.load {
+		a := r.part(u, "", "")
+		a.Done, a.Reason = true, "load"
+		if r.unload {
+			a.Reason = "unload"
+		}
+		writeJSON(w, http.StatusOK, a)
+		return nil
+	}
+	r.options.Sampling = r.sampling.over(u.engine.DefaultSampling())
+	t := newStream(w, false)
+	var text, thinking strings.Builder
+	stats, err := u.generate(ctx, r.prompt, r.options, func(p *llmrun.Piece) error {
+		to, parts := &text, [2]string{p.Text, ""}
+		if !p.Answers() {
+			to, parts = &thinking, [2]string{"", p.Text}
+		}
+		if !r.stream {
+			to.WriteString(p.Text)
+			return nil
+		}
+		if p.Text == "" {
+			return nil
+		}
+		return t.send(r.part(u, parts[0], parts[1]))
+	})
+	switch {
+	case err != nil && t.started:
+		p := r.server.problemOf(ctx, err)
+		record := recordOf(ctx)
+		record.status, record.problem = p.status, p.message
+		_ = t.send(ollama{}.errorBody(p)) // fails if the client has left
+		return nil
+	case err != nil:
+		return err
+	}
+	last := r.part(u, text.String(), thinking.String())
+	last.Done, last.Reason = true, *finishReason(stats)
+	last.ollamaTimes = &ollamaTimes{
+		time.Since(u.start), u.load, stats.PromptTokens, stats.Prefill, stats.GeneratedTokens, stats.Decode,
+	}
+	if r.stream {
+		_ = t.send(last) // fails if the client has left
+		return nil
+	}
+	writeJSON(w, http.StatusOK, last)
+	return nil
+}

@@ -1,0 +1,276 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llmrun/llmrun"
+)
+
+// openAI is the dialect of OpenAI's API.
+type openAI struct{}
+
+// openAIError is the error object of the API.
+type openAIError struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    *string `json:"code"`
+}
+
+type openAIErrorBody struct {
+	Error openAIError `json:"error"`
+}
+
+func optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// errorBody returns the body of an error.
+func (openAI) errorBody(p *problem) openAIErrorBody {
+	kind := "invalid_request_error"
+	switch {
+	case p.status == http.StatusTooManyRequests:
+		kind = "rate_limit_error"
+	case p.status == http.StatusUnauthorized:
+		kind = "authentication_error"
+	case p.status == http.StatusForbidden:
+		kind = "permission_error"
+	case p.status >= http.StatusInternalServerError:
+		kind = "server_error"
+	}
+	return openAIErrorBody{openAIError{p.message, kind, optional(p.param), optional(p.code)}}
+}
+
+func (d openAI) refuse(w http.ResponseWriter, p *problem) { writeProblem(w, p, d.errorBody(p)) }
+
+func (s *Server) routeOpenAI() {
+	d := openAI{}
+	s.mux.HandleFunc("GET /v1/models", s.listOpenAI)
+	s.mux.HandleFunc("GET /v1/models/{name...}", s.showOpenAI)
+	s.mux.HandleFunc("POST /v1/chat/completions", s.handle(d, s.readChat))
+	s.mux.HandleFunc("POST /v1/completions", s.handle(d, s.readCompletion))
+	for path, what := range map[string]string{"embeddings": "embeddings", "rerank": "scores of documents"} {
+		s.mux.HandleFunc("POST /v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
+			d.refuse(w, &problem{status: http.StatusNotImplemented, message: "the server generates text; it does not compute " + what + " yet"})
+		})
+	}
+}
+
+// openAIModel is a model in listings.
+type openAIModel struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+func (s *Server) openAIModel(e *entry) openAIModel {
+	return openAIModel{e.Name, "model", s.modified(e).Unix(), "llmrun"}
+}
+
+func (s *Server) listOpenAI(w http.ResponseWriter, _ *http.Request) {
+	list := []openAIModel{}
+	for _, e := range s.models.all {
+		list = append(list, s.openAIModel(e))
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Object string        `json:"object"`
+		Data   []openAIModel `json:"data"`
+	}{"list", list})
+}
+
+func (s *Server) showOpenAI(w http.ResponseWriter, r *http.Request) {
+	e, err := s.models.find(r.PathValue("name"))
+	if err != nil {
+		openAI{}.refuse(w, s.problemOf(r.Context(), err))
+		return
+	}
+	writeJSON(w, http.StatusOK, s.openAIModel(e))
+}
+
+// openAIRequest holds what chat and text completions have in common.
+type openAIRequest struct {
+	server       *Server
+	model        string
+	stream       bool
+	includeUsage bool
+	n            int
+	logProbs     bool
+	top          int
+	options      llmrun.GenerateOptions // without the sampling parameters
+	sampling     sampling
+}
+
+// maxChoices bounds n.
+const maxChoices = 16
+
+// maxTokens bounds a number of tokens in requests; no context is longer.
+const maxTokens = 1 << 24
+
+// readOpenAI reads the fields that both endpoints have.
+func (s *Server) readOpenAI(o *object) *openAIRequest {
+	r := &openAIRequest{server: s, model: o.text("model"), stream: o.boolean("stream", false), n: 1}
+	r.includeUsage = o.inner("stream_options").boolean("include_usage", false)
+	if n := o.whole("n", 1, maxChoices); n != nil {
+		r.n = int(*n)
+	}
+	for _, name := range []string{"max_tokens", "max_completion_tokens"} { // the second is the newer name, and wins
+		if n := o.whole(name, 1, maxTokens); n != nil {
+			r.options.MaxTokens = int(*n)
+		}
+	}
+	r.options.Stop = readStops(o)
+	r.sampling = sampling{
+		temperature: o.number("temperature", 0, 100), topP: o.number("top_p", 0, 1), minP: o.number("min_p", 0, 1),
+		presencePenalty: o.number("presence_penalty", -2, 2), frequencyP: o.number("frequency_penalty", -2, 2),
+		repeatPenalty: o.number("repetition_penalty", 0.01, 100),
+		topK:          o.whole("top_k", 0, math.MaxInt32), seed: o.whole("seed", math.MinInt64, math.MaxInt64),
+		bias: readBias(o),
+	}
+	return r
+}
+
+// readBias reads logit_bias, whose names are token ids. At -100 a token is forbidden, as the API promises.
+func readBias(o *object) map[int32]float32 {
+	inner := o.inner("logit_bias")
+	if len(inner.fields) == 0 {
+		return nil
+	}
+	bias := map[int32]float32{}
+	for _, name := range slices.Sorted(maps.Keys(inner.fields)) {
+		id, err := strconv.ParseInt(name, 10, 32)
+		if err != nil || id < 0 {
+			inner.fail(name, "must be a token id")
+			return nil
+		}
+		if x := inner.number(name, -100, 100); x != nil {
+			bias[int32(id)] = *x
+			if *x == -100 {
+				bias[int32(id)] = float32(math.Inf(-1))
+			}
+		}
+	}
+	return bias
+}
+
+// checkBias refuses ids that the model does not have.
+func checkBias(bias map[int32]float32, vocabulary int) error {
+	for id := range bias {
+		if int(id) >= vocabulary {
+			return &fieldError{fmt.Sprintf("logit_bias.%d", id), fmt.Sprintf("is not a token of the model, which has %d", vocabulary)}
+		}
+	}
+	return nil
+}
+
+// generateOptions returns the options of the choice with an index.
+func (r *openAIRequest) generateOptions(u *use, index int) llmrun.GenerateOptions {
+	o := r.options
+	o.Sampling = r.sampling.over(u.engine.DefaultSampling())
+	o.Sampling.Seed = r.sampling.seedOf(index)
+	o.LogProbs, o.TopLogProbs = r.logProbs, r.top
+	return o
+}
+
+// refuseFormat refuses answers in a format that nothing enforces.
+func refuseFormat(o *object) {
+	format := o.inner("response_format")
+	if kind := format.text("type"); kind != "" && kind != "text" {
+		o.fail("response_format.type", "must be text: other formats are not supported yet")
+	}
+}
+
+// openAIUsage counts the tokens of a request.
+type openAIUsage struct {
+	Prompt     int                `json:"prompt_tokens"`
+	Completion int                `json:"completion_tokens"`
+	Total      int                `json:"total_tokens"`
+	Details    openAIPromptTokens `json:"prompt_tokens_details"`
+}
+
+type openAIPromptTokens struct {
+	Cached int `json:"cached_tokens"`
+}
+
+// add counts a choice. The choices of one prompt share it, so only the first counts it.
+func (u *openAIUsage) add(s llmrun.Stats, first bool) {
+	if first {
+		u.Prompt += s.PromptTokens
+		u.Details.Cached += s.ReusedTokens
+	}
+	u.Completion += s.GeneratedTokens
+	u.Total = u.Prompt + u.Completion
+}
+
+// finishReason names why an answer ended.
+func finishReason(s llmrun.Stats) *string {
+	reason := "stop"
+	if s.StopReason == llmrun.StopLength || s.StopReason == llmrun.StopContext {
+		reason = "length"
+	}
+	return &reason
+}
+
+// jsonLogProb returns a logarithm that JSON can hold.
+func jsonLogProb(x float32) float32 {
+	const least = -9999
+	return max(x, least) // also for -Inf
+}
+
+// extras reads variables of the chat template: those of the request, and how much the model shall think.
+func extras(o *object) map[string]any {
+	extra := o.values("chat_template_kwargs")
+	if effort := o.text("reasoning_effort"); effort != "" {
+		if !slices.Contains([]string{"none", "minimal", "low", "medium", "high"}, effort) {
+			o.fail("reasoning_effort", "must be none, minimal, low, medium or high")
+		}
+		if extra == nil {
+			extra = map[string]any{}
+		}
+		extra["reasoning_effort"] = effort
+	}
+	return extra
+}
+
+// openAIContent reads the content of a message: a text, or a list of parts of which all are texts.
+func openAIContent(m *object) string {
+	raw, ok := m.fields["content"]
+	if !ok || len(raw) == 0 || raw[0] != '[' {
+		return m.text("content")
+	}
+	var text strings.Builder
+	for _, part := range m.list("content") {
+		switch kind := part.text("type"); kind {
+		case "text", "input_text":
+			text.WriteString(part.text("text"))
+		default:
+			part.fail("type", fmt.Sprintf("is %q; only text is supported", shorten(kind)))
+		}
+	}
+	return text.String()
+}
+
+// sendFailure ends a stream with an error, which its client has to tell from an answer.
+func (d openAI) sendFailure(ctx context.Context, s *Server, t *stream, err error) {
+	p := s.problemOf(ctx, err)
+	record := recordOf(ctx)
+	record.status, record.problem = p.status, p.message
+	_ = t.send(d.errorBody(p)) // fails if the client has left
+}
+
+// tokenIDs decodes a list of token ids.
+func tokenIDs(raw json.RawMessage) (ids []int32, ok bool) {
+	err := json.Unmarshal(raw, &ids)
+	return ids, err == nil && len(ids) > 0
+}

@@ -1,0 +1,120 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// encode returns a value as JSON without the escapes that only HTML needs, with a line break behind it.
+func encode(buffer *bytes.Buffer, v any) error {
+	e := json.NewEncoder(buffer)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// writeJSON answers with one JSON value.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	var buffer bytes.Buffer
+	if err := encode(&buffer, v); err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(buffer.Bytes()) // a client that has left needs no answer
+}
+
+// writer notes the status of a response, and gives each write a deadline: a client that does not read causes an error,
+// which ends its generation.
+type writer struct {
+	http.ResponseWriter
+	timeout time.Duration
+	status  int // 0 before the header
+	// unread: the request has a body that was not read. The response then ends the connection. net/http would first
+	// read the rest, which a client can delay.
+	unread bool
+}
+
+// Unwrap lets a ResponseController find the writer of the server.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *writer) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	if w.unread {
+		w.Header().Set("Connection", "close")
+	}
+	w.extend()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *writer) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	w.extend()
+	return w.ResponseWriter.Write(p)
+}
+
+// extend moves the deadline of writing.
+func (w *writer) extend() {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout)) // a recorder of tests has no deadlines
+}
+
+// stream sends the chunks of an answer.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	events  bool // server-sent events; otherwise a JSON value on each line
+	started bool
+	buffer  bytes.Buffer
+}
+
+func newStream(w http.ResponseWriter, events bool) *stream {
+	return &stream{w: w, control: http.NewResponseController(w), events: events}
+}
+
+// send sends one value.
+func (t *stream) send(v any) error {
+	t.buffer.Reset()
+	if t.events {
+		t.buffer.WriteString("data: ")
+	}
+	if err := encode(&t.buffer, v); err != nil {
+		return err
+	}
+	if t.events {
+		t.buffer.WriteByte('\n')
+	}
+	return t.write()
+}
+
+// end sends the mark behind the last event.
+func (t *stream) end() error {
+	t.buffer.Reset()
+	t.buffer.WriteString("data: [DONE]\n\n")
+	return t.write()
+}
+
+// write sends the buffer.
+func (t *stream) write() error {
+	if !t.started {
+		t.started = true
+		h := t.w.Header()
+		h.Set("Content-Type", "application/x-ndjson")
+		if t.events {
+			h.Set("Content-Type", "text/event-stream")
+		}
+		h.Set("Cache-Control", "no-cache")
+		h.Set("X-Accel-Buffering", "no") // proxies pass each chunk on
+	}
+	if _, err := t.w.Write(t.buffer.Bytes()); err != nil {
+		return err
+	}
+	return t.control.Flush()
+}
