@@ -61,8 +61,7 @@ func highPlanes() (rows []row) {
 
 // lowAbout says where codes are decoded in Go before the kernels that the tables list.
 const lowAbout = "Kernels named low… decode codes to a panel, which kernels of 8-bit codes multiply. Where none is named, Go decodes them, " +
-	"which takes most of a token: on arm64, and with AVX2 in IQ1, TQ1_0, Q1_0 and Q2_0. Processors with AVX-512 but without VBMI " +
-	"decode as AVX2 does."
+	"which takes most of a token: on arm64. Processors with AVX-512 but without VBMI decode as AVX2 does."
 
 var sections = []section{
 	{
