@@ -59,3 +59,41 @@ var neonLow = map[quant.Type]lowKernel{
 	quant.Q1_0:    {decode: lowQ1NEON},
 	quant.Q2_0:    {decode: lowQ2NEON},
 }
+
+//go:noescape
+func gemvPanelNEON(a *neonGEMV)
+
+//go:noescape
+func gemvPanelHalvesNEON(a *neonGEMV)
+
+// mulLowTilesNEON multiplies tiles of a low-bit format with one or two tokens: it decodes a part of a
+// tile to the panel once, and multiplies that with one token after the other.
+func (f *format) mulLowTilesNEON(t quant.Type, a *smallArgs) {
+	a.each(func(a *smallArgs) {
+		clear(unsafe.Slice(a.sums, a.width*TileRows))
+		f.mulLowTileNEON(neonLow[t], t.BlockBytes()*TileRows, a)
+	})
+}
+
+func (f *format) mulLowTileNEON(kernel lowKernel, size int, a *smallArgs) {
+	p, groups := a.panel, f.low.groups
+	v := neonGEMV{scales: &p.scales[0], stride: planes * planeBytes, start: &noStart, width: a.width}
+	if f.low.halves {
+		v.mins = &p.factors[0]
+	}
+	tile := unsafe.Slice(a.tile, a.blocks*size)
+	for b := 0; b < a.blocks; b += panelGroups / groups {
+		n := min(panelGroups/groups, a.blocks-b)
+		p.decodeLowBlocks(f, tile[b*size:(b+n)*size], n, kernel, 0)
+		v.groups = n * groups
+		for token := range a.width {
+			v.take(f, a, b*groups, token)
+			v.codes = &p.codes[0]
+			if f.low.halves {
+				gemvPanelHalvesNEON(&v)
+			} else {
+				gemvPanelNEON(&v)
+			}
+		}
+	}
+}
