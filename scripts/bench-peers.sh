@@ -16,6 +16,7 @@
 #   KV=q8_0        format of keys and values of peers: q8_0, like llmrun, or f16
 #   BUSY=0         also measure beside this number of busy processes
 #   TIER=          avx2: llmrun without AVX-512 and VNNI, llama.cpp with its library for Haswell
+#                  avxvnni: llmrun without AVX-512, llama.cpp with its library for Alder Lake
 #   JSON=          write all samples to this file
 #   RESULTS=       append the output to this file
 set -euo pipefail
@@ -40,14 +41,23 @@ if [[ ! -e $home/node_modules/${package%@*}/package.json ]]; then
   npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$home" "$package" >&2
 fi
 
-if [[ $TIER == avx2 ]]; then
-  # llama.cpp loads the fastest library that the processor can run: keep those up to Haswell's.
-  rm -rf "$home-avx2" && cp -al "$home" "$home-avx2" && home=$home-avx2
-  find "$home" -regextype posix-extended -name 'libggml-cpu-*.so' ! -regex '.*-(x64|sse42|sandybridge|ivybridge|haswell)\.so' -delete
-  export LLMRUN_CPU=avx2
-elif [[ -n $TIER ]]; then
-  echo "TIER=$TIER is not known; it can be avx2" >&2
+# llama.cpp loads the fastest library that the processor can run: keep those of the tier and below.
+keep='x64|sse42|sandybridge|ivybridge|haswell'
+case $TIER in
+'' | avx2) ;;
+avxvnni) keep="$keep|alderlake" ;;
+*)
+  echo "TIER=$TIER is not known; it can be avx2 or avxvnni" >&2
   exit 1
+  ;;
+esac
+if [[ -n $TIER ]]; then
+  rm -rf "$home-$TIER" && cp -al "$home" "$home-$TIER" && home=$home-$TIER
+  find "$home" -regextype posix-extended -name 'libggml-cpu-*.so' ! -regex ".*-($keep)\\.so" -delete
+  export LLMRUN_CPU=avx2 # with VNNI, if the processor has it
+fi
+if [[ $TIER == avx2 ]]; then
+  export GODEBUG=cpu.avxvnni=off # Go's runtime does not know this feature and says so; golang.org/x/sys/cpu does
 fi
 
 models=()

@@ -20,8 +20,8 @@ import (
 //   - On Intel's hybrid processors the efficiency cores are excluded only beside many
 //     performance cores. Laptops have two of those and eight of the others, and
 //     [Pool.RunRange] gives each core work by its measured rate.
-//   - GOMAXPROCS is never exceeded. Go's runtime derives it from the affinity
-//     mask and the container's CPU quota.
+//   - GOMAXPROCS is never exceeded, nor is the CPU quota of a control group, rounded
+//     up.
 //
 // Where the system gives no information, the result is GOMAXPROCS.
 func DefaultThreads() int {
@@ -49,8 +49,9 @@ func coreGroups(root fs.FS) (fast, slow []int) {
 	return fast, slow
 }
 
-// processors is GOMAXPROCS at program start, before ReserveForReaders raises it.
-var processors = runtime.GOMAXPROCS(0)
+// processors is how many threads can run at a time: GOMAXPROCS at program start, before
+// ReserveForReaders raises it, or less with a CPU quota.
+var processors = quotaThreads(os.DirFS("/"), runtime.GOMAXPROCS(0))
 
 // ReserveForReaders permanently raises GOMAXPROCS, so that goroutines that read files
 // run beside the workers. Go runs at most GOMAXPROCS goroutines at a time, and a

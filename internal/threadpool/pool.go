@@ -64,7 +64,7 @@ type Pool struct {
 // below 1 counts as 1, which starts none. Close stops the goroutines.
 func New(n int) *Pool {
 	n = max(n, 1)
-	w := &Pool{helpers: make([]parking, n-1), cores: make([]core, n), spin: spinTime(n)}
+	w := &Pool{helpers: make([]parking, n-1), cores: make([]core, n), spin: spinTime(n, processors)}
 	w.rangePart = w.workRange
 	w.caller.init()
 	w.exited.Add(len(w.helpers))
@@ -226,7 +226,7 @@ func Span(n, parts, part int) (lo, hi int) {
 
 // spinTime returns how long a waiter of n workers may spin. With more workers than
 // processors another thread needs the core, so waiters sleep at once.
-func spinTime(n int) time.Duration {
+func spinTime(n, processors int) time.Duration {
 	if n > processors {
 		return 0
 	}

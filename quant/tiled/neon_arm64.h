@@ -78,6 +78,15 @@
 	SCVTF4(a, a) \
 	FMUL4(scale, a, a)
 
+// LANES4 zero-extends 16 bytes to four registers of 32-bit lanes.
+#define LANES4(from, t, a, b, c, d) \
+	VUXTL  from.B8, t.H8  \
+	VUXTL  t.H4, a.S4     \
+	VUXTL2 t.H8, b.S4     \
+	VUXTL2 from.B16, t.H8 \
+	VUXTL  t.H4, c.S4     \
+	VUXTL2 t.H8, d.S4
+
 #define ZERO4(a, b, c, d) \
 	VEOR a.B16, a.B16, a.B16 \
 	VEOR b.B16, b.B16, b.B16 \

@@ -49,7 +49,7 @@ func scalesSixNEON(scales *float32, block *byte)
 func (neon) decode(p *panel, f *format, blocks []byte, n int) {
 	p.centred = true
 	if f.low != nil {
-		p.decodeLowBlocks(f, blocks, n, lowKernel{}, 0)
+		p.decodeLowBlocks(f, blocks, n, neonLow[f.low.typ], 0)
 		return
 	}
 	size, head := len(blocks)/n, f.headBytes()

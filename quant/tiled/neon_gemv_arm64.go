@@ -17,7 +17,7 @@ type neonGEMV struct {
 	codes  *byte    // codes of the first group; the first tile block for kernels of whole tiles
 	stride int      // bytes from one group to the next
 	scales *float32 // [groups][TileRows]; scratch for kernels of whole tiles
-	mins   *float32 // [groups][TileRows]; nil if the format has none; scratch for kernels of whole tiles
+	mins   *float32 // [groups][TileRows]; nil if the format has none; scratch for kernels of whole tiles; factors of halves of panels
 	x      *int8    // [groups][width][GroupElems], width·GroupElems bytes apart
 	dx     *float32 // [groups], width floats apart
 	shift  *float32 // [groups], width floats apart
@@ -124,11 +124,14 @@ func (neonMatrix) mulSmall(t quant.Type, a *smallArgs) bool { return mulSmallNEO
 // has USDOT.
 func mulSmallNEON(t quant.Type, a *smallArgs, mixed bool) bool {
 	f := formats[t]
-	if f.low != nil {
-		return false // the panel's kernels multiply them
-	}
-	if a.width > gemvTokens {
+	switch {
+	case a.width > gemvTokens && f.low != nil:
+		return false // the kernels of panels multiply them
+	case a.width > gemvTokens:
 		return f.mulFoursNEON(t, a, mixed)
+	case f.low != nil:
+		f.mulLowTilesNEON(t, a)
+		return true
 	}
 	switch t {
 	case quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K:

@@ -43,15 +43,6 @@ loop:
 	VADD V31.S4, e.S4, e.S4 \
 	VSHL $23, e.S4, e.S4
 
-// UNSIGNED4 zero-extends 16 bytes to four registers of 32-bit lanes.
-#define UNSIGNED4(from, t, a, b, c, d) \
-	VUXTL  from.B8, t.H8  \
-	VUXTL  t.H4, a.S4     \
-	VUXTL2 t.H8, b.S4     \
-	VUXTL2 from.B16, t.H8 \
-	VUXTL  t.H4, c.S4     \
-	VUXTL2 t.H8, d.S4
-
 // func scalesExponentNEON(dst *float32, src *byte, stride, n int)
 // It converts the exponents e of MXFP4 to 2^(e-128). It multiplies two powers with
 // about half the exponent each, because the smallest results are subnormal.
@@ -67,8 +58,8 @@ loop:
 	VLD1.P (R1)(R2), [V16.B16]
 	VUSHR  $1, V16.B16, V17.B16
 	VSUB   V17.B16, V16.B16, V16.B16
-	UNSIGNED4(V16, V18, V0, V1, V2, V3)
-	UNSIGNED4(V17, V18, V4, V5, V6, V7)
+	LANES4(V16, V18, V0, V1, V2, V3)
+	LANES4(V17, V18, V4, V5, V6, V7)
 	POWER(V0)
 	POWER(V1)
 	POWER(V2)
@@ -109,7 +100,7 @@ TEXT ·scalesZeroNEON(SB), NOSPLIT, $0-40
 loop:
 	VLD1.P (R1)(R2), [V16.B16]
 	VLD1.P 64(R5), [V4.S4, V5.S4, V6.S4, V7.S4]
-	UNSIGNED4(V16, V18, V0, V1, V2, V3)
+	LANES4(V16, V18, V0, V1, V2, V3)
 	TIMES(4, 5, 6, 7, 0, 1, 2, 3)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R0)
 	SUB    $1, R3
@@ -135,10 +126,10 @@ loop:
 	VBIT      V30.B16, V18.B16, V16.B16                \
 	minOp     minPlaces, high.B16, V18.B16             \
 	VBIT      V30.B16, V18.B16, V17.B16                \
-	UNSIGNED4(V16, V18, V20, V21, V22, V23)            \
+	LANES4(V16, V18, V20, V21, V22, V23)            \
 	TIMES(0, 1, 2, 3, 20, 21, 22, 23)                  \
 	VST1.P    [V20.S4, V21.S4, V22.S4, V23.S4], 64(R0) \
-	UNSIGNED4(V17, V18, V20, V21, V22, V23)            \
+	LANES4(V17, V18, V20, V21, V22, V23)            \
 	TIMES(4, 5, 6, 7, 20, 21, 22, 23)                  \
 	VST1.P    [V20.S4, V21.S4, V22.S4, V23.S4], 64(R1)
 

@@ -114,10 +114,17 @@ type lowTables256 struct {
 	nibbles, bytes words256    // masks of bytes, and of the lowest byte of lanes
 	nineBits       words256    // masks of lanes
 	bits89, bit8   words256
+	highThree      words256 // bits 8 to 10 of lanes, highNibble those to 11
+	highNibble     words256
+	bit11          words256
 	sevenBits      words256 // masks of bytes
 	twoBits        words256
 	minusOnes      words256 // plus 128
+	digit1, digit2 words256 // see lowTables
+	pairs          words256 // masks of one of four fields of 2 bits for each byte
+	levelsPairs    words256 // VPSHUFB table: what a field in bits 0 and 1, or 2 and 3, stands for, plus 128
 	thirty, one    words256
+	fourteen       words256
 
 	whole, quarter, eighth float32
 	lowBits, topBits       uint32 // bits 0-3 and 4-7 of bytes 0-3
@@ -145,7 +152,14 @@ var lowConstants256 = func() (c lowTables256) {
 	c.nibbles, c.bytes, c.nineBits = repeated(0x0f0f0f0f), repeated(0xff), repeated(0x1ff)
 	c.bits89, c.bit8 = repeated(0x300), repeated(0x100)
 	c.sevenBits, c.twoBits, c.minusOnes = repeated(0x7f7f7f7f), repeated(0x03030303), repeated(0x7f7f7f7f)
-	c.thirty, c.one = repeated(30), repeated(1)
+	c.highThree, c.highNibble, c.bit11 = repeated(0x700), repeated(0xf00), repeated(0x800)
+	c.digit1, c.digit2, c.pairs = repeated(0x56565656), repeated(0xabababab), repeated(0xc0300c03)
+	pairs := [16]uint8{}
+	for i := range pairs {
+		pairs[i] = uint8(i&3|i>>2) - 1 + signedZero
+	}
+	c.levelsPairs = twice(pairs)
+	c.thirty, c.one, c.fourteen = repeated(30), repeated(1), repeated(14)
 	c.whole, c.quarter, c.eighth = 1, 0.25, 0.125
 	c.lowBits, c.topBits = 0x08040201, 0x80402010
 	c.notFloat, c.float8, c.toHalf = 0x7f, 0x7f<<20, 0x1p119

@@ -23,6 +23,8 @@ var tiledOutputs = []output{
 	}},
 	{"tiled/avx512_low_amd64.s", "low_amd64.s.tmpl", lowFile{Prefix: "low", Args: "lowArgs"}},
 	{"tiled/avx512_lowgemv_amd64.s", "low_amd64.s.tmpl", lowFile{Prefix: "gemv", Args: "smallArgs", GEMV: true}},
+	{"tiled/neon_low_arm64.s", "low_arm64.s.tmpl", booksNEON},
+	{"tiled/neon_lowcodes_arm64.s", "lowcodes_arm64.s.tmpl", nil},
 	{"tiled/avx2_tokens_amd64.h", "tokens256_amd64.h.tmpl", panel256{}},
 	{"tiled/avxvnni_tokens_amd64.h", "tokens256_amd64.h.tmpl", panel256{VNNI: true}},
 	{"tiled/avx2_panel_amd64.s", "panel256_amd64.s.tmpl", panel256{ISA: "AVX2", Prefix: "mul", Kernels: []panelKernel256{

@@ -88,8 +88,8 @@ func TestPromise(t *testing.T) {
 		for _, s := range sections {
 			for _, r := range s.rows {
 				for _, c := range columns {
-					k[key{c.arch, "quant/" + c.quant, r.work}] = []string{"mul"}
-					k[key{c.arch, "tiled/" + c.tiled, r.work}] = []string{"mul"}
+					k[key{c.arch, "quant/" + c.quant, r.work}] = []string{"low", "mul"}
+					k[key{c.arch, "tiled/" + c.tiled, r.work}] = []string{"low", "mul"}
 					if r.work == work && c.quant == "avx512" {
 						k[key{c.arch, "quant/" + c.quant, r.work}] = nil
 					}
@@ -103,6 +103,12 @@ func TestPromise(t *testing.T) {
 	require.Contains(t, string(text), "No work in portable Go")
 	_, err = render(all("row/Q3_K"))
 	require.ErrorContains(t, err, "Q3_K is Go on AVX-512, but nobody measured its share")
+
+	k := all("")
+	k[key{"arm64", "tiled/neonDot", "multiply1/IQ2_S"}] = []string{"mulDotNEON"}
+	delete(k, key{"arm64", "quant/neonDot", "multiply1/IQ2_S"})
+	_, err = render(k)
+	require.ErrorContains(t, err, "multiply1/IQ2_S on DotProd: Go decodes what [mulDotNEON] multiply")
 
 	last := &sections[len(sections)-1].rows[0]
 	before := *last

@@ -19,6 +19,7 @@ type row struct {
 	name, work string
 	share      float64
 	where      string
+	decodes    bool // one of the kernels has to decode codes: see decoder
 }
 
 var packedTypes = []string{
@@ -59,10 +60,18 @@ func highPlanes() (rows []row) {
 	return append(rows, row{name: "Q8_0, 4 bits", work: "high1/Q8_0"})
 }
 
-// lowAbout says where codes are decoded in Go before the kernels that the tables list.
-const lowAbout = "Kernels named low… decode codes to a panel, which kernels of 8-bit codes multiply. Where none is named, Go decodes them, " +
-	"which takes most of a token: on arm64, and with AVX2 in IQ1, TQ1_0, Q1_0 and Q2_0. Processors with AVX-512 but without VBMI " +
-	"decode as AVX2 does."
+// lowBit lists the products of low-bit formats. Decoding their codes takes longer than multiplying
+// them, and the kernels that multiply do not show where it happens.
+func lowBit(tokens int) []row {
+	rows := multiplyTypes(lowTypes, tokens)
+	for i := range rows {
+		rows[i].decodes = true
+	}
+	return rows
+}
+
+const lowAbout = "Kernels named low… decode codes to a panel, which kernels of 8-bit codes multiply. " +
+	"Processors with AVX-512 but without VBMI decode as AVX2 does."
 
 var sections = []section{
 	{
@@ -73,8 +82,8 @@ var sections = []section{
 	{title: "Products of four tokens", rows: multiply(4)},
 	{title: "Products of eight tokens", rows: multiply(8)},
 	{title: "Products of a prompt (GEMM)", rows: multiply(512)},
-	{title: "Products of low-bit formats, one token", rows: multiplyTypes(lowTypes, 1), about: lowAbout},
-	{title: "Products of low-bit formats, a prompt", rows: multiplyTypes(lowTypes, 512)},
+	{title: "Products of low-bit formats, one token", rows: lowBit(1), about: lowAbout},
+	{title: "Products of low-bit formats, a prompt", rows: lowBit(512)},
 	{title: "Joining of planes", about: "Of weights in two planes; their products are those of whole codes.", rows: []row{
 		{name: "8-bit codes, 4 bits and 4", work: "join1/Q8_0"},
 		{name: "nibbles, 3 bits and 1", work: "join3/Q4_0"},
