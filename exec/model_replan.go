@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,9 @@ func (m *Model) retryAllocations() error {
 		}
 	}
 	if m.residency != nil && m.residency.NoRing {
-		return m.residency.Start(m.residency.Plan)
+		if err := m.residency.Restart(m.residency.Plan); m.residency.NoRing {
+			return err
+		}
 	}
 	return nil
 }
@@ -123,11 +126,17 @@ func (m *Model) betweenPasses(plan *tiering.Plan, change func() error) error {
 	if plan == nil {
 		plan = m.residency.Plan
 	}
+	before := cmp.Or(m.residency.Plan, plan)
 	m.residency.Stop()
 	err := change()
 	m.residency.Promoting = m.residency.MapFirst && m.residency.Mapped // there may be room to promote now
-	if started := m.residency.Start(plan); err == nil {
-		err = started
+	if err != nil {                                                    // the ring of the plan may need memory that was to be freed
+		_ = m.residency.Restart(before, plan)
+	} else {
+		err = m.residency.Restart(plan, before)
+	}
+	if err != nil {
+		m.residency.Plan = before
 	}
 	return err
 }
