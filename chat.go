@@ -116,8 +116,8 @@ func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) 
 	if id, ok := t.BOS(); ok {
 		c.bos, _ = t.Piece(id)
 	}
-	if ends := t.EOS(); len(ends) > 0 {
-		c.eos, _ = t.Piece(ends[0])
+	if id, ok := t.EndOfText(); ok {
+		c.eos, _ = t.Piece(id)
 	}
 	if c.source == "" {
 		c.template, _ = jinja.ForTokens(func(piece string) bool { _, ok := t.ID(piece); return ok })
