@@ -2,6 +2,7 @@ package llmrun_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -283,4 +284,34 @@ func TestPromptsKeepEndTokens(t *testing.T) {
 	ids, err := e.EncodeChat([]llmrun.Message{{Role: "user", Content: "Hi"}}, llmrun.ChatOptions{})
 	require.NoError(t, err)
 	require.Equal(t, int32(0), ids[0], "the built-in template leaves BOS to the tokenizer")
+}
+
+// TestEmptyAnswersChangeNothing answers a message again, and then another one, so that the model ends at once: the
+// conversation keeps the answer that it had.
+func TestEmptyAnswersChangeNothing(t *testing.T) {
+	e := demo(t)
+	s := newSession(t, e)
+	complete(t, s.Chat(t.Context(), "Tell me a story.", limit(8)))
+	want := s.Messages()
+	require.Len(t, want, 2)
+	silent := limit(8)
+	ends, err := e.Tokenizer().Encode("<|im_end|>", llmrun.EncodeOptions{ParseSpecial: true})
+	require.NoError(t, err)
+	silent.Sampling.LogitBias = map[int32]float32{ends[0]: 1000}
+	require.Empty(t, complete(t, s.ChatMessages(t.Context(), want[:1], silent)).Text)
+	require.Equal(t, want, s.Messages(), "another answer")
+	require.Empty(t, complete(t, s.Chat(t.Context(), "And then?", silent)).Text)
+	require.Equal(t, want, s.Messages(), "another message")
+	complete(t, s.Chat(t.Context(), "And then?", limit(8)))
+	require.Len(t, s.Messages(), 4)
+}
+
+// TestVariablesAreWhatTheirJSONSays renders numbers and objects that come as JSON.
+func TestVariablesAreWhatTheirJSONSays(t *testing.T) {
+	text, err := llmrun.RenderTemplate(`{{ n is integer }} {{ n }} {{ x }} {{ o | list | join(",") }}`, llmrun.TemplateOptions{
+		Messages: []byte(`[]`),
+		Extra:    map[string]any{"n": json.RawMessage("5"), "x": json.RawMessage("0.5"), "o": json.RawMessage(`{"z":1,"a":2}`)},
+	})
+	require.NoError(t, err)
+	require.Equal(t, "True 5 0.5 z,a", text)
 }
