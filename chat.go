@@ -2,6 +2,7 @@ package llmrun
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -54,7 +55,7 @@ func (e *Engine) EncodeChat(messages []Message, o ChatOptions) ([]int32, error) 
 // Chat adds a user's message to the session's conversation and generates the answer. The
 // answer, as far as the caller received it, becomes part of the conversation. Chat prefills
 // only what the session does not contain yet. If a turn fails before the first token of the
-// answer, the conversation does not change.
+// answer, or the answer is empty, the conversation does not change.
 func (s *Session) Chat(ctx context.Context, user string, o GenerateOptions) iter.Seq2[Piece, error] {
 	return s.chat(ctx, func() []Message {
 		return append(s.Messages(), Message{Role: "user", Content: user})
@@ -62,7 +63,7 @@ func (s *Session) Chat(ctx context.Context, user string, o GenerateOptions) iter
 }
 
 // ChatMessages replaces the session's conversation by messages and generates the assistant's
-// next message.
+// next message. An empty answer replaces nothing, so that a session keeps the answer that it has.
 func (s *Session) ChatMessages(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Piece, error] {
 	return s.chat(ctx, func() []Message { return slices.Clone(messages) }, o)
 }
@@ -76,7 +77,7 @@ func (s *Session) chat(ctx context.Context, messages func() []Message, o Generat
 		return s.engine.EncodeChat(all, o.Chat)
 	}
 	done := func(text string, err error) {
-		if err != nil && text == "" {
+		if text == "" {
 			return
 		}
 		s.mu.Lock()
@@ -116,8 +117,8 @@ func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) 
 	if id, ok := t.BOS(); ok {
 		c.bos, _ = t.Piece(id)
 	}
-	if ends := t.EOS(); len(ends) > 0 {
-		c.eos, _ = t.Piece(ends[0])
+	if id, ok := t.EndOfText(); ok {
+		c.eos, _ = t.Piece(id)
 	}
 	if c.source == "" {
 		c.template, _ = jinja.ForTokens(func(piece string) bool { _, ok := t.ID(piece); return ok })
@@ -155,7 +156,9 @@ type TemplateOptions struct {
 	BOS, EOS           string         // bos_token and eos_token; RenderModel uses the model's own
 	NoGenerationPrompt bool           // do not start the assistant's next turn
 	Now                time.Time      // the current date for templates that show it; zero = now
-	Extra              map[string]any // further variables of the template
+	// Extra are further variables of the template. A json.RawMessage is what its JSON says, with whole numbers as
+	// such and the fields of objects in their order.
+	Extra map[string]any
 }
 
 // RenderTemplate renders the chat template source.
@@ -179,6 +182,11 @@ func (o *TemplateOptions) render(t *jinja.Template) (string, error) {
 	for k, v := range o.Extra {
 		if in.Extra == nil {
 			in.Extra = map[string]any{}
+		}
+		if raw, isJSON := v.(json.RawMessage); isJSON {
+			if v, err = jinja.DecodeJSON(raw); err != nil {
+				return "", fmt.Errorf("%w: the variable %s: %w", ErrOptions, k, err)
+			}
 		}
 		in.Extra[k] = v
 	}

@@ -46,10 +46,9 @@ func (c *chatFormat) encode(messages []Message, o ChatOptions, room *promptRoom)
 	}
 	var ids []int32
 	if c.source == "" && !strings.HasPrefix(text, c.bos) { // a built-in template leaves BOS to the tokenizer
-		if ids, err = c.tok.Encode("", token.EncodeOptions{AddSpecial: true}); err != nil {
+		if ids, err = c.tok.Encode("", token.EncodeOptions{AddSpecial: true, OpenEnd: true}); err != nil {
 			return nil, err
 		}
-		ids = trimEnd(ids, c.tok.EOS())
 	}
 	return c.appendMarked(ids, text, room)
 }

@@ -2,6 +2,7 @@ package llmrun_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -248,4 +249,69 @@ func TestBrokenTemplateFailsOnlyChat(t *testing.T) {
 	require.True(t, llmrun.IsUnsupported(err), err)
 	_, err = llmrun.RenderModel(".", llmrun.Options{FS: fsys}, llmrun.TemplateOptions{Messages: []byte("[]")})
 	require.True(t, llmrun.IsUnsupported(err), err)
+}
+
+// TestTemplatesGetTheModelsEndOfText renders a template that writes eos_token, for a model with end tokens of lower ids.
+func TestTemplatesGetTheModelsEndOfText(t *testing.T) {
+	fsys := overlay(t, demoModel, map[string]string{
+		"chat_template.jinja":   `{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}`,
+		"tokenizer_config.json": `{"eos_token": "<|im_end|>", "bos_token": null}`,
+	})
+	text, err := llmrun.RenderModel(".", llmrun.Options{FS: fsys}, llmrun.TemplateOptions{Messages: []byte(`[{"role":"user","content":"Hi"}]`)})
+	require.NoError(t, err)
+	require.Equal(t, "Hi<|im_end|>", text)
+}
+
+// TestPromptsKeepEndTokens gives prompts that end with an end token, or consist of one: only what the tokenizer itself
+// appends is left out, and a token that begins texts stays although it ends answers too.
+func TestPromptsKeepEndTokens(t *testing.T) {
+	e := demo(t)
+	s := newSession(t, e)
+	parsed := limit(1)
+	parsed.ParseSpecial = true
+	for _, prompt := range []string{"Hello<|im_end|>", "<|im_end|>"} {
+		before := s.Len()
+		want, err := e.Tokenizer().Encode(prompt, llmrun.EncodeOptions{Special: before == 0, ParseSpecial: true})
+		require.NoError(t, err)
+		complete(t, s.Generate(t.Context(), prompt, parsed))
+		require.Equal(t, before+len(want), s.Stats().PromptTokens)
+	}
+	fsys := overlay(t, demoModel, map[string]string{
+		"tokenizer_config.json": `{"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "add_bos_token": true, "add_eos_token": true}`,
+	})
+	e = open(t, ".", llmrun.Options{FS: fsys})
+	complete(t, newSession(t, e).Generate(t.Context(), "", limit(2)))
+	ids, err := e.EncodeChat([]llmrun.Message{{Role: "user", Content: "Hi"}}, llmrun.ChatOptions{})
+	require.NoError(t, err)
+	require.Equal(t, int32(0), ids[0], "the built-in template leaves BOS to the tokenizer")
+}
+
+// TestEmptyAnswersChangeNothing answers a message again, and then another one, so that the model ends at once: the
+// conversation keeps the answer that it had.
+func TestEmptyAnswersChangeNothing(t *testing.T) {
+	e := demo(t)
+	s := newSession(t, e)
+	complete(t, s.Chat(t.Context(), "Tell me a story.", limit(8)))
+	want := s.Messages()
+	require.Len(t, want, 2)
+	silent := limit(8)
+	ends, err := e.Tokenizer().Encode("<|im_end|>", llmrun.EncodeOptions{ParseSpecial: true})
+	require.NoError(t, err)
+	silent.Sampling.LogitBias = map[int32]float32{ends[0]: 1000}
+	require.Empty(t, complete(t, s.ChatMessages(t.Context(), want[:1], silent)).Text)
+	require.Equal(t, want, s.Messages(), "another answer")
+	require.Empty(t, complete(t, s.Chat(t.Context(), "And then?", silent)).Text)
+	require.Equal(t, want, s.Messages(), "another message")
+	complete(t, s.Chat(t.Context(), "And then?", limit(8)))
+	require.Len(t, s.Messages(), 4)
+}
+
+// TestVariablesAreWhatTheirJSONSays renders numbers and objects that come as JSON.
+func TestVariablesAreWhatTheirJSONSays(t *testing.T) {
+	text, err := llmrun.RenderTemplate(`{{ n is integer }} {{ n }} {{ x }} {{ o | list | join(",") }}`, llmrun.TemplateOptions{
+		Messages: []byte(`[]`),
+		Extra:    map[string]any{"n": json.RawMessage("5"), "x": json.RawMessage("0.5"), "o": json.RawMessage(`{"z":1,"a":2}`)},
+	})
+	require.NoError(t, err)
+	require.Equal(t, "True 5 0.5 z,a", text)
 }

@@ -45,19 +45,11 @@ func (s *Session) encodeText(prompt string, o *GenerateOptions) ([]int32, error)
 		return nil, err
 	}
 	held := s.tokens()
-	ids, err := t.Encode(prompt, room.encodeOptions(token.EncodeOptions{AllowSpecial: o.ParseSpecial, AddSpecial: len(held) == 0}))
+	ids, err := t.Encode(prompt, room.encodeOptions(token.EncodeOptions{AllowSpecial: o.ParseSpecial, AddSpecial: len(held) == 0, OpenEnd: true}))
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(held, trimEnd(ids, s.engine.ends)), nil
-}
-
-// trimEnd removes the end-of-text token that some tokenizers append to a prompt.
-func trimEnd(ids, ends []int32) []int32 {
-	if n := len(ids); n > 0 && slices.Contains(ends, ids[n-1]) {
-		return ids[:n-1]
-	}
-	return ids
+	return slices.Concat(held, ids), nil
 }
 
 // GenerateIDs is Generate with a prompt of token ids, to which it does not add a

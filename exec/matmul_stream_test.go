@@ -11,6 +11,7 @@ import (
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/modeltest"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -134,4 +135,30 @@ func TestReplanWhileGenerating(t *testing.T) {
 			require.Equal(t, want, allLogits(t, m, ids))
 		})
 	}
+}
+
+// TestARefusedRingIsNotRequired applies a plan whose ring the budget does not hold, and then one after which only the
+// smallest ring fits: the model streams through what it gets, and the logits stay the same.
+func TestARefusedRingIsNotRequired(t *testing.T) {
+	f := openPack(t, modeltest.ImportModel(t, vfs.OS(), testutil.Shared(t, "fixtures", "llama3")))
+	plan := &tiering.Plan{Pinned: make([]int64, len(packSpec(t, f).Layers)), Piece: 1 << 18, Ring: 8 << 18, ExpertSlots: 1, StreamedPerToken: 1}
+	m := loadPart(t, f, Options{Threads: 1, Chunk: 16, Plan: plan})
+	ids := longPrompt(m.Spec.Vocab, 30, 7)
+	want := allLogits(t, m, ids)
+	large := *plan
+	large.Ring = 64 << 18
+	m.Budget().SetLimit(m.Budget().Usage().Total + 1<<19)
+	require.ErrorIs(t, m.Replan(t.Context(), &large), tiering.ErrBudget)
+	require.Equal(t, want, allLogits(t, m, ids), "with the ring of the plan before")
+	ring := m.Budget().Usage().By[tiering.Ring]
+	require.Less(t, ring, int64(16<<18))
+
+	m.residency.Stop()
+	m.Budget().SetLimit(m.Budget().Usage().Total + 1<<20)
+	require.ErrorIs(t, m.residency.Restart(&large, plan), tiering.ErrBudget)
+	require.Equal(t, want, allLogits(t, m, ids), "with the smallest ring")
+	require.Less(t, m.Budget().Usage().By[tiering.Ring], ring)
+	m.Budget().SetLimit(0)
+	require.NoError(t, m.Replan(t.Context(), &large))
+	require.Equal(t, want, allLogits(t, m, ids))
 }

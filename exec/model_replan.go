@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,9 @@ func (m *Model) retryAllocations() error {
 		}
 	}
 	if m.residency != nil && m.residency.NoRing {
-		return m.residency.Start(m.residency.Plan)
+		if err := m.residency.Restart(m.residency.Plan); m.residency.NoRing {
+			return err
+		}
 	}
 	return nil
 }
@@ -123,17 +126,27 @@ func (m *Model) betweenPasses(plan *tiering.Plan, change func() error) error {
 	if plan == nil {
 		plan = m.residency.Plan
 	}
+	before := cmp.Or(m.residency.Plan, plan)
 	m.residency.Stop()
 	err := change()
 	m.residency.Promoting = m.residency.MapFirst && m.residency.Mapped // there may be room to promote now
-	if started := m.residency.Start(plan); err == nil {
-		err = started
+	if err != nil {                                                    // the ring of the plan may need memory that was to be freed
+		_ = m.residency.Restart(before, plan)
+	} else {
+		err = m.residency.Restart(plan, before)
+	}
+	if err != nil {
+		m.residency.Plan = before
 	}
 	return err
 }
 
-// TrimCache frees KV memory that no sequence uses.
-func (m *Model) TrimCache() { m.cache.Trim() }
+// TrimCache frees, between two passes, KV memory that no sequence uses.
+func (m *Model) TrimCache() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cache.Compact()
+}
 
 // CacheEmbeddingRows turns the embedding row cache on or off. It holds often used rows of an
 // embedding on flash; without it, each lookup reads flash.

@@ -46,6 +46,21 @@ func TestLanguageModelOfMultimodalModels(t *testing.T) {
 			[]string{"m/config.json: 2 tensors (0.0 MB) are left out, because they are no part of the language model: mtp, visual"},
 		},
 		{"bare", replace(""), nil, nil},
+		{"old with the output matrix outside", func(n string) string {
+			if strings.HasPrefix(n, "lm_head") {
+				return n
+			}
+			return "language_model." + n
+		}, nil, nil},
+		{"new with the output matrix inside", func(n string) string {
+			return "model.language_model." + strings.TrimPrefix(n, "model.")
+		}, nil, nil},
+		{"new with the output matrix beside the decoder", func(n string) string {
+			if strings.HasPrefix(n, "lm_head") {
+				return "model." + n
+			}
+			return replace("model.language_model.")(n)
+		}, nil, nil},
 	} {
 		t.Run(c.layout, func(t *testing.T) {
 			fsys := vfs.NewMem()

@@ -146,10 +146,18 @@ func (c *Cache) readLayer(p segment.Span, into []*slab, first, had, layer int, b
 	}
 	for i := max(0, had-first); i < p.Pages; i++ {
 		data := c.page(into[first+i], layer)
-		if buffer != nil {
+		switch {
+		case buffer != nil:
 			copy(data, buffer[i*n:])
-		} else if err := readPage(p.File, layer, i, data); err != nil {
+			continue
+		case first+i == had: // the page may have tokens, which stay if it is damaged
+			data = make([]byte, n)
+		}
+		if err := readPage(p.File, layer, i, data); err != nil {
 			return err
+		}
+		if first+i == had {
+			copy(c.page(into[had], layer), data)
 		}
 	}
 	return nil

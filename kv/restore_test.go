@@ -64,3 +64,45 @@ func TestRestoreWithinTheBudget(t *testing.T) {
 		back.Close()
 	}
 }
+
+// TestDamagedSegmentKeepsTokens restores a damaged segment into a sequence that has some of its tokens, without
+// memory for read buffers: the tokens stay as they were.
+func TestDamagedSegmentKeepsTokens(t *testing.T) {
+	const pages, held = 2, 40
+	open := func(limit int64) *Cache {
+		c, err := NewCache(Shape{HeadDim: 8, KVHeads: []int{1, 0, 2}}, tiering.New(limit), Options{})
+		require.NoError(t, err)
+		return c
+	}
+	fsys, c := vfs.NewMem(), open(0)
+	store := savedStore(t, c, fsys)
+	s := c.NewSeq()
+	require.NoError(t, add(s, pages*BlockTokens, 1))
+	tokens := make([]int32, pages*BlockTokens)
+	_, err := s.Persist(store, tokens, nil, false)
+	require.NoError(t, err)
+	parts, err := store.Lookup(tokens)
+	require.NoError(t, err)
+	require.Len(t, parts, 1)
+	path := parts[0].File.Path()
+	_, off, _ := parts[0].File.LayerRun(0)
+	require.NoError(t, segment.Close(parts))
+	data, err := vfs.ReadFile(fsys, path, 1<<20)
+	require.NoError(t, err)
+	copy(data[off+8:], []byte{0xa5, 0x5a, 0xa5})
+	f, err := fsys.Create(path)
+	require.NoError(t, err)
+	_, err = f.WriteAt(data, 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	parts, err = store.Lookup(tokens)
+	require.NoError(t, err)
+
+	small := open(tiering.PageUp(int64(pages * c.slabBytes)))
+	back := small.NewSeq()
+	require.NoError(t, add(back, held, 1))
+	_, err = back.Restore(t.Context(), parts)
+	require.ErrorIs(t, err, ErrCorrupt)
+	check(t, back, same(held, 1))
+	require.NoError(t, segment.Close(parts))
+}

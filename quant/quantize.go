@@ -73,7 +73,7 @@ func CanQuantize(t Type) bool { return t == BF16 || (t.Valid() && blockWriters[t
 
 // quantizeQ8_0 maps the largest magnitude to 127.
 func quantizeQ8_0(dst []byte /* [34] */, x *block) {
-	half := F32ToF16(largest(x) / 127)
+	half := halfOf(largest(x) / 127)
 	binary.LittleEndian.PutUint16(dst, half)
 	inverse := inverseOf(F16ToF32(half))
 	for i, v := range x {
@@ -122,7 +122,7 @@ func QuantizeRowPerRow(dst []byte, src []float32 /* [cols] */) error {
 	if len(dst) < size {
 		return fmt.Errorf("quant: %d bytes for a %s row of %d elements", len(dst), Q8_0, len(src))
 	}
-	half := F32ToF16(math.Float32frombits(active.largestBits(src)) / 127)
+	half := halfOf(math.Float32frombits(active.largestBits(src)) / 127)
 	inverse := inverseOf(F16ToF32(half))
 	n := Q8_0.BlockBytes()
 	for b := range len(src) / groupElems {

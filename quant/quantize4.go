@@ -26,6 +26,17 @@ type block4 struct {
 	err           float64
 }
 
+// betterThan reports whether the block has a smaller error than the best one so far, whose error is NaN before
+// the first. Weights of absurd size can make an error NaN, which is no reason to take a block.
+func (b *block4) betterThan(best *block4) bool { return b.err < best.err || math.IsNaN(best.err) }
+
+// halfOf rounds a scale to a half. One beyond the largest half becomes that: an infinite scale would make NaN of
+// every element of the block.
+func halfOf(x float32) uint16 {
+	const largest = 65504
+	return F32ToF16(max(-largest, min(x, largest)))
+}
+
 // putCodes writes two codes a byte.
 func (b *block4) putCodes(dst []byte /* [16] */) {
 	for i := range 16 {
@@ -45,8 +56,8 @@ func quantizeQ4_1(dst []byte /* [20] */, x, weight *block) {
 		cut := (high - low) * (1 - shrink) / 2
 		scale, offset := (high-low)*shrink/15, low+cut
 		for range fitIterations {
-			b.quantizeLine(x, weight, F32ToF16(scale), F32ToF16(offset))
-			if !(b.err >= best.err) {
+			b.quantizeLine(x, weight, halfOf(scale), halfOf(offset))
+			if b.betterThan(&best) {
 				best = b
 			}
 			scale, offset = b.fitLine(x, weight, scale, offset)
@@ -131,8 +142,8 @@ func (c *codebook) quantize(dst []byte /* [18] */, x, weight *block) {
 		for _, shrink := range shrinks {
 			scale := extreme * shrink / end
 			for range fitIterations - 2 {
-				c.encode(&b, x, weight, F32ToF16(scale))
-				if !(b.err >= best.err) {
+				c.encode(&b, x, weight, halfOf(scale))
+				if b.betterThan(&best) {
 					best = b
 				}
 				scale = c.fit(&b, x, weight, scale)

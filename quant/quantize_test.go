@@ -136,3 +136,20 @@ func TestQuantizeRowPerRow(t *testing.T) {
 	require.Error(t, QuantizeRowPerRow(row, make([]float32, 100)), "not a whole number of blocks")
 	require.Error(t, QuantizeRowPerRow(row[:n-1], x))
 }
+
+// TestAbsurdWeightsStayFinite quantizes blocks with one weight whose scale is beyond a half: no other element becomes
+// infinite or NaN.
+func TestAbsurdWeightsStayFinite(t *testing.T) {
+	for _, typ := range []Type{Q8_0, Q4_0, Q4_1, NF4, IQ4_NL} {
+		for _, big := range []float32{5e5, -6e5, 1e6, 9e6, -1e10, 3e38} {
+			x := make([]float32, 64)
+			for i := range x {
+				x[i] = float32(i)
+			}
+			x[5] = big
+			for i, v := range roundTrip(t, typ, x) {
+				require.False(t, math.IsNaN(float64(v)) || math.IsInf(float64(v), 0), "%v %g: element %d became %g", typ, big, i, v)
+			}
+		}
+	}
+}

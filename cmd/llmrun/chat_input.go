@@ -78,7 +78,7 @@ func readLines(in input) (string, error) {
 			return "", err
 		}
 		prompt, text.dropped = promptMore, in.refused() != nil
-		if !inBlock && !text.begun && strings.HasPrefix(line, blockQuote) {
+		if !inBlock && !text.begun && !pasted && strings.HasPrefix(line, blockQuote) {
 			inBlock = true
 			line = strings.TrimPrefix(line, blockQuote)
 			if line == "" {
@@ -86,7 +86,7 @@ func readLines(in input) (string, error) {
 			}
 		}
 		switch {
-		case inBlock && strings.HasSuffix(line, blockQuote):
+		case inBlock && !pasted && strings.HasSuffix(line, blockQuote):
 			if line = strings.TrimSuffix(line, blockQuote); line != "" {
 				text.add(line)
 			}

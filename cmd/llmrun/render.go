@@ -78,9 +78,8 @@ func (r *renderFlags) setVariable(s string) error {
 		return fmt.Errorf("must be NAME=VALUE, not %q", s)
 	}
 	var value any = text
-	var decoded any
-	if json.Unmarshal([]byte(text), &decoded) == nil {
-		value = decoded
+	if json.Valid([]byte(text)) {
+		value = json.RawMessage(text)
 	}
 	if r.variables == nil {
 		r.variables = make(map[string]any)

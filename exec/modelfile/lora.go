@@ -1,11 +1,15 @@
 package modelfile
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,13 +34,56 @@ type LoraConfig struct {
 	PeftType      string             `json:"peft_type"`
 	Rank          int                `json:"r"`
 	Alpha         float64            `json:"lora_alpha"`
-	RankPattern   map[string]int     `json:"rank_pattern"`
 	AlphaPattern  map[string]float64 `json:"alpha_pattern"`
 	RSLoRA        bool               `json:"use_rslora"`
 	DoRA          bool               `json:"use_dora"`
 	FanInFanOut   bool               `json:"fan_in_fan_out"`
 	Bias          string             `json:"bias"`
 	ModulesToSave []string           `json:"modules_to_save"`
+
+	alphaOrder []string // the patterns of AlphaPattern in the order of the file
+}
+
+// The values of fields that a file lacks, as in peft.
+const (
+	defaultRank  = 8
+	defaultAlpha = 8
+)
+
+// UnmarshalJSON implements json.Unmarshaler. Fields that are missing have the values that peft gives them.
+func (c *LoraConfig) UnmarshalJSON(data []byte) error {
+	type plain LoraConfig // without this method
+	read := plain{Rank: defaultRank, Alpha: defaultAlpha}
+	if err := json.Unmarshal(data, &read); err != nil {
+		return err
+	}
+	*c = LoraConfig(read)
+	var fields struct {
+		AlphaPattern json.RawMessage `json:"alpha_pattern"`
+	}
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return err
+	}
+	for d := json.NewDecoder(bytes.NewReader(fields.AlphaPattern)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if name, isName := token.(string); isName {
+			c.alphaOrder = append(c.alphaOrder, name)
+		}
+	}
+}
+
+// alphaPatterns returns the patterns of AlphaPattern in the order of the file.
+func (c *LoraConfig) alphaPatterns() []string {
+	if c.alphaOrder == nil {
+		return slices.Sorted(maps.Keys(c.AlphaPattern))
+	}
+	return c.alphaOrder
 }
 
 // ErrAdapter reports that an adapter is for another model.
@@ -57,6 +104,8 @@ type merged struct {
 	deltas map[string][]delta // by tensor
 	// apart are the tensors that the model holds as parts which no change would reach.
 	apart map[string]bool
+	// tiedHead is an output matrix that nothing reads, because the embedding takes its place; "": none
+	tiedHead string
 	// keep takes the factors of adapters beside the weights; nil: they become deltas
 	keep func(t *store.Tensor, a, b *factor, scale float32)
 }
@@ -169,15 +218,21 @@ func (c *LoraConfig) Check(path string) error {
 	if math.IsNaN(c.Alpha) || math.IsInf(c.Alpha, 0) {
 		return fmt.Errorf("%w: %s: field lora_alpha: %v is not finite", arch.ErrModel, path, c.Alpha)
 	}
+	for _, pattern := range c.alphaPatterns() {
+		if _, err := moduleMatcher(pattern); err != nil {
+			return fmt.Errorf("%w: %s: field alpha_pattern: the regular expression %q", arch.ErrUnsupported, path, pattern)
+		}
+	}
 	return nil
 }
 
-// Scale returns the scale of a module's delta.
+// Scale returns the scale of a module's delta. Of several patterns that match, the first of the file counts.
 func (c *LoraConfig) Scale(module string, rank int) float32 {
 	alpha := c.Alpha
-	for pattern, v := range c.AlphaPattern {
-		if moduleMatches(pattern, module) {
-			alpha = v
+	for _, pattern := range c.alphaPatterns() {
+		if re, err := moduleMatcher(pattern); err == nil && re.MatchString(module) {
+			alpha = c.AlphaPattern[pattern]
+			break
 		}
 	}
 	if c.RSLoRA {
@@ -186,16 +241,18 @@ func (c *LoraConfig) Scale(module string, rank int) float32 {
 	return float32(alpha / float64(rank))
 }
 
-// moduleMatches reports whether a pattern, which may be a regular expression for the end of
-// a name, matches a module.
-func moduleMatches(pattern, module string) bool {
-	re, err := regexp.Compile(`(^|\.)(?:` + pattern + `)$`) // Go's matcher takes time linear in the name's length
-	return err == nil && re.MatchString(module)
+// moduleMatcher returns a matcher of module names for a pattern, which may be a regular expression for the end of
+// a name.
+func moduleMatcher(pattern string) (*regexp.Regexp, error) {
+	return regexp.Compile(`(^|\.)(?:` + pattern + `)$`) // Go's matcher takes time linear in the name's length
 }
 
 // newMerged returns the model's tensors, which src holds, without adapters.
 func (f *Files) newMerged(src store.Source) *merged {
 	m := &merged{Overlay: NewOverlay(src), deltas: map[string][]delta{}, apart: f.latentTensors()}
+	if s, err := f.Spec(); err == nil && s.Tied {
+		m.tiedHead = f.TensorSet().name("output", -1) + ".weight"
+	}
 	if f.packed != nil {
 		m.addHubNames(f.family)
 	}
@@ -266,6 +323,9 @@ func (m *merged) target(module string, root nameRoot, dir string) (*store.Tensor
 		return nil, fmt.Errorf("%w: %s: the model has no tensor %s.weight, which the adapter changes", ErrAdapter, dir, module)
 	}
 	t := &m.Visible[i]
+	if t.Name == m.tiedHead {
+		return nil, fmt.Errorf("%w: %s: the adapter changes %s, in whose place the model uses its embedding: merge it into a model with an output matrix first", arch.ErrUnsupported, dir, t.Name)
+	}
 	if m.apart[t.Name] {
 		return nil, fmt.Errorf("%w: %s: the adapter changes %s, which holds the keys' and values' matrices of latent attention: merge it into the model's file first, or train an adapter without it", arch.ErrUnsupported, dir, t.Name)
 	}

@@ -1,6 +1,7 @@
 package modelfile_test
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"testing"
 
@@ -10,7 +11,9 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/gguf"
+	"github.com/llmrun/llmrun/store/safetensors"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -44,6 +47,54 @@ func TestScaleOfAnAdapter(t *testing.T) {
 	require.Equal(t, float32(4), c.Scale("model.layers.0.mlp.up_proj", 4))
 	c.RSLoRA = true
 	require.Equal(t, float32(8), c.Scale("x", 4))
+}
+
+// TestAdapterConfigFollowsPeft reads configurations: the first pattern that matches counts, fields that are missing
+// have peft's values, and an expression that Go does not know is refused.
+func TestAdapterConfigFollowsPeft(t *testing.T) {
+	read := func(fields string) (c modelfile.LoraConfig) {
+		require.NoError(t, json.Unmarshal([]byte(`{"peft_type":"LORA"`+fields+`}`), &c))
+		return c
+	}
+	for _, order := range []string{`"layers.0.self_attn.q_proj":32,"z.*":2,"q_proj":16`, `"q_proj":32,"layers.0.self_attn.q_proj":16`} {
+		for range 20 {
+			c := read(`,"r":8,"lora_alpha":8,"alpha_pattern":{` + order + `}`)
+			require.NoError(t, c.Check("x"))
+			require.Equal(t, float32(4), c.Scale("model.layers.0.self_attn.q_proj", 8))
+		}
+	}
+	c := read("")
+	require.NoError(t, c.Check("x"))
+	require.Equal(t, float32(1), c.Scale("q_proj", 8))
+	c = read(`,"alpha_pattern":{"(?!.*mlp).*q_proj":32}`)
+	require.ErrorIs(t, c.Check("x"), arch.ErrUnsupported)
+}
+
+// TestAdapterOfATiedHeadIsRefused adds an adapter of the output matrix to a model whose file has one although its
+// configuration says that the embedding takes its place.
+func TestAdapterOfATiedHeadIsRefused(t *testing.T) {
+	fsys := modeltest.WriteTinyHF(t, modeltest.TinyConfig(t, modeltest.Fields{"tie_word_embeddings": true}))
+	require.NoError(t, fsys.MkdirAll("a"))
+	config, err := fsys.Create("a/adapter_config.json")
+	require.NoError(t, err)
+	_, err = config.WriteAt([]byte(`{"peft_type":"LORA","r":1,"lora_alpha":1}`), 0)
+	require.NoError(t, err)
+	require.NoError(t, config.Close())
+	f, err := modelfile.Open(fsys, "m")
+	require.NoError(t, err)
+	defer f.Close()
+	head, ok := f.Source.Tensor("lm_head.weight")
+	require.True(t, ok)
+	factor := func(name string, rows, cols int) safetensors.TensorData {
+		return safetensors.TensorData{Name: "base_model.model.lm_head." + name + ".weight", Type: quant.F32, Shape: []int{rows, cols}, Data: make([]byte, 4*rows*cols)}
+	}
+	require.NoError(t, safetensors.Write(fsys, "a/adapter_model.safetensors", []safetensors.TensorData{
+		factor("lora_A", 1, head.Cols()), factor("lora_B", head.Rows(), 1),
+	}))
+	err = f.Merge(fsys, "a")
+	require.ErrorIs(t, err, arch.ErrUnsupported)
+	require.ErrorContains(t, err, "uses its embedding")
+	require.ErrorContains(t, f.KeepBeside(fsys, "a"), "uses its embedding")
 }
 
 // TestRefusedGGUFAdapters checks the errors of files that are no adapter of the model.

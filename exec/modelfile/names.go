@@ -43,6 +43,7 @@ func newTensorSet(src store.Source, fam *arch.Family, h *arch.Hyper, packed bool
 	for _, r := range nameRoots {
 		ts.root = r
 		if _, ok := src.Tensor(ts.name("token_embd", -1) + ".weight"); ok {
+			ts.findHead()
 			return ts
 		}
 	}
@@ -58,7 +59,22 @@ func (ts *TensorSet) name(role string, layer int) string {
 	case ts.Hyper.GGUF:
 		return TensorName(ts.family.GGUFRole(role), layer, "")
 	}
+	if role == "output" && ts.head != "" {
+		return ts.head
+	}
 	return ts.root.of(ts.family.HFName(role, layer))
+}
+
+// findHead looks for the output matrix outside of the root: some versions of transformers put it beside the
+// decoder, others into it.
+func (ts *TensorSet) findHead() {
+	name := ts.family.HFName("output", -1)
+	for _, at := range []string{ts.root.of(name), name, ts.root.prefix + name, "language_model." + name, modelRoot + name} {
+		if _, ok := ts.Source.Tensor(at + ".weight"); ok {
+			ts.head = at
+			return
+		}
+	}
 }
 
 // leftOut returns a sentence about the tensors of a safetensors model that are no part of the

@@ -17,6 +17,7 @@ type TensorSet struct {
 	family *arch.Family
 	Hyper  *arch.Hyper
 	root   nameRoot // of the safetensors names
+	head   string   // safetensors name of the output matrix; "": as root says
 	Path   string
 	// packed: the source is a pack, with GGUF names and no fused or stacked tensors.
 	packed bool

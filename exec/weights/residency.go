@@ -154,6 +154,35 @@ func (r *Residency) Start(plan *tiering.Plan) error {
 	return nil
 }
 
+// Restart is Start with the first of some plans whose ring the budget holds, and otherwise with the smallest ring.
+// The error is that of the first plan, also if another one started.
+func (r *Residency) Restart(plans ...*tiering.Plan) error {
+	first := r.Start(plans[0])
+	for _, plan := range plans[1:] {
+		if !r.NoRing {
+			return first
+		}
+		_ = r.Start(plan)
+	}
+	if r.NoRing {
+		_ = r.Start(r.smallestRing(plans[0]))
+		r.Plan = plans[0]
+	}
+	return first
+}
+
+// smallestPiece is the size of a read through the smallest ring.
+const smallestPiece = 4 * pack.BlockBytes
+
+// smallestRing returns a plan with the smallest ring that the weights can pass through.
+func (r *Residency) smallestRing(plan *tiering.Plan) *tiering.Plan {
+	small := *plan
+	small.Piece = smallestPiece
+	slots := max(2, 1+(int64(r.MaxUnit)+small.Piece-1)/small.Piece)
+	small.Ring = slots * small.Piece
+	return &small
+}
+
 // Stop stops all reads and frees the ring.
 func (r *Residency) Stop() {
 	if r.Experts != nil {

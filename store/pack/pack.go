@@ -23,7 +23,8 @@ type File struct {
 	fsys   vfs.FS
 	path   string
 	file   vfs.File
-	direct vfs.File // bypasses the page cache; nil until BypassCache
+	// direct bypasses the page cache; nil until BypassCache, which may run while others read
+	direct atomic.Pointer[directFile]
 	footer footer
 	index  *index
 	byName map[string]int32 // index into index.tensors
@@ -141,6 +142,9 @@ func (f *File) buildIndex() error {
 	return err
 }
 
+// directFile is a file that can be stored atomically.
+type directFile struct{ vfs.File }
+
 // ErrReplaced reports that the file at the path of an open pack is no longer that pack.
 var ErrReplaced = errors.New("the pack was removed, replaced or changed since it was opened; put it back, or open the model again")
 
@@ -148,11 +152,11 @@ var ErrReplaced = errors.New("the pack was removed, replaced or changed since it
 func (f *File) ReadsMapped() bool { return vfs.ReadsMapped(f.fsys) }
 
 // BypassCache makes later reads of whole blocks bypass the operating system's page cache,
-// if the file system supports that. It must not be called while reads are in progress. It
-// opens the file a second time and returns ErrReplaced if the path now has another file. It does
-// nothing after RebuildWith, because a damaged file may have been removed.
+// if the file system supports that. Reads may be in progress, such as those of a pass that was cancelled;
+// one goroutine at a time may call it. It opens the file a second time and returns ErrReplaced if the path
+// now has another file. It does nothing after RebuildWith, because a damaged file may have been removed.
 func (f *File) BypassCache() error {
-	if f.direct != nil || f.rebuild.Load() != nil {
+	if f.direct.Load() != nil || f.rebuild.Load() != nil {
 		return nil
 	}
 	direct, err := vfs.OpenDirect(f.fsys, f.path)
@@ -165,7 +169,7 @@ func (f *File) BypassCache() error {
 	if err := f.checkSame(direct); err != nil {
 		return errors.Join(err, direct.Close())
 	}
-	f.direct = direct
+	f.direct.Store(&directFile{direct})
 	return nil
 }
 
@@ -225,8 +229,8 @@ func (f *File) CheckSection(i int, section []byte, from, to int64) error {
 // Close closes the file. No reads may be in progress.
 func (f *File) Close() error {
 	err := f.Index.Close()
-	if f.direct != nil {
-		err = errors.Join(err, f.direct.Close())
+	if direct := f.direct.Load(); direct != nil {
+		err = errors.Join(err, direct.Close())
 	}
 	return err
 }

@@ -30,10 +30,11 @@ func (r extentReader) ReadAt(p []byte, off int64) (int, error) {
 // Stored returns the file and offset of whole blocks. It returns nil for other ranges, and
 // if the file is not open for direct reads.
 func (r extentReader) Stored(off, n int64) (file vfs.File, at int64) {
-	if r.f.direct == nil || off%BlockBytes != 0 || n%BlockBytes != 0 && off+n != r.x.size {
+	direct := r.f.direct.Load()
+	if direct == nil || off%BlockBytes != 0 || n%BlockBytes != 0 && off+n != r.x.size {
 		return nil, 0
 	}
-	return r.f.direct, r.x.off + off
+	return direct.File, r.x.off + off
 }
 
 // Unit returns the block size.
@@ -82,8 +83,8 @@ func (f *File) readExtent(x *extent, p []byte, off int64) (n int, err error) {
 func (f *File) readBlocks(x *extent, first int64, p []byte) error {
 	off := x.off + first*BlockBytes
 	file := f.file
-	if f.direct != nil {
-		file = f.direct
+	if direct := f.direct.Load(); direct != nil {
+		file = direct.File
 	}
 	if n, err := file.ReadAt(p, off); err != nil {
 		if !errors.Is(err, io.EOF) {

@@ -209,6 +209,7 @@ func (s *ggufSource) finish(t *Tokenizer, bos, eos int32, addBOS, addEOS bool) *
 	t.vocab, t.addedRaw, t.addedNormalized = s.vocab, s.buildAddedTokens(), newAddedSet(nil)
 	t.bos = s.idValue(keyBOS, bos)
 	eos = s.idValue(keyEOS, eos)
+	t.eos = eos
 	if s.boolValue(keyAddBOS, addBOS) && t.bos >= 0 {
 		t.prefix = []int32{t.bos}
 	}

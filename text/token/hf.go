@@ -37,7 +37,7 @@ type hfSource struct {
 // FromJSON builds the tokenizer that a Hugging Face tokenizer.json describes.
 func FromJSON(tokenizerJSON []byte, config Config) (*Tokenizer, error) {
 	s := &hfSource{config: config, growth: 1}
-	t := &Tokenizer{path: config.Path, bos: -1}
+	t := &Tokenizer{path: config.Path, bos: -1, eos: -1}
 	steps := []func(*Tokenizer){
 		func(*Tokenizer) { s.read(tokenizerJSON) },
 		s.buildVocabulary, s.buildNormalizer, s.buildPreTokenizer, s.buildDecoder,
@@ -201,14 +201,14 @@ func (s *hfSource) configure(t *Tokenizer) {
 	// The files are in order of precedence. transformers reads the tokenizer's
 	// configuration first.
 	t.bos = s.firstID(s.idOf(tok.BOS), s.idOf(names.BOS), generation.BOS, model.BOS)
-	eos := s.firstID(s.idOf(tok.EOS), s.idOf(names.EOS), generation.EOS, model.EOS)
+	t.eos = s.firstID(s.idOf(tok.EOS), s.idOf(names.EOS), generation.EOS, model.EOS)
 	builds := flagDrivenClasses[tok.Class]
 	if tok.AddBOS == nil && builds && len(t.prefix) == 0 {
 		// These classes add the token unless the flag is false.
 		tok.AddBOS = &builds
 	}
 	t.prefix = applyFlag(t.prefix, tok.AddBOS, t.bos, builds)
-	t.suffix = applyFlag(t.suffix, tok.AddEOS, eos, builds)
+	t.suffix = applyFlag(t.suffix, tok.AddEOS, t.eos, builds)
 	// Any of the files may list end tokens, so the tokenizer has those of all files.
 	ends := slices.Concat(s.knownIDs(s.idOf(tok.EOS)), s.knownIDs(s.idOf(names.EOS)),
 		s.knownIDs(generation.EOS), s.knownIDs(model.EOS))

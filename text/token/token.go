@@ -24,6 +24,7 @@ type Tokenizer struct {
 	prefix          []int32 // ids that AddSpecial puts before the text
 	suffix          []int32 // ids that AddSpecial puts after the text
 	bos             int32   // -1 if the vocabulary has none
+	eos             int32   // end of text, -1 if the vocabulary has none
 	eosTokens       []int32 // ids that end a generation, ascending
 	pool            sync.Pool
 }
@@ -38,6 +39,8 @@ type EncodeOptions struct {
 	// AddSpecial adds the tokens that the model expects around a text, usually a
 	// begin-of-sequence token.
 	AddSpecial bool
+	// OpenEnd leaves out an end token that AddSpecial would add behind the text, because the text goes on.
+	OpenEnd bool
 	// Granted is the memory in bytes that the caller has reserved for the encoding. Encode
 	// calls Reserve for more before it takes more; an error of Reserve ends the encoding.
 	// Without Reserve only maxTextGrowth limits the memory.
@@ -79,7 +82,11 @@ func (t *Tokenizer) AppendEncode(dst []int32, text string, o EncodeOptions) ([]i
 		m.live = 0
 	}, token)
 	if m.err == nil && o.AddSpecial {
-		ids.add(t.suffix...)
+		suffix := t.suffix
+		if n := len(suffix); o.OpenEnd && n > 0 && t.IsEOS(suffix[n-1]) {
+			suffix = suffix[:n-1]
+		}
+		ids.add(suffix...)
 	}
 	if m.err != nil {
 		return dst, t.inFile(m.err)
@@ -131,6 +138,10 @@ func (t *Tokenizer) TokenBytes(id int32) []byte {
 // BOS returns the begin-of-sequence token. The result is false if the tokenizer has
 // none. AddSpecial determines whether Encode adds the token.
 func (t *Tokenizer) BOS() (int32, bool) { return t.bos, t.bos >= 0 }
+
+// EndOfText returns the token that the model's files name as the end of a text. The result is false if they name
+// none.
+func (t *Tokenizer) EndOfText() (int32, bool) { return t.eos, t.eos >= 0 }
 
 // EOS returns every token that ends a generation: end of sequence, end of turn and end
 // of message.
