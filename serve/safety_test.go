@@ -163,6 +163,47 @@ func TestStalledReader(t *testing.T) {
 	})
 }
 
+// TestLongPromptsAreNotSilent checks that a stream whose prompt takes minutes says so from time to time, in a form
+// that its clients accept.
+func TestLongPromptsAreNotSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := httptest.NewRecorder()
+		stream := newStream(w, true)
+		for i := range 40 {
+			stream.reading(i, 40)
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, ": prompt: 15 of 40 tokens\n\n: prompt: 30 of 40 tokens\n\n", w.Body.String())
+		require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
+	})
+}
+
+// TestNothingFollowsAFailedWrite checks that a stream whose client takes nothing is not given an error to take.
+func TestNothingFollowsAFailedWrite(t *testing.T) {
+	s := emptyServer(t, nil)
+	w := &failingWriter{}
+	stream := newStream(w, true)
+	err := stream.send("text")
+	require.ErrorIs(t, err, errLeft)
+	record := &record{}
+	ctx := context.WithValue(t.Context(), recordKey{}, record)
+	s.breakOff(ctx, stream, err, openAI{}.errorBody)
+	require.Equal(t, 1, w.writes)
+	require.Equal(t, statusLeft, record.status)
+	s.breakOff(ctx, stream, io.ErrUnexpectedEOF, openAI{}.errorBody)
+	require.Equal(t, 2, w.writes, "another error is sent")
+}
+
+// failingWriter is a connection that takes nothing.
+type failingWriter struct{ writes int }
+
+func (w *failingWriter) Header() http.Header { return http.Header{} }
+func (w *failingWriter) WriteHeader(int)     {}
+func (w *failingWriter) Write([]byte) (int, error) {
+	w.writes++
+	return 0, io.ErrClosedPipe
+}
+
 // TestBodiesAreBounded checks bodies that are too large, compressed, truncated or not HTTP.
 func TestBodiesAreBounded(t *testing.T) {
 	large := strings.Repeat("x", 2000)

@@ -129,9 +129,21 @@ func (s *Server) route() {
 	s.mux.HandleFunc("GET /metrics", s.serveMetrics)
 	s.routeOpenAI()
 	s.routeOllama()
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		dialectOf(r.URL.Path).refuse(w, &problem{status: http.StatusNotFound, message: "there is no such endpoint", code: "unknown_url"})
-	})
+	s.mux.HandleFunc("/", s.refuseUnknown)
+}
+
+// refuseUnknown answers requests that no endpoint takes, and tells an endpoint with another method from none.
+func (s *Server) refuseUnknown(w http.ResponseWriter, r *http.Request) {
+	p := &problem{status: http.StatusNotFound, message: "there is no such endpoint", code: "unknown_url"}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		other := *r
+		other.Method = method
+		if _, pattern := s.mux.Handler(&other); pattern != "/" {
+			w.Header().Set("Allow", method)
+			p = &problem{status: http.StatusMethodNotAllowed, message: "the endpoint takes " + method + " requests"}
+		}
+	}
+	dialectOf(r.URL.Path).refuse(w, p)
 }
 
 // ServeHTTP answers a request.
