@@ -75,8 +75,8 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	j := read(body)
-	if err := body.err(); err != nil {
+	var j *job
+	if err := s.parse(body, func(o *object) { j = read(o) }); err != nil {
 		return err
 	}
 	session := r.Header.Get(sessionHeader)
@@ -128,8 +128,12 @@ func idsPrompt(ids []int32) prompt {
 // generate runs one generation and calls each with its pieces, until each returns an error.
 func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (llmrun.Stats, error) {
 	stats, began, err := u.try(ctx, p, o, each)
-	if errors.Is(err, llmrun.ErrBudget) && !began && u.server.models.cool(u.entry) {
-		stats, _, err = u.try(ctx, p, o, each)
+	for errors.Is(err, llmrun.ErrBudget) && !began && u.server.models.makeKVRoom(ctx, u.entry) {
+		stats, began, err = u.try(ctx, p, o, each)
+	}
+	var minimum *llmrun.MinimumError
+	if errors.As(err, &minimum) && !began { // trying again cannot help
+		err = &problem{status: http.StatusRequestEntityTooLarge, message: err.Error()}
 	}
 	u.server.metrics.generation(stats)
 	record := recordOf(ctx)

@@ -42,6 +42,7 @@ type registry struct {
 	all    []*entry
 	closed bool
 	idle   chan struct{} // closed and replaced when a model becomes idle
+	left   chan struct{} // closed and replaced when a request leaves a model
 }
 
 // entry is a model of the registry. The fields below engine are guarded by registry.mu.
@@ -54,6 +55,7 @@ type entry struct {
 
 	engine   *llmrun.Engine // nil unless open
 	users    int
+	starved  int // users that wait for memory
 	lastUsed time.Time
 	expires  time.Time // zero = never
 	keep     time.Duration
@@ -72,7 +74,7 @@ var errUnknownModel = errors.New("there is no such model")
 func newRegistry(o *Options, m *metrics) *registry {
 	r := &registry{
 		ram: o.RAM, keepAlive: o.KeepAlive,
-		door: make(chan struct{}, 1), idle: make(chan struct{}),
+		door: make(chan struct{}, 1), idle: make(chan struct{}), left: make(chan struct{}),
 		close: func(e *llmrun.Engine) error { m.retire(e); return e.Close() },
 	}
 	r.open = func(ctx context.Context, m *Model) (*llmrun.Engine, error) {
@@ -254,6 +256,8 @@ func (r *registry) release(e *entry) {
 	defer r.mu.Unlock()
 	e.users--
 	e.lastUsed = time.Now()
+	close(r.left)
+	r.left = make(chan struct{})
 	if e.users > 0 {
 		return
 	}
@@ -310,6 +314,31 @@ func (r *registry) keepWarm(e *entry, s *llmrun.Session) error {
 		return nil
 	}
 	return oldest.Close()
+}
+
+// makeKVRoom makes room for the keys and values of a request that could not begin: it closes the warm sessions, or waits until
+// another request of the model ends. It reports whether the request should try again. If all requests of the
+// model wait, none would end: the last one does not wait.
+func (r *registry) makeKVRoom(ctx context.Context, e *entry) bool {
+	if r.cool(e) {
+		return true
+	}
+	r.mu.Lock()
+	left := r.left
+	if e.starved+1 >= e.users {
+		r.mu.Unlock()
+		return false
+	}
+	e.starved++
+	r.mu.Unlock()
+	select {
+	case <-left:
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.starved--
+	return ctx.Err() == nil
 }
 
 // cool closes the warm sessions of a model, whose memory a request needs, and reports whether there were any.

@@ -169,13 +169,13 @@ func (s *Server) showOllama(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) describeOllama(w http.ResponseWriter, r *http.Request) (*ollamaShow, error) {
-	o, release, err := s.readBody(w, r)
+	body, release, err := s.readBody(w, r)
 	defer release()
 	if err != nil {
 		return nil, err
 	}
-	name := ollamaName(o)
-	if err := o.err(); err != nil {
+	var name string
+	if err := s.parse(body, func(o *object) { name = ollamaName(o) }); err != nil {
 		return nil, err
 	}
 	e, err := s.models.find(name)

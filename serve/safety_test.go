@@ -270,6 +270,43 @@ func TestBodiesTogetherAreBounded(t *testing.T) {
 	require.Zero(t, s.bodies.Load())
 }
 
+// TestBudgetBoundsBodies checks that bodies take a small part of a budget, and the reserved heap covers them.
+func TestBudgetBoundsBodies(t *testing.T) {
+	for ram, want := range map[int64]int64{-1: 16 << 20, 0: 16 << 20, 1 << 20: 256 << 10, 64 << 20: 512 << 10, 1 << 30: 8 << 20, 1 << 40: 16 << 20} {
+		s := emptyServer(t, func(o *Options) { o.RAM = ram })
+		require.Equal(t, want, s.bodyRoom, ram)
+		require.Equal(t, min(want, 4<<20), s.options.MaxBody, ram)
+		require.Equal(t, 4<<20+5*want, s.Heap())
+	}
+}
+
+// TestConnectionsAreBounded checks that idle connections do not take all memory, and that one that ends makes room.
+func TestConnectionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := serveBubble(t, emptyServer(t, nil))
+		health := func(c net.Conn) int {
+			go func() { _, _ = io.WriteString(c, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") }()
+			status, _ := answerOf(t, c)
+			return status
+		}
+		var all []net.Conn
+		for range maxConnections {
+			all = append(all, p.dial())
+		}
+		synctest.Wait()
+		extra := p.dial()
+		require.Zero(t, health(extra))
+		require.Equal(t, 200, health(all[0]))
+		all[1].Close()
+		synctest.Wait()
+		next := p.dial()
+		require.Equal(t, 200, health(next))
+		for _, c := range append(all, extra, next) {
+			c.Close()
+		}
+	})
+}
+
 // endless asks for an answer that goes on until the context is full: the model may not end it.
 func endless(t *testing.T, path string) string {
 	t.Helper()
