@@ -25,6 +25,8 @@ type job struct {
 	model string
 	// keepAlive is how long the model stays open afterwards; nil = as the server's options say.
 	keepAlive *time.Duration
+	// named: the request is a conversation with one answer, which a session on flash can hold.
+	named bool
 	// run answers the request with the open model. After it has sent something it reports errors in its stream and
 	// returns nil.
 	run func(ctx context.Context, w http.ResponseWriter, u *use) error
@@ -37,7 +39,13 @@ type use struct {
 	engine *llmrun.Engine
 	start  time.Time // of the request
 	load   time.Duration
+	// session is the name of the session on flash that holds the conversation; "" = none.
+	session string
 }
+
+// sessionHeader names a session on flash. It is saved behind the answer, and is the session that llmrun chat --session
+// continues.
+const sessionHeader = "X-Llmrun-Session"
 
 // handle returns the handler of requests that a model answers.
 func (s *Server) handle(d dialect, read func(o *object) *job) http.HandlerFunc {
@@ -67,9 +75,13 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	j := read(body)
-	if err := body.err(); err != nil {
+	var j *job
+	if err := s.parse(body, func(o *object) { j = read(o) }); err != nil {
 		return err
+	}
+	session := r.Header.Get(sessionHeader)
+	if session != "" && !j.named {
+		return badRequest(sessionHeader + " needs a conversation with one answer")
 	}
 	model, err := s.models.find(j.model)
 	if err != nil {
@@ -87,7 +99,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if j.keepAlive != nil {
 		s.models.setKeepAlive(model, *j.keepAlive)
 	}
-	return j.run(ctx, w, &use{entry: model, server: s, engine: engine, start: start, load: load})
+	return j.run(ctx, w, &use{entry: model, server: s, engine: engine, start: start, load: load, session: session})
 }
 
 // prompt begins a generation in an empty session.
@@ -116,8 +128,12 @@ func idsPrompt(ids []int32) prompt {
 // generate runs one generation and calls each with its pieces, until each returns an error.
 func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (llmrun.Stats, error) {
 	stats, began, err := u.try(ctx, p, o, each)
-	if errors.Is(err, llmrun.ErrBudget) && !began && u.server.models.cool(u.entry) {
-		stats, _, err = u.try(ctx, p, o, each)
+	for errors.Is(err, llmrun.ErrBudget) && !began && u.server.models.makeKVRoom(ctx, u.entry) {
+		stats, began, err = u.try(ctx, p, o, each)
+	}
+	var minimum *llmrun.MinimumError
+	if errors.As(err, &minimum) && !began { // trying again cannot help
+		err = &problem{status: http.StatusRequestEntityTooLarge, message: err.Error()}
 	}
 	u.server.metrics.generation(stats)
 	record := recordOf(ctx)
@@ -129,7 +145,7 @@ func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, 
 
 // try is one attempt of generate. began reports whether each was called.
 func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (stats llmrun.Stats, began bool, err error) {
-	session, err := u.engine.NewSession()
+	session, err := u.open()
 	if err != nil {
 		return stats, false, err
 	}
@@ -144,10 +160,21 @@ func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each 
 		}
 	}
 	stats = session.Stats()
-	if err != nil {
-		return stats, began, errors.Join(err, session.Close())
+	switch {
+	case err == nil && u.session == "":
+		return stats, began, u.server.models.keepWarm(u.entry, session)
+	case err == nil:
+		err = session.Save("")
 	}
-	return stats, began, u.server.models.keepWarm(u.entry, session)
+	return stats, began, errors.Join(err, session.Close())
+}
+
+// open returns the session of the request: a new one, or the one that it names.
+func (u *use) open() (*llmrun.Session, error) {
+	if u.session == "" {
+		return u.engine.NewSession()
+	}
+	return u.engine.OpenSession(u.session, llmrun.SessionOptions{RePrefill: true, Notify: u.Options.Notify})
 }
 
 // sampling are the parameters of a request, which override the model's own.

@@ -1,16 +1,16 @@
 package serve
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"time"
 )
 
-// readBody reads the JSON object of a request. release gives back the room of the body.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (o *object, release func(), err error) {
+// readBody reads the body of a request. release gives back its room.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	release, err = s.reserveBody(r)
 	if err != nil {
 		return nil, release, err
@@ -18,7 +18,11 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (o *object, re
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, release, &problem{status: http.StatusUnsupportedMediaType, message: "compressed bodies are not accepted"}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.options.MaxBody))
+	var buffer bytes.Buffer
+	if r.ContentLength > 0 {
+		buffer.Grow(int(r.ContentLength) + bytes.MinRead) // so that it does not grow to twice its size
+	}
+	_, err = buffer.ReadFrom(http.MaxBytesReader(w, r.Body, s.options.MaxBody))
 	if err != nil {
 		return nil, release, s.bodyProblem(err)
 	}
@@ -26,10 +30,20 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (o *object, re
 		out.unread = false
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a recorder of tests has no deadlines
+	return buffer.Bytes(), release, nil
+}
+
+// parse calls read with the object of a body, and returns the error that it has noted. One body is parsed at a time: the values of
+// a small one can take many times its bytes of memory.
+func (s *Server) parse(body []byte, read func(o *object)) error {
+	s.parsing.Lock()
+	defer s.parsing.Unlock()
 	if err := checkJSON(body); err != nil {
-		return nil, release, badRequest(err.Error())
+		return badRequest(err.Error())
 	}
-	return newObject(body), release, nil
+	o := newObject(body)
+	read(o)
+	return o.err()
 }
 
 // reserveBody reserves room for a body, so that many large ones do not take the memory of the models.
@@ -41,15 +55,34 @@ func (s *Server) reserveBody(r *http.Request) (release func(), err error) {
 	if size < 0 { // chunked
 		size = s.options.MaxBody
 	}
-	if s.bodies.Add(size) > bodiesTogether*s.options.MaxBody {
+	if s.bodies.Add(size) > s.bodyRoom {
 		s.bodies.Add(-size)
 		return func() {}, errBusy
 	}
 	return func() { s.bodies.Add(-size) }, nil
 }
 
-// bodiesTogether is how many bodies of the greatest size may be in memory.
+// bodiesTogether is how many bodies of the greatest size may be in memory without a budget.
 const bodiesTogether = 4
+
+// bodyRoom returns the most bytes of all bodies. With a budget it is a small part of it, because the text of a body and what is
+// read from it take several times as much.
+func (o *Options) bodyRoom() int64 {
+	const part, least = 128, 256 << 10
+	room := bodiesTogether * o.MaxBody
+	if o.RAM > 0 {
+		room = min(room, max(least, o.RAM/part))
+	}
+	return room
+}
+
+// Heap returns the Go heap that the server needs beside its models: connections, and bodies while they are read. A program that
+// serves with Options.RAM states it, with what it needs itself, by [llmrun.SetProgramHeap], so that the plan of a model has
+// room for it.
+func (s *Server) Heap() int64 {
+	const connections, copies = 4 << 20, 5
+	return connections + copies*s.bodyRoom
+}
 
 func (s *Server) tooLarge() error {
 	return &problem{status: http.StatusRequestEntityTooLarge, message: fmt.Sprintf("the body is larger than %d bytes", s.options.MaxBody)}

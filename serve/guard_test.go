@@ -106,3 +106,25 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, 401, ask(s, "GET", "/metrics", nil).Code)
 	require.JSONEq(t, `{"error":"the API key is missing or wrong"}`, ask(s, "GET", "/api/tags", nil).Body.String())
 }
+
+// TestUnknownEndpoints checks the statuses of wrong paths and of wrong methods.
+func TestUnknownEndpoints(t *testing.T) {
+	s := emptyServer(t, nil)
+	for _, c := range []struct {
+		method, path, allow string
+		status              int
+	}{
+		{"GET", "/v1/chat/completions", "POST", 405},
+		{"GET", "/api/generate", "POST", 405},
+		{"POST", "/api/tags", "GET", 405},
+		{"POST", "/", "GET", 405},
+		{"GET", "/api/delete", "DELETE", 405},
+		{"GET", "/v2/models", "", 404},
+		{"GET", "/favicon.ico", "", 404},
+	} {
+		w := ask(s, c.method, c.path, nil)
+		require.Equal(t, c.status, w.Code, c.path)
+		require.Equal(t, c.allow, w.Header().Get("Allow"), c.path)
+		require.Contains(t, w.Body.String(), `"error"`)
+	}
+}

@@ -15,35 +15,54 @@ import (
 // tools.
 const maxDepth = 64
 
-// checkJSON refuses text that is not one well-formed JSON object in UTF-8, that nests deeper than maxDepth, or that has
-// two values for one name. encoding/json would take the last of them, and a proxy before the server perhaps the first.
+// maxValues bounds the names and the values in a body that are no numbers: each takes up to 200 bytes of memory when it is
+// read, whatever its length. Conversations have five for each message.
+const maxValues = 20000
+
+// checkJSON refuses text that is not one well-formed JSON object in UTF-8, that nests deeper than maxDepth, that has more
+// than maxValues, or that has two values for one name. encoding/json would take the last of them, and a proxy before the
+// server perhaps the first.
 func checkJSON(body []byte) error {
 	if !utf8.Valid(body) {
 		return errors.New("the body is not valid UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	token, err := d.Token()
+	c := &checker{Decoder: json.NewDecoder(bytes.NewReader(body))}
+	c.UseNumber()
+	token, err := c.Token()
 	if err != nil {
 		return syntaxError(err)
 	}
 	if token != json.Delim('{') {
 		return errors.New("the body must be a JSON object")
 	}
-	if err := checkObject(d, 1); err != nil {
+	if err := c.object(1); err != nil {
 		return err
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	if _, err := c.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is more behind the JSON object of the body")
 	}
 	return nil
 }
 
-// checkObject checks the members of an object whose opening brace is read.
-func checkObject(d *json.Decoder, depth int) error {
+// checker reads a body once.
+type checker struct {
+	*json.Decoder
+	values int
+}
+
+// count counts a name or a value.
+func (c *checker) count() error {
+	if c.values++; c.values > maxValues {
+		return fmt.Errorf("the body has more than %d names and values", maxValues)
+	}
+	return nil
+}
+
+// object checks the members of an object whose opening brace is read.
+func (c *checker) object(depth int) error {
 	names := map[string]struct{}{}
-	for d.More() {
-		token, err := d.Token()
+	for c.More() {
+		token, err := c.Token()
 		if err != nil {
 			return syntaxError(err)
 		}
@@ -52,18 +71,27 @@ func checkObject(d *json.Decoder, depth int) error {
 			return fmt.Errorf("the body has the name %q twice in one object", shorten(name))
 		}
 		names[name] = struct{}{}
-		if err := checkValue(d, depth); err != nil {
+		if err := c.count(); err != nil {
+			return err
+		}
+		if err := c.value(depth); err != nil {
 			return err
 		}
 	}
-	return closing(d)
+	return c.closing()
 }
 
-// checkValue checks a value inside of depth objects and lists.
-func checkValue(d *json.Decoder, depth int) error {
-	token, err := d.Token()
+// value checks a value inside of depth objects and lists.
+func (c *checker) value(depth int) error {
+	token, err := c.Token()
 	if err != nil {
 		return syntaxError(err)
+	}
+	if _, number := token.(json.Number); number {
+		return nil
+	}
+	if err := c.count(); err != nil {
+		return err
 	}
 	if _, nested := token.(json.Delim); !nested {
 		return nil
@@ -72,19 +100,19 @@ func checkValue(d *json.Decoder, depth int) error {
 		return fmt.Errorf("the body nests more than %d levels deep", maxDepth)
 	}
 	if token == json.Delim('{') {
-		return checkObject(d, depth+1)
+		return c.object(depth + 1)
 	}
-	for d.More() {
-		if err := checkValue(d, depth+1); err != nil {
+	for c.More() {
+		if err := c.value(depth + 1); err != nil {
 			return err
 		}
 	}
-	return closing(d)
+	return c.closing()
 }
 
 // closing reads the end of an object or list.
-func closing(d *json.Decoder) error {
-	if _, err := d.Token(); err != nil {
+func (c *checker) closing() error {
+	if _, err := c.Token(); err != nil {
 		return syntaxError(err)
 	}
 	return nil

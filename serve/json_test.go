@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -17,6 +18,10 @@ func TestBodiesAreChecked(t *testing.T) {
 		{"deepest", deep(maxDepth), ""},
 		{"deeper", deep(maxDepth + 1), "nests more than 64 levels"},
 		{"far deeper", strings.Repeat(`{"a":`, 100000), "nests more than 64 levels"},
+		{"many numbers", `{"a":[` + strings.Repeat("1,", 100000) + `1]}`, ""},
+		{"many objects", `{"a":[` + strings.Repeat("{},", maxValues) + `{}]}`, "more than 20000 names and values"},
+		{"many texts", `{"a":["` + strings.Repeat(`","`, maxValues) + `"]}`, "more than 20000 names and values"},
+		{"many names", `{` + manyNames(maxValues) + `"a":1}`, "more than 20000 names and values"},
 		{"same name in two objects", `{"a":{"x":1},"b":{"x":1}}`, ""},
 		{"duplicate", `{"a":1,"a":2}`, `the name "a" twice`},
 		{"duplicate inside", `{"m":[{"role":"user","role":"system"}]}`, `the name "role" twice`},
@@ -39,6 +44,15 @@ func TestBodiesAreChecked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyNames returns members of an object.
+func manyNames(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, `"%d":1,`, i)
+	}
+	return text.String()
 }
 
 // TestFieldsHaveTypes checks that a field of a wrong type or value is named with its path, and that null, unknown and

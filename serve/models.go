@@ -27,7 +27,7 @@ type Model struct {
 
 // registry opens models on demand and closes those that are idle.
 type registry struct {
-	ram       int64         // budget of each model, one of which is open at a time; 0 = the available memory
+	ram       int64         // budget of each model; with one, one model is open at a time. 0 = the available memory, negative = no limit
 	keepAlive time.Duration // negative = for ever
 
 	// open and close replace those of package llmrun in tests.
@@ -42,15 +42,20 @@ type registry struct {
 	all    []*entry
 	closed bool
 	idle   chan struct{} // closed and replaced when a model becomes idle
+	left   chan struct{} // closed and replaced when a request leaves a model
 }
 
 // entry is a model of the registry. The fields below engine are guarded by registry.mu.
 type entry struct {
 	Model
-	describe func() (description, error)
+	describe func() (description, error) // describeOnce, or another one in tests
+
+	describing sync.Mutex
+	described  *description // nil until it is known
 
 	engine   *llmrun.Engine // nil unless open
 	users    int
+	starved  int // users that wait for memory
 	lastUsed time.Time
 	expires  time.Time // zero = never
 	keep     time.Duration
@@ -69,7 +74,7 @@ var errUnknownModel = errors.New("there is no such model")
 func newRegistry(o *Options, m *metrics) *registry {
 	r := &registry{
 		ram: o.RAM, keepAlive: o.KeepAlive,
-		door: make(chan struct{}, 1), idle: make(chan struct{}),
+		door: make(chan struct{}, 1), idle: make(chan struct{}), left: make(chan struct{}),
 		close: func(e *llmrun.Engine) error { m.retire(e); return e.Close() },
 	}
 	r.open = func(ctx context.Context, m *Model) (*llmrun.Engine, error) {
@@ -81,23 +86,34 @@ func newRegistry(o *Options, m *metrics) *registry {
 	}
 	for _, m := range o.Models {
 		e := &entry{Model: m}
-		e.describe = sync.OnceValues(func() (description, error) { return describe(&e.Model) })
+		e.describe = e.describeOnce
 		r.all = append(r.all, e)
 	}
 	return r
 }
 
-// describe reads what listings show, without the weights.
+// describeOnce is describe that remembers its result, but not an error: the file may be there the next time.
+func (e *entry) describeOnce() (description, error) {
+	e.describing.Lock()
+	defer e.describing.Unlock()
+	if e.described != nil {
+		return *e.described, nil
+	}
+	d, err := describe(&e.Model)
+	if err == nil {
+		e.described = &d
+	}
+	return d, err
+}
+
+// describe reads what listings show, without the weights. Of a file that cannot be read, the digest is that of its name.
 func describe(m *Model) (d description, err error) {
 	i, err := llmrun.Inspect(m.Path, m.Options)
-	if err != nil {
-		return d, err
+	if err == nil {
+		d.info = i.Info()
+		err = i.Close()
 	}
-	d.info = i.Info()
-	if err := i.Close(); err != nil {
-		return d, err
-	}
-	text, err := json.Marshal(d.info)
+	text, _ := json.Marshal(d.info) // numbers and texts
 	sum := sha256.Sum256(append([]byte(m.Name+"\x00"), text...))
 	d.digest = hex.EncodeToString(sum[:])
 	return d, err
@@ -133,7 +149,7 @@ func (r *registry) use(ctx context.Context, e *entry) (engine *llmrun.Engine, lo
 	if engine, err := r.hold(e); engine != nil || err != nil {
 		return engine, 0, err
 	}
-	if r.ram != 0 {
+	if r.ram > 0 {
 		if err := r.closeOthers(ctx, e); err != nil {
 			return nil, 0, err
 		}
@@ -206,7 +222,7 @@ func (r *registry) makeRoom(e *entry) {
 	r.mu.Lock()
 	open := slices.ContainsFunc(r.all, func(e *entry) bool { return e.engine != nil })
 	r.mu.Unlock()
-	if r.ram != 0 || !open {
+	if r.ram > 0 || !open {
 		return
 	}
 	d, err := e.describe()
@@ -240,6 +256,8 @@ func (r *registry) release(e *entry) {
 	defer r.mu.Unlock()
 	e.users--
 	e.lastUsed = time.Now()
+	close(r.left)
+	r.left = make(chan struct{})
 	if e.users > 0 {
 		return
 	}
@@ -296,6 +314,31 @@ func (r *registry) keepWarm(e *entry, s *llmrun.Session) error {
 		return nil
 	}
 	return oldest.Close()
+}
+
+// makeKVRoom makes room for the keys and values of a request that could not begin: it closes the warm sessions, or waits until
+// another request of the model ends. It reports whether the request should try again. If all requests of the
+// model wait, none would end: the last one does not wait.
+func (r *registry) makeKVRoom(ctx context.Context, e *entry) bool {
+	if r.cool(e) {
+		return true
+	}
+	r.mu.Lock()
+	left := r.left
+	if e.starved+1 >= e.users {
+		r.mu.Unlock()
+		return false
+	}
+	e.starved++
+	r.mu.Unlock()
+	select {
+	case <-left:
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.starved--
+	return ctx.Err() == nil
 }
 
 // cool closes the warm sessions of a model, whose memory a request needs, and reports whether there were any.

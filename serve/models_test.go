@@ -136,6 +136,37 @@ func TestWaitingForAModelEnds(t *testing.T) {
 	})
 }
 
+// TestWaitingForMemory checks that a request without memory waits for another one of its model to end, and that the last
+// one does not wait for others that wait themselves.
+func TestWaitingForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := fakeRegistry(1, "a")
+		a := r.mustUse(t, "a")
+		require.False(t, r.makeKVRoom(t.Context(), a), "it is alone")
+		r.mustUse(t, "a")
+		r.mustUse(t, "a")
+		again := make(chan bool, 2)
+		for range 2 {
+			go func() { again <- r.makeKVRoom(t.Context(), a) }()
+		}
+		synctest.Wait()
+		require.Empty(t, again)
+		require.False(t, r.makeKVRoom(t.Context(), a), "the others wait")
+		r.release(a)
+		require.True(t, <-again)
+		require.True(t, <-again)
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { again <- r.makeKVRoom(ctx, a) }()
+		synctest.Wait()
+		leave()
+		require.False(t, <-again, "its client has left")
+		r.release(a)
+		r.release(a)
+		require.Zero(t, a.starved)
+		require.NoError(t, r.shutdown())
+	})
+}
+
 // TestOldestModelMakesRoom checks that without a budget the models that were used longest ago are closed until the next one fits.
 func TestOldestModelMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

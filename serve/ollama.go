@@ -108,24 +108,21 @@ func countName(n int64) string {
 	return strconv.FormatFloat(float64(n)/1e3, 'f', 2, 64) + "K"
 }
 
-// listed returns a model for listings.
-func (s *Server) listed(e *entry) (ollamaModel, description, error) {
-	d, err := e.describe()
-	return ollamaModel{Name: e.Name, Model: e.Name, Size: d.info.WeightBytes, Digest: d.digest, Details: d.details()}, d, err
+// listed returns a model for listings. One whose file cannot be read is listed without details, and the others with theirs: its error
+// is the answer to those who use it.
+func (s *Server) listed(e *entry) (ollamaModel, description) {
+	d, _ := e.describe()
+	return ollamaModel{Name: e.Name, Model: e.Name, Size: d.info.WeightBytes, Digest: d.digest, Details: d.details()}, d
 }
 
 type ollamaModels struct {
 	Models []ollamaModel `json:"models"`
 }
 
-func (s *Server) listOllama(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listOllama(w http.ResponseWriter, _ *http.Request) {
 	list := ollamaModels{[]ollamaModel{}}
 	for _, e := range s.models.all {
-		m, _, err := s.listed(e)
-		if err != nil {
-			ollama{}.refuse(w, s.problemOf(r.Context(), err))
-			return
-		}
+		m, _ := s.listed(e)
 		at := s.modified(e)
 		m.Modified = &at
 		list.Models = append(list.Models, m)
@@ -136,14 +133,10 @@ func (s *Server) listOllama(w http.ResponseWriter, r *http.Request) {
 // forEver is how far in the future the end of a model is that stays open, in the API's listing.
 const forEver = 100 * 365 * 24 * time.Hour
 
-func (s *Server) listOpen(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listOpen(w http.ResponseWriter, _ *http.Request) {
 	list := ollamaModels{[]ollamaModel{}}
 	for _, l := range s.models.loaded() {
-		m, d, err := s.listed(l.entry)
-		if err != nil {
-			ollama{}.refuse(w, s.problemOf(r.Context(), err))
-			return
-		}
+		m, d := s.listed(l.entry)
 		until := l.until
 		if until.IsZero() {
 			until = s.now().Add(forEver)
@@ -176,13 +169,13 @@ func (s *Server) showOllama(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) describeOllama(w http.ResponseWriter, r *http.Request) (*ollamaShow, error) {
-	o, release, err := s.readBody(w, r)
+	body, release, err := s.readBody(w, r)
 	defer release()
 	if err != nil {
 		return nil, err
 	}
-	name := ollamaName(o)
-	if err := o.err(); err != nil {
+	var name string
+	if err := s.parse(body, func(o *object) { name = ollamaName(o) }); err != nil {
 		return nil, err
 	}
 	e, err := s.models.find(name)
@@ -300,7 +293,7 @@ func (s *Server) readOllamaChat(o *object) *job {
 		return m.text("content")
 	})
 	o.refuse("tools", "is not supported yet")
-	r.load, r.prompt = len(messages) == 0, chatPrompt(messages)
+	r.load, r.prompt, j.named = len(messages) == 0, chatPrompt(messages), true
 	return j
 }
 
@@ -312,6 +305,7 @@ func (s *Server) readOllamaGenerate(o *object) *job {
 	o.refuse("template", "is not supported: the model has its own")
 	o.refuse("context", "is not supported yet: send the conversation to /api/chat")
 	r.load, r.prompt = text == "", textPrompt(text)
+	j.named = !raw
 	if !raw {
 		var messages []llmrun.Message
 		if system := o.text("system"); system != "" {
@@ -374,6 +368,13 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 	}
 	r.options.Sampling = r.sampling.over(u.engine.DefaultSampling())
 	t := newStream(w, false)
+	if r.stream {
+		r.options.OnPrefill = func(int, int) {
+			if t.quiet() {
+				_ = t.send(r.part(u, "", "")) // if the client has left, its request ends by its context
+			}
+		}
+	}
 	var text, thinking strings.Builder
 	stats, err := u.generate(ctx, r.prompt, r.options, func(p *llmrun.Piece) error {
 		to, parts := &text, [2]string{p.Text, ""}
@@ -391,10 +392,7 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 	})
 	switch {
 	case err != nil && t.started:
-		p := r.server.problemOf(ctx, err)
-		record := recordOf(ctx)
-		record.status, record.problem = p.status, p.message
-		_ = t.send(ollama{}.errorBody(p)) // fails if the client has left
+		r.server.breakOff(ctx, t, err, ollama{}.errorBody)
 		return nil
 	case err != nil:
 		return err

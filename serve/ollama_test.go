@@ -101,6 +101,20 @@ func TestOllamaListings(t *testing.T) {
 	require.Equal(t, "35.00K", countName(35_000))
 }
 
+// TestBrokenModelsAreListed checks that a model whose file is not there hides no others, and that its requests say why.
+func TestBrokenModelsAreListed(t *testing.T) {
+	s := emptyServer(t, func(o *Options) { o.Models = append(o.Models, demoModel()) })
+	var tags map[string]any
+	require.NoError(t, json.Unmarshal(ask(s, "GET", "/api/tags", nil).Body.Bytes(), &tags))
+	require.Equal(t, "none", at(tags, "models", 0, "name"))
+	require.Zero(t, at(tags, "models", 0, "size"))
+	require.Len(t, at(tags, "models", 0, "digest"), 64)
+	require.Positive(t, at(tags, "models", 1, "size"))
+	w := post(s, "/api/show", `{"model":"none"}`)
+	require.Equal(t, http.StatusInternalServerError, w.Code)
+	require.Contains(t, w.Body.String(), "no such file")
+}
+
 // TestKeepAliveForms checks the forms of a duration.
 func TestKeepAliveForms(t *testing.T) {
 	for value, want := range map[string]time.Duration{

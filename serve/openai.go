@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -37,7 +36,7 @@ func optional(text string) *string {
 }
 
 // errorBody returns the body of an error.
-func (openAI) errorBody(p *problem) openAIErrorBody {
+func (openAI) errorBody(p *problem) any {
 	kind := "invalid_request_error"
 	switch {
 	case p.status == http.StatusTooManyRequests:
@@ -259,14 +258,6 @@ func openAIContent(m *object) string {
 		}
 	}
 	return text.String()
-}
-
-// sendFailure ends a stream with an error, which its client has to tell from an answer.
-func (d openAI) sendFailure(ctx context.Context, s *Server, t *stream, err error) {
-	p := s.problemOf(ctx, err)
-	record := recordOf(ctx)
-	record.status, record.problem = p.status, p.message
-	_ = t.send(d.errorBody(p)) // fails if the client has left
 }
 
 // tokenIDs decodes a list of token ids.

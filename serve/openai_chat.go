@@ -84,7 +84,7 @@ func (s *Server) readChat(o *object) *job {
 	o.refuse("tools", "is not supported yet")
 	o.refuse("functions", "is not supported yet")
 	o.refuse("audio", "is not supported")
-	return &job{model: r.model, run: r.run}
+	return &job{model: r.model, named: r.n == 1, run: r.run}
 }
 
 // run generates the choices one after the other. They share the keys and values of the prompt.
@@ -137,7 +137,7 @@ func (r *chatRequest) runStream(ctx context.Context, w http.ResponseWriter, u *u
 	case !t.started:
 		return err
 	}
-	openAI{}.sendFailure(ctx, r.server, t, err)
+	r.server.breakOff(ctx, t, err, openAI{}.errorBody)
 	return nil
 }
 
@@ -151,7 +151,9 @@ func (r *chatRequest) sendChoices(ctx context.Context, t *stream, u *use) error 
 			begun = true
 			return r.send(t, chatChoice{Index: i, Delta: &chatDelta{Role: "assistant", Content: new(string)}})
 		}
-		stats, err := u.generate(ctx, chatPrompt(r.messages), r.generateOptions(u, i), func(p *llmrun.Piece) error {
+		options := r.generateOptions(u, i)
+		options.OnPrefill = t.reading
+		stats, err := u.generate(ctx, chatPrompt(r.messages), options, func(p *llmrun.Piece) error {
 			if err := begin(); err != nil {
 				return err
 			}

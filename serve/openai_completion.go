@@ -116,7 +116,7 @@ func (r *completionRequest) run(ctx context.Context, w http.ResponseWriter, u *u
 			case t == nil || !t.started:
 				return err
 			default:
-				openAI{}.sendFailure(ctx, r.server, t, err)
+				r.server.breakOff(ctx, t, err, openAI{}.errorBody)
 				return nil
 			}
 		}
@@ -141,7 +141,11 @@ func (r *completionRequest) choice(ctx context.Context, t *stream, u *use, p pro
 	whole := completionChoice{Index: index}
 	var text strings.Builder
 	offset := 0
-	stats, err := u.generate(ctx, p, r.generateOptions(u, j), func(piece *llmrun.Piece) error {
+	options := r.generateOptions(u, j)
+	if t != nil {
+		options.OnPrefill = t.reading
+	}
+	stats, err := u.generate(ctx, p, options, func(piece *llmrun.Piece) error {
 		part := completionChoice{Text: piece.Text, Index: index}
 		if entry := r.logProb(u, piece); entry != nil {
 			part.LogProbs = &completionLogProbs{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"strings"
 
@@ -45,8 +46,8 @@ func (s *Server) problemOf(ctx context.Context, err error) *problem {
 		return &problem{status: http.StatusNotFound, message: err.Error(), param: "model", code: "model_not_found"}
 	case s.ctx.Err() != nil, errors.Is(err, errClosed), errors.Is(err, llmrun.ErrClosed):
 		return &problem{status: http.StatusServiceUnavailable, message: errClosed.Error(), retryAfter: 1}
-	case ctx.Err() != nil:
-		return &problem{status: statusLeft, message: "the client has left"}
+	case ctx.Err() != nil, errors.Is(err, errLeft):
+		return &problem{status: statusLeft, message: errLeft.Error()}
 	}
 	return modelProblem(err)
 }
@@ -60,10 +61,22 @@ func modelProblem(err error) *problem {
 	case errors.Is(err, llmrun.ErrSampling), errors.Is(err, llmrun.ErrOptions), errors.Is(err, llmrun.ErrTemplate),
 		errors.Is(err, llmrun.ErrNoTokenizer), errors.Is(err, llmrun.ErrToken):
 		return &problem{status: http.StatusBadRequest, message: message}
+	case errors.Is(err, llmrun.ErrLocked), errors.Is(err, fs.ErrExist):
+		return &problem{status: http.StatusConflict, message: message}
 	case errors.Is(err, llmrun.ErrBudget):
 		return &problem{status: http.StatusServiceUnavailable, message: message, retryAfter: 10}
 	}
 	return &problem{status: http.StatusInternalServerError, message: message}
+}
+
+// breakOff ends a stream with an error, which its client has to tell from an answer. body gives it the shape of the API.
+func (s *Server) breakOff(ctx context.Context, t *stream, err error, body func(*problem) any) {
+	p := s.problemOf(ctx, err)
+	record := recordOf(ctx)
+	record.status, record.problem = p.status, p.message
+	if p.status != statusLeft {
+		_ = t.send(body(p)) // fails if the client has left
+	}
 }
 
 // A dialect gives answers the shape of an API.

@@ -163,6 +163,47 @@ func TestStalledReader(t *testing.T) {
 	})
 }
 
+// TestLongPromptsAreNotSilent checks that a stream whose prompt takes minutes says so from time to time, in a form
+// that its clients accept.
+func TestLongPromptsAreNotSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := httptest.NewRecorder()
+		stream := newStream(w, true)
+		for i := range 40 {
+			stream.reading(i, 40)
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, ": prompt: 15 of 40 tokens\n\n: prompt: 30 of 40 tokens\n\n", w.Body.String())
+		require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
+	})
+}
+
+// TestNothingFollowsAFailedWrite checks that a stream whose client takes nothing is not given an error to take.
+func TestNothingFollowsAFailedWrite(t *testing.T) {
+	s := emptyServer(t, nil)
+	w := &failingWriter{}
+	stream := newStream(w, true)
+	err := stream.send("text")
+	require.ErrorIs(t, err, errLeft)
+	record := &record{}
+	ctx := context.WithValue(t.Context(), recordKey{}, record)
+	s.breakOff(ctx, stream, err, openAI{}.errorBody)
+	require.Equal(t, 1, w.writes)
+	require.Equal(t, statusLeft, record.status)
+	s.breakOff(ctx, stream, io.ErrUnexpectedEOF, openAI{}.errorBody)
+	require.Equal(t, 2, w.writes, "another error is sent")
+}
+
+// failingWriter is a connection that takes nothing.
+type failingWriter struct{ writes int }
+
+func (w *failingWriter) Header() http.Header { return http.Header{} }
+func (w *failingWriter) WriteHeader(int)     {}
+func (w *failingWriter) Write([]byte) (int, error) {
+	w.writes++
+	return 0, io.ErrClosedPipe
+}
+
 // TestBodiesAreBounded checks bodies that are too large, compressed, truncated or not HTTP.
 func TestBodiesAreBounded(t *testing.T) {
 	large := strings.Repeat("x", 2000)
@@ -227,6 +268,43 @@ func TestBodiesTogetherAreBounded(t *testing.T) {
 		release()
 	}
 	require.Zero(t, s.bodies.Load())
+}
+
+// TestBudgetBoundsBodies checks that bodies take a small part of a budget, and the reserved heap covers them.
+func TestBudgetBoundsBodies(t *testing.T) {
+	for ram, want := range map[int64]int64{-1: 16 << 20, 0: 16 << 20, 1 << 20: 256 << 10, 64 << 20: 512 << 10, 1 << 30: 8 << 20, 1 << 40: 16 << 20} {
+		s := emptyServer(t, func(o *Options) { o.RAM = ram })
+		require.Equal(t, want, s.bodyRoom, ram)
+		require.Equal(t, min(want, 4<<20), s.options.MaxBody, ram)
+		require.Equal(t, 4<<20+5*want, s.Heap())
+	}
+}
+
+// TestConnectionsAreBounded checks that idle connections do not take all memory, and that one that ends makes room.
+func TestConnectionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := serveBubble(t, emptyServer(t, nil))
+		health := func(c net.Conn) int {
+			go func() { _, _ = io.WriteString(c, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") }()
+			status, _ := answerOf(t, c)
+			return status
+		}
+		var all []net.Conn
+		for range maxConnections {
+			all = append(all, p.dial())
+		}
+		synctest.Wait()
+		extra := p.dial()
+		require.Zero(t, health(extra))
+		require.Equal(t, 200, health(all[0]))
+		all[1].Close()
+		synctest.Wait()
+		next := p.dial()
+		require.Equal(t, 200, health(next))
+		for _, c := range append(all, extra, next) {
+			c.Close()
+		}
+	})
 }
 
 // endless asks for an answer that goes on until the context is full: the model may not end it.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -30,7 +31,7 @@ type Options struct {
 	// AllowOrigins are origins of pages that may use the server, such as https://notes.example, besides those
 	// of localhost and of some apps; "*" allows all pages of the internet that its user visits.
 	AllowOrigins []string
-	// MaxBody is the most bytes of a body, 4 MiB by default.
+	// MaxBody is the most bytes of a body, 4 MiB by default. With RAM it is at most a 128th of that, but at least 256 KiB.
 	MaxBody int64
 	// BodyTimeout is the time in which a body must arrive, and WriteTimeout that in which the client must take each part
 	// of an answer; 30 seconds by default.
@@ -91,7 +92,10 @@ type Server struct {
 	metrics *metrics
 	mux     *http.ServeMux
 	bodies  atomic.Int64 // bytes that are reserved for bodies
-	made    time.Time
+	// bodyRoom is the most of them.
+	bodyRoom int64
+	parsing  sync.Mutex // held while a body is parsed
+	made     time.Time
 
 	ctx    context.Context // ends with Close, and with it all generations
 	cancel context.CancelFunc
@@ -106,8 +110,10 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	room := o.bodyRoom()
+	o.MaxBody = min(o.MaxBody, room)
 	s := &Server{
-		options: o, guard: newGuard(&o), queue: newQueue(o.Parallel, o.Queue), metrics: &metrics{requests: map[string]int64{}},
+		bodyRoom: room, options: o, guard: newGuard(&o), queue: newQueue(o.Parallel, o.Queue), metrics: &metrics{requests: map[string]int64{}},
 		mux: http.NewServeMux(), now: time.Now, id: randomID, made: time.Now(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -116,10 +122,26 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// NewHTTPServer returns a server for a handler with limits for the size and the time of headers, and for idle
-// connections.
+// maxConnections bounds the connections of NewHTTPServer: each takes some 10 KiB, also when it is idle.
+const maxConnections = 300
+
+// NewHTTPServer returns a server for a handler with limits for the size and the time of headers, for idle connections, and for
+// their number: it closes those beyond 300.
 func NewHTTPServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	var open atomic.Int64
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ConnState: func(c net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				if open.Add(1) > maxConnections {
+					_ = c.Close() // the client learns it from the next read
+				}
+			case http.StateClosed, http.StateHijacked:
+				open.Add(-1)
+			}
+		},
+	}
 }
 
 func (s *Server) route() {
@@ -129,9 +151,21 @@ func (s *Server) route() {
 	s.mux.HandleFunc("GET /metrics", s.serveMetrics)
 	s.routeOpenAI()
 	s.routeOllama()
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		dialectOf(r.URL.Path).refuse(w, &problem{status: http.StatusNotFound, message: "there is no such endpoint", code: "unknown_url"})
-	})
+	s.mux.HandleFunc("/", s.refuseUnknown)
+}
+
+// refuseUnknown answers requests that no endpoint takes, and tells an endpoint with another method from none.
+func (s *Server) refuseUnknown(w http.ResponseWriter, r *http.Request) {
+	p := &problem{status: http.StatusNotFound, message: "there is no such endpoint", code: "unknown_url"}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		other := *r
+		other.Method = method
+		if _, pattern := s.mux.Handler(&other); pattern != "/" {
+			w.Header().Set("Allow", method)
+			p = &problem{status: http.StatusMethodNotAllowed, message: "the endpoint takes " + method + " requests"}
+		}
+	}
+	dialectOf(r.URL.Path).refuse(w, p)
 }
 
 // ServeHTTP answers a request.

@@ -3,6 +3,8 @@ package serve
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -66,17 +68,21 @@ func (w *writer) extend() {
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout)) // a recorder of tests has no deadlines
 }
 
+// errLeft reports that the client takes no more of its answer.
+var errLeft = errors.New("the client has left")
+
 // stream sends the chunks of an answer.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	events  bool // server-sent events; otherwise a JSON value on each line
 	started bool
+	last    time.Time // of the last chunk; at first, of the request
 	buffer  bytes.Buffer
 }
 
 func newStream(w http.ResponseWriter, events bool) *stream {
-	return &stream{w: w, control: http.NewResponseController(w), events: events}
+	return &stream{w: w, control: http.NewResponseController(w), events: events, last: time.Now()}
 }
 
 // send sends one value.
@@ -113,8 +119,35 @@ func (t *stream) write() error {
 		h.Set("Cache-Control", "no-cache")
 		h.Set("X-Accel-Buffering", "no") // proxies pass each chunk on
 	}
-	if _, err := t.w.Write(t.buffer.Bytes()); err != nil {
-		return err
+	t.last = time.Now()
+	_, err := t.w.Write(t.buffer.Bytes())
+	if err == nil {
+		err = t.control.Flush()
 	}
-	return t.control.Flush()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errLeft, err)
+	}
+	return nil
+}
+
+// quietTime is how long a stream may be silent while a prompt is read. Clients give up a connection that is silent for
+// minutes, which a long prompt can take.
+const quietTime = 15 * time.Second
+
+// quiet reports whether the stream has been silent for so long that something must be sent.
+func (t *stream) quiet() bool { return time.Since(t.last) >= quietTime }
+
+// comment sends what clients of server-sent events ignore.
+func (t *stream) comment(text string) error {
+	t.buffer.Reset()
+	t.buffer.WriteString(": " + text + "\n\n")
+	return t.write()
+}
+
+// reading tells the client of a stream of events, from time to time, how much of its prompt has been read. If the client has left,
+// its request ends by its context.
+func (t *stream) reading(done, total int) {
+	if t.quiet() {
+		_ = t.comment(fmt.Sprintf("prompt: %d of %d tokens", done, total))
+	}
 }

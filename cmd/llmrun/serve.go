@@ -182,6 +182,9 @@ func (v *serveFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	if err != nil {
 		return err
 	}
+	if v.ram.bytes > 0 {
+		llmrun.SetProgramHeap(server.Heap())
+	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", v.listen)

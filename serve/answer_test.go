@@ -1,0 +1,72 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// TestRequestsWithoutMemory checks that a request that finds no memory closes the sessions that are kept warm and tries again, that
+// one that cannot run is told so, and that an answer that has begun is not begun again.
+func TestRequestsWithoutMemory(t *testing.T) {
+	s := newDemo(nil)
+	defer s.Close()
+	e, err := s.models.find("demo")
+	require.NoError(t, err)
+	engine, _, err := s.models.use(t.Context(), e)
+	require.NoError(t, err)
+	defer s.models.release(e)
+	u := &use{entry: e, server: s, engine: engine}
+	attempts := 0
+	// failing fails before or behind the first piece, as often as it is said.
+	failing := func(times int, failure error, begins bool) prompt {
+		attempts = 0
+		return func(ctx context.Context, session *llmrun.Session, o llmrun.GenerateOptions) iter.Seq2[llmrun.Piece, error] {
+			return func(yield func(llmrun.Piece, error) bool) {
+				if attempts++; attempts > times {
+					session.Generate(ctx, "Once upon a time", o)(yield)
+				} else if !begins || yield(llmrun.Piece{Text: "x"}, nil) {
+					yield(llmrun.Piece{}, failure)
+				}
+			}
+		}
+	}
+	generate := func(p prompt) (text string, err error) {
+		_, err = u.generate(t.Context(), p, llmrun.GenerateOptions{MaxTokens: 3}, func(p *llmrun.Piece) error {
+			text += p.Text
+			return nil
+		})
+		return text, err
+	}
+	text, err := generate(failing(0, nil, false))
+	require.NoError(t, err)
+	require.Len(t, e.warm, 1)
+	again, err := generate(failing(1, fmt.Errorf("pages: %w", llmrun.ErrBudget), false))
+	require.NoError(t, err)
+	require.Equal(t, text, again)
+	require.Equal(t, 2, attempts)
+	require.Len(t, e.warm, 1, "the one before was closed, and this one is kept")
+
+	_, err = generate(failing(9, fmt.Errorf("pages: %w", llmrun.ErrBudget), false))
+	require.ErrorIs(t, err, llmrun.ErrBudget)
+	require.Equal(t, 2, attempts, "there is nothing more to close or to wait for")
+	require.Equal(t, http.StatusServiceUnavailable, s.problemOf(t.Context(), err).status)
+	_, tooLittle := llmrun.Open(e.Path, llmrun.Options{FS: e.Options.FS, Memory: llmrun.MemoryOptions{RAM: 1 << 20}})
+	var minimum *llmrun.MinimumError
+	require.ErrorAs(t, tooLittle, &minimum)
+	_, err = generate(failing(9, tooLittle, false))
+	require.Equal(t, http.StatusRequestEntityTooLarge, s.problemOf(t.Context(), err).status)
+	_, err = generate(failing(0, nil, false))
+	require.NoError(t, err)
+	text, err = generate(failing(9, llmrun.ErrBudget, true))
+	require.ErrorIs(t, err, llmrun.ErrBudget)
+	require.Equal(t, "x", text)
+	require.Equal(t, 1, attempts)
+	require.Len(t, e.warm, 1)
+}
