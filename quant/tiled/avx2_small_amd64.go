@@ -73,48 +73,44 @@ func smallSixVNNI(a *smallArgs)
 //go:noescape
 func smallQ8VNNI(a *smallArgs)
 
-// fewKernel multiplies packed tiles with 2 to most tokens. For more, a panel is faster.
-type fewKernel struct {
-	mul  func(*smallArgs)
-	most int
+// avx2Small and vnniSmall are the kernels of 2 to maxSmallTokens tokens.
+var avx2Small = map[quant.Type]func(*smallArgs){
+	quant.Q4_0:   smallQ4AVX2,
+	quant.Q4_1:   smallQ4MinAVX2,
+	quant.I4Z:    smallQ4ZeroAVX2,
+	quant.Q5_0:   smallQ5AVX2,
+	quant.Q5_1:   smallQ5MinAVX2,
+	quant.Q4_K:   smallPairs4AVX2,
+	quant.Q5_K:   smallPairs5AVX2,
+	quant.MXFP4:  smallExponentAVX2,
+	quant.IQ4_NL: smallQ4TableAVX2,
+	quant.NF4:    smallQ4TableAVX2,
+	quant.IQ4_XS: smallSixAVX2,
+	quant.Q8_0:   smallQ8AVX2,
+	quant.Q6_K:   smallBytes6AVX2,
 }
 
-var avx2Small = map[quant.Type]fewKernel{
-	quant.Q4_0:   {smallQ4AVX2, maxSmallTokens},
-	quant.Q4_1:   {smallQ4MinAVX2, maxSmallTokens},
-	quant.I4Z:    {smallQ4ZeroAVX2, maxSmallTokens},
-	quant.Q5_0:   {smallQ5AVX2, maxSmallTokens},
-	quant.Q5_1:   {smallQ5MinAVX2, maxSmallTokens},
-	quant.Q4_K:   {smallPairs4AVX2, maxSmallTokens},
-	quant.Q5_K:   {smallPairs5AVX2, maxSmallTokens},
-	quant.MXFP4:  {smallExponentAVX2, maxSmallTokens},
-	quant.IQ4_NL: {smallQ4TableAVX2, minSplitTokens - 1},
-	quant.NF4:    {smallQ4TableAVX2, minSplitTokens - 1},
-	quant.IQ4_XS: {smallSixAVX2, minSplitTokens - 1},
-	quant.Q8_0:   {smallQ8AVX2, minSplitTokens - 1},
-	quant.Q6_K:   {smallBytes6AVX2, maxSmallTokens},
-}
-
-var vnniSmall = map[quant.Type]fewKernel{
-	quant.Q4_0:   {smallQ4VNNI, maxSmallTokens},
-	quant.Q4_1:   {smallQ4MinVNNI, maxSmallTokens},
-	quant.I4Z:    {smallQ4ZeroVNNI, maxSmallTokens},
-	quant.Q5_0:   {smallQ5VNNI, maxSmallTokens},
-	quant.Q5_1:   {smallQ5MinVNNI, maxSmallTokens},
-	quant.Q4_K:   {smallPairs4VNNI, maxSmallTokens},
-	quant.Q5_K:   {smallPairs5VNNI, maxSmallTokens},
-	quant.MXFP4:  {smallExponentVNNI, maxSmallTokens},
-	quant.IQ4_NL: {smallQ4TableVNNI, maxSmallTokens},
-	quant.NF4:    {smallQ4TableVNNI, maxSmallTokens},
-	quant.IQ4_XS: {smallSixVNNI, maxSmallTokens},
-	quant.Q8_0:   {smallQ8VNNI, maxSmallTokens},
+var vnniSmall = map[quant.Type]func(*smallArgs){
+	quant.Q4_0:   smallQ4VNNI,
+	quant.Q4_1:   smallQ4MinVNNI,
+	quant.I4Z:    smallQ4ZeroVNNI,
+	quant.Q5_0:   smallQ5VNNI,
+	quant.Q5_1:   smallQ5MinVNNI,
+	quant.Q4_K:   smallPairs4VNNI,
+	quant.Q5_K:   smallPairs5VNNI,
+	quant.MXFP4:  smallExponentVNNI,
+	quant.IQ4_NL: smallQ4TableVNNI,
+	quant.NF4:    smallQ4TableVNNI,
+	quant.IQ4_XS: smallSixVNNI,
+	quant.Q8_0:   smallQ8VNNI,
+	quant.Q6_K:   smallBytes6AVX2, // unpacking codes takes longer than multiplying them
 }
 
 // few calls the kernel for several tokens, or returns false if there is none.
-func (a *smallArgs) few(k fewKernel) bool {
-	if k.mul == nil || a.width > tileWidth(k.most) {
+func (a *smallArgs) few(kernel func(*smallArgs)) bool {
+	if kernel == nil {
 		return false
 	}
-	a.each(k.mul)
+	a.each(kernel)
 	return true
 }

@@ -84,20 +84,22 @@
 	VPSRLW $2, fields, fourth
 
 // SIX unpacks the 6-bit scales of the IQ4_XS block at src to bytes at dst, [8][16]. It
-// clobbers Z3-Z8.
-#define SIX(src, dst) \
-	VMOVDQU32    32(src), Z3       \
-	NIBBLES(Z6, Z3)                \
-	VMOVDQU      96(src), Y5       \
-	VPSLLW       $4, Y5, Y7        \
-	VPSLLW       $2, Y5, Y8        \
-	VINSERTI64X4 $1, Y8, Z7, Z7    \
-	VPTERNLOGD   $0xF8, Z28, Z7, Z6 \
-	VPSRLW       $2, Y5, Y8        \
-	VINSERTI64X4 $1, Y8, Z5, Z5    \
-	VPTERNLOGD   $0xF8, Z28, Z5, Z3 \
-	VMOVDQU32    Z6, (dst)         \
-	VMOVDQU32    Z3, 64(dst)
+// clobbers Z3-Z8. SIX_BY clobbers the given registers instead; ya is the lower half of za.
+#define SIX(src, dst) SIX_BY(src, dst, Z3, Z6, Y5, Z5, Y7, Z7, Y8)
+
+#define SIX_BY(src, dst, high, low, ya, za, yb, zb, yc) \
+	VMOVDQU32    32(src), high       \
+	NIBBLES(low, high)               \
+	VMOVDQU32    96(src), ya         \
+	VPSLLW       $4, ya, yb          \
+	VPSLLW       $2, ya, yc          \
+	VINSERTI64X4 $1, yc, zb, zb      \
+	VPTERNLOGD   $0xF8, Z28, zb, low \
+	VPSRLW       $2, ya, yc          \
+	VINSERTI64X4 $1, yc, za, za      \
+	VPTERNLOGD   $0xF8, Z28, za, high \
+	VMOVDQU32    low, (dst)          \
+	VMOVDQU32    high, 64(dst)
 
 // SIX_SCALE computes the scale of the next group: (factor - 32)·block.
 #define SIX_SCALE(factors, block, scale) \

@@ -92,6 +92,27 @@ func smallPairs4AVX512(a *smallArgs)
 func smallPairs5AVX512(a *smallArgs)
 
 //go:noescape
+func smallQ4TableAVX512(a *smallArgs)
+
+//go:noescape
+func smallExponentAVX512(a *smallArgs)
+
+//go:noescape
+func smallSixAVX512(a *smallArgs)
+
+//go:noescape
+func smallQ4MinAVX512(a *smallArgs)
+
+//go:noescape
+func smallQ4ZeroAVX512(a *smallArgs)
+
+//go:noescape
+func smallQ5AVX512(a *smallArgs)
+
+//go:noescape
+func smallQ5MinAVX512(a *smallArgs)
+
+//go:noescape
 func smallQ4Near512(a *smallArgs)
 
 //go:noescape
@@ -106,6 +127,27 @@ func smallPairs4Near512(a *smallArgs)
 //go:noescape
 func smallPairs5Near512(a *smallArgs)
 
+//go:noescape
+func smallQ4TableNear512(a *smallArgs)
+
+//go:noescape
+func smallExponentNear512(a *smallArgs)
+
+//go:noescape
+func smallSixNear512(a *smallArgs)
+
+//go:noescape
+func smallQ4MinNear512(a *smallArgs)
+
+//go:noescape
+func smallQ4ZeroNear512(a *smallArgs)
+
+//go:noescape
+func smallQ5Near512(a *smallArgs)
+
+//go:noescape
+func smallQ5MinNear512(a *smallArgs)
+
 // smallKernels are the kernels of one token and, for 2, 4 or 8 tokens, of the formats that have such.
 type smallKernels struct {
 	gemv, small map[quant.Type]func(*smallArgs)
@@ -118,18 +160,34 @@ var avx512Small = pickSmall(isAMD())
 
 var (
 	far512 = smallKernels{far512GEMV, map[quant.Type]func(*smallArgs){
-		quant.Q4_0: smallQ4AVX512,
-		quant.Q8_0: smallQ8AVX512,
-		quant.Q6_K: smallQ6AVX512,
-		quant.Q4_K: smallPairs4AVX512,
-		quant.Q5_K: smallPairs5AVX512,
+		quant.Q4_0:   smallQ4AVX512,
+		quant.Q8_0:   smallQ8AVX512,
+		quant.Q6_K:   smallQ6AVX512,
+		quant.Q4_K:   smallPairs4AVX512,
+		quant.Q5_K:   smallPairs5AVX512,
+		quant.IQ4_NL: smallQ4TableAVX512,
+		quant.NF4:    smallQ4TableAVX512,
+		quant.MXFP4:  smallExponentAVX512,
+		quant.IQ4_XS: smallSixAVX512,
+		quant.Q4_1:   smallQ4MinAVX512,
+		quant.I4Z:    smallQ4ZeroAVX512,
+		quant.Q5_0:   smallQ5AVX512,
+		quant.Q5_1:   smallQ5MinAVX512,
 	}, far512High}
 	near512 = smallKernels{near512GEMV, map[quant.Type]func(*smallArgs){
-		quant.Q4_0: smallQ4Near512,
-		quant.Q8_0: smallQ8Near512,
-		quant.Q6_K: smallQ6Near512,
-		quant.Q4_K: smallPairs4Near512,
-		quant.Q5_K: smallPairs5Near512,
+		quant.Q4_0:   smallQ4Near512,
+		quant.Q8_0:   smallQ8Near512,
+		quant.Q6_K:   smallQ6Near512,
+		quant.Q4_K:   smallPairs4Near512,
+		quant.Q5_K:   smallPairs5Near512,
+		quant.IQ4_NL: smallQ4TableNear512,
+		quant.NF4:    smallQ4TableNear512,
+		quant.MXFP4:  smallExponentNear512,
+		quant.IQ4_XS: smallSixNear512,
+		quant.Q4_1:   smallQ4MinNear512,
+		quant.I4Z:    smallQ4ZeroNear512,
+		quant.Q5_0:   smallQ5Near512,
+		quant.Q5_1:   smallQ5MinNear512,
 	}, near512High}
 )
 
@@ -145,12 +203,7 @@ func (k *smallKernels) mul(t quant.Type, a *smallArgs) bool {
 	if a.width == 1 {
 		return a.gemv(k.gemv[t])
 	}
-	kernel := k.small[t]
-	if kernel == nil {
-		return false
-	}
-	a.each(kernel)
-	return true
+	return a.few(k.small[t])
 }
 
 var far512GEMV = map[quant.Type]func(*smallArgs){

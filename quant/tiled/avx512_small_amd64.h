@@ -9,7 +9,7 @@
 //
 //	SI tile   CX blocks left   BX groups left in a superblock   R12 its scales
 //	Z11 min of the superblock   Z12 scale of the superblock
-//	Z13 mask of the high bits   Z14 0x0F in every byte
+//	Z13 mask of the high bits, or the table   Z14 0x0F in every byte
 
 #define SMALL_ARGS \
 	MOVQ a+0(FP), AX             \
@@ -41,9 +41,12 @@
 // The including file defines AHEAD and FETCH, see avx512_gemv_amd64.h.
 #define PREFETCH(at) FETCH AHEAD+at(SI)
 
-#define PREFETCH4 \
+#define PREFETCH2 \
 	PREFETCH(0)   \
-	PREFETCH(64)  \
+	PREFETCH(64)
+
+#define PREFETCH4 \
+	PREFETCH2     \
 	PREFETCH(128) \
 	PREFETCH(192)
 

@@ -22,16 +22,28 @@
 	KMOVQ  mem, K1 \
 	VPADDB Z13, codes, K1, codes
 
-#define CODES5 \
-	CODES4(64)                \
-	FIFTH_BITS((SI), Z16)     \
-	FIFTH_BITS(8(SI), Z17)    \
-	FIFTH_BITS(16(SI), Z18)   \
-	FIFTH_BITS(24(SI), Z19)   \
-	FIFTH_BITS(32(SI), Z20)   \
-	FIFTH_BITS(40(SI), Z21)   \
-	FIFTH_BITS(48(SI), Z22)   \
-	FIFTH_BITS(56(SI), Z23)
+#define CODES5(offset) \
+	CODES4(offset+64)                \
+	FIFTH_BITS(offset(SI), Z16)      \
+	FIFTH_BITS(offset+8(SI), Z17)    \
+	FIFTH_BITS(offset+16(SI), Z18)   \
+	FIFTH_BITS(offset+24(SI), Z19)   \
+	FIFTH_BITS(offset+32(SI), Z20)   \
+	FIFTH_BITS(offset+40(SI), Z21)   \
+	FIFTH_BITS(offset+48(SI), Z22)   \
+	FIFTH_BITS(offset+56(SI), Z23)
+
+// TABLE_CODES replaces nibbles by their entries of the table in Z13.
+#define TABLE_CODES(offset) \
+	CODES4(offset)          \
+	VPSHUFB Z16, Z13, Z16   \
+	VPSHUFB Z17, Z13, Z17   \
+	VPSHUFB Z18, Z13, Z18   \
+	VPSHUFB Z19, Z13, Z19   \
+	VPSHUFB Z20, Z13, Z20   \
+	VPSHUFB Z21, Z13, Z21   \
+	VPSHUFB Z22, Z13, Z22   \
+	VPSHUFB Z23, Z13, Z23
 
 // SHIFTED shifts both vectors of high bits by n, so that the field of the next plane
 // is in bits 4 and 5.
@@ -65,6 +77,36 @@
 #define BLOCK_SCALE \
 	VCVTPH2PS (SI), Z24     \
 	VMULPS    Z31, Z24, Z25
+
+// BLOCK_PAIR reads a scale and an offset, whose negation is the min, and ZERO_PAIR a scale and a zero point.
+#define BLOCK_PAIR \
+	BLOCK_SCALE                        \
+	VCVTPH2PS   32(SI), Z26            \
+	VPXORD.BCST ·signBit(SB), Z26, Z26
+
+#define ZERO_PAIR \
+	BLOCK_SCALE              \
+	VPMOVZXBD 32(SI), Z26    \
+	VCVTDQ2PS Z26, Z26       \
+	VMULPS    Z24, Z26, Z26
+
+#define EXPONENT_BLOCK \
+	EXPONENT((SI), Z24, Z26) \
+	VMULPS Z31, Z24, Z25
+
+// SIX_HEAD reads the head of an IQ4_XS block: it unpacks the 6-bit scales to the stack at R12.
+#define SIX_HEAD \
+	LEAQ         bytes-128(SP), R12 \
+	VMOVDQA32    Z14, Z30           \
+	VPBROADCASTD ·highMask(SB), Z28 \
+	SIX_BY(SI, R12, Z16, Z17, Y18, Z18, Y19, Z19, Y20) \
+	VCVTPH2PS    (SI), Z12          \
+	ADDQ         $128, SI           \
+	MOVQ         $8, BX
+
+#define SIX_GROUP \
+	SIX_SCALE(R12, Z12, Z24) \
+	VMULPS Z31, Z24, Z25
 
 // PAIR_HEAD reads the head of a Q4_K or Q5_K block: it unpacks the 6-bit scales and
 // mins to the stack at R12 and converts the block's scale (Z12) and min (Z11). It
@@ -361,7 +403,7 @@ loop2:
 group2:
 	PREFETCH5
 	PAIR_SCALE
-	CODES5
+	CODES5(0)
 	WIDTH2(MIN2)
 	NEXT_GROUP(320)
 	NEXT_MIN
@@ -382,7 +424,7 @@ loop4:
 group4:
 	PREFETCH5
 	PAIR_SCALE
-	CODES5
+	CODES5(0)
 	WIDTH4(MIN4)
 	NEXT_GROUP(320)
 	NEXT_MIN
@@ -403,12 +445,381 @@ loop8:
 group8:
 	PREFETCH5
 	PAIR_SCALE
-	CODES5
+	CODES5(0)
 	WIDTH8(MIN4)
 	NEXT_GROUP(320)
 	NEXT_MIN
 	DECQ BX
 	JNZ  group8
+	DECQ CX
+	JNZ  loop8
+	WIDTH8(STORE4)
+	VZEROUPPER
+	RET
+
+// func smallQ4TableNear512(a *smallArgs)
+// IQ4_NL, NF4. width is 2, 4 or 8.
+TEXT ·smallQ4TableNear512(SB), NOSPLIT, $0-8
+	SMALL_ARGS
+	MOVQ smallArgs_table(AX), BX
+	VBROADCASTI32X4 (BX), Z13
+	CHOOSE_SMALL_WIDTH
+
+loop2:
+	PREFETCH5
+	BLOCK_SCALE
+	TABLE_CODES(32)
+	WIDTH2(PLAIN2)
+	NEXT_GROUP(288)
+	NEXT_START
+	DECQ CX
+	JNZ  loop2
+	WIDTH2(STORE2)
+	VZEROUPPER
+	RET
+
+width4:
+
+loop4:
+	PREFETCH5
+	BLOCK_SCALE
+	TABLE_CODES(32)
+	WIDTH4(PLAIN4)
+	NEXT_GROUP(288)
+	NEXT_START
+	DECQ CX
+	JNZ  loop4
+	WIDTH4(STORE4)
+	VZEROUPPER
+	RET
+
+width8:
+
+loop8:
+	PREFETCH5
+	BLOCK_SCALE
+	TABLE_CODES(32)
+	WIDTH8(PLAIN4)
+	NEXT_GROUP(288)
+	NEXT_START
+	DECQ CX
+	JNZ  loop8
+	WIDTH8(STORE4)
+	VZEROUPPER
+	RET
+
+// func smallExponentNear512(a *smallArgs)
+// MXFP4. width is 2, 4 or 8.
+TEXT ·smallExponentNear512(SB), NOSPLIT, $0-8
+	SMALL_ARGS
+	MOVQ smallArgs_table(AX), BX
+	VBROADCASTI32X4 (BX), Z13
+	CHOOSE_SMALL_WIDTH
+
+loop2:
+	PREFETCH5
+	EXPONENT_BLOCK
+	TABLE_CODES(16)
+	WIDTH2(PLAIN2)
+	NEXT_GROUP(272)
+	NEXT_START
+	DECQ CX
+	JNZ  loop2
+	WIDTH2(STORE2)
+	VZEROUPPER
+	RET
+
+width4:
+
+loop4:
+	PREFETCH5
+	EXPONENT_BLOCK
+	TABLE_CODES(16)
+	WIDTH4(PLAIN4)
+	NEXT_GROUP(272)
+	NEXT_START
+	DECQ CX
+	JNZ  loop4
+	WIDTH4(STORE4)
+	VZEROUPPER
+	RET
+
+width8:
+
+loop8:
+	PREFETCH5
+	EXPONENT_BLOCK
+	TABLE_CODES(16)
+	WIDTH8(PLAIN4)
+	NEXT_GROUP(272)
+	NEXT_START
+	DECQ CX
+	JNZ  loop8
+	WIDTH8(STORE4)
+	VZEROUPPER
+	RET
+
+// func smallSixNear512(a *smallArgs)
+// IQ4_XS. width is 2, 4 or 8.
+TEXT ·smallSixNear512(SB), NOSPLIT, $128-8
+	SMALL_ARGS
+	MOVQ smallArgs_table(AX), BX
+	VBROADCASTI32X4 (BX), Z13
+	CHOOSE_SMALL_WIDTH
+
+loop2:
+	PREFETCH2
+	SIX_HEAD
+
+group2:
+	PREFETCH4
+	SIX_GROUP
+	TABLE_CODES(0)
+	WIDTH2(PLAIN2)
+	NEXT_GROUP(256)
+	NEXT_START
+	DECQ BX
+	JNZ  group2
+	DECQ CX
+	JNZ  loop2
+	WIDTH2(STORE2)
+	VZEROUPPER
+	RET
+
+width4:
+
+loop4:
+	PREFETCH2
+	SIX_HEAD
+
+group4:
+	PREFETCH4
+	SIX_GROUP
+	TABLE_CODES(0)
+	WIDTH4(PLAIN4)
+	NEXT_GROUP(256)
+	NEXT_START
+	DECQ BX
+	JNZ  group4
+	DECQ CX
+	JNZ  loop4
+	WIDTH4(STORE4)
+	VZEROUPPER
+	RET
+
+width8:
+
+loop8:
+	PREFETCH2
+	SIX_HEAD
+
+group8:
+	PREFETCH4
+	SIX_GROUP
+	TABLE_CODES(0)
+	WIDTH8(PLAIN4)
+	NEXT_GROUP(256)
+	NEXT_START
+	DECQ BX
+	JNZ  group8
+	DECQ CX
+	JNZ  loop8
+	WIDTH8(STORE4)
+	VZEROUPPER
+	RET
+
+// func smallQ4MinNear512(a *smallArgs)
+// Q4_1. width is 2, 4 or 8.
+TEXT ·smallQ4MinNear512(SB), NOSPLIT, $0-8
+	SMALL_ARGS
+	CHOOSE_SMALL_WIDTH
+
+loop2:
+	PREFETCH5
+	BLOCK_PAIR
+	CODES4(64)
+	WIDTH2(MIN2)
+	NEXT_GROUP(320)
+	NEXT_MIN
+	DECQ CX
+	JNZ  loop2
+	WIDTH2(STORE2)
+	VZEROUPPER
+	RET
+
+width4:
+
+loop4:
+	PREFETCH5
+	BLOCK_PAIR
+	CODES4(64)
+	WIDTH4(MIN4)
+	NEXT_GROUP(320)
+	NEXT_MIN
+	DECQ CX
+	JNZ  loop4
+	WIDTH4(STORE4)
+	VZEROUPPER
+	RET
+
+width8:
+
+loop8:
+	PREFETCH5
+	BLOCK_PAIR
+	CODES4(64)
+	WIDTH8(MIN4)
+	NEXT_GROUP(320)
+	NEXT_MIN
+	DECQ CX
+	JNZ  loop8
+	WIDTH8(STORE4)
+	VZEROUPPER
+	RET
+
+// func smallQ4ZeroNear512(a *smallArgs)
+// I4Z. width is 2, 4 or 8.
+TEXT ·smallQ4ZeroNear512(SB), NOSPLIT, $0-8
+	SMALL_ARGS
+	CHOOSE_SMALL_WIDTH
+
+loop2:
+	PREFETCH5
+	ZERO_PAIR
+	CODES4(48)
+	WIDTH2(MIN2)
+	NEXT_GROUP(304)
+	NEXT_MIN
+	DECQ CX
+	JNZ  loop2
+	WIDTH2(STORE2)
+	VZEROUPPER
+	RET
+
+width4:
+
+loop4:
+	PREFETCH5
+	ZERO_PAIR
+	CODES4(48)
+	WIDTH4(MIN4)
+	NEXT_GROUP(304)
+	NEXT_MIN
+	DECQ CX
+	JNZ  loop4
+	WIDTH4(STORE4)
+	VZEROUPPER
+	RET
+
+width8:
+
+loop8:
+	PREFETCH5
+	ZERO_PAIR
+	CODES4(48)
+	WIDTH8(MIN4)
+	NEXT_GROUP(304)
+	NEXT_MIN
+	DECQ CX
+	JNZ  loop8
+	WIDTH8(STORE4)
+	VZEROUPPER
+	RET
+
+// func smallQ5Near512(a *smallArgs)
+// Q5_0. width is 2, 4 or 8.
+TEXT ·smallQ5Near512(SB), NOSPLIT, $0-8
+	SMALL_ARGS
+	VPBROADCASTD ·fifthBit(SB), Z13
+	CHOOSE_SMALL_WIDTH
+
+loop2:
+	PREFETCH6
+	BLOCK_SCALE
+	CODES5(32)
+	WIDTH2(PLAIN2)
+	NEXT_GROUP(352)
+	NEXT_START
+	DECQ CX
+	JNZ  loop2
+	WIDTH2(STORE2)
+	VZEROUPPER
+	RET
+
+width4:
+
+loop4:
+	PREFETCH6
+	BLOCK_SCALE
+	CODES5(32)
+	WIDTH4(PLAIN4)
+	NEXT_GROUP(352)
+	NEXT_START
+	DECQ CX
+	JNZ  loop4
+	WIDTH4(STORE4)
+	VZEROUPPER
+	RET
+
+width8:
+
+loop8:
+	PREFETCH6
+	BLOCK_SCALE
+	CODES5(32)
+	WIDTH8(PLAIN4)
+	NEXT_GROUP(352)
+	NEXT_START
+	DECQ CX
+	JNZ  loop8
+	WIDTH8(STORE4)
+	VZEROUPPER
+	RET
+
+// func smallQ5MinNear512(a *smallArgs)
+// Q5_1. width is 2, 4 or 8.
+TEXT ·smallQ5MinNear512(SB), NOSPLIT, $0-8
+	SMALL_ARGS
+	VPBROADCASTD ·fifthBit(SB), Z13
+	CHOOSE_SMALL_WIDTH
+
+loop2:
+	PREFETCH6
+	BLOCK_PAIR
+	CODES5(64)
+	WIDTH2(MIN2)
+	NEXT_GROUP(384)
+	NEXT_MIN
+	DECQ CX
+	JNZ  loop2
+	WIDTH2(STORE2)
+	VZEROUPPER
+	RET
+
+width4:
+
+loop4:
+	PREFETCH6
+	BLOCK_PAIR
+	CODES5(64)
+	WIDTH4(MIN4)
+	NEXT_GROUP(384)
+	NEXT_MIN
+	DECQ CX
+	JNZ  loop4
+	WIDTH4(STORE4)
+	VZEROUPPER
+	RET
+
+width8:
+
+loop8:
+	PREFETCH6
+	BLOCK_PAIR
+	CODES5(64)
+	WIDTH8(MIN4)
+	NEXT_GROUP(384)
+	NEXT_MIN
 	DECQ CX
 	JNZ  loop8
 	WIDTH8(STORE4)

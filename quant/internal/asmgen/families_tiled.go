@@ -164,6 +164,7 @@ type smallFormat struct {
 	Name, Types        string
 	Frame              int    // bytes of stack
 	Mask               string // loaded once to Z13
+	Table              bool   // Z13 is the table
 	HeadPrefetch, Head string // superblocks: reads a block's head
 	Prefetch           string
 	Scales             string // the scales of a group
@@ -199,7 +200,35 @@ var smallFormats = []smallFormat{
 	},
 	{
 		Name: "Pairs5", Types: "Q5_K", Frame: 256, Mask: "fifthBit", HeadPrefetch: "PREFETCH4", Head: "PAIR_HEAD",
-		Prefetch: "PREFETCH5", Scales: "PAIR_SCALE", Codes: "CODES5", Products: "MIN", Next: "NEXT_MIN", Bytes: 320,
+		Prefetch: "PREFETCH5", Scales: "PAIR_SCALE", Codes: "CODES5(0)", Products: "MIN", Next: "NEXT_MIN", Bytes: 320,
+	},
+	{
+		Name: "Q4Table", Types: "IQ4_NL, NF4", Table: true, Prefetch: "PREFETCH5", Scales: "BLOCK_SCALE", Codes: "TABLE_CODES(32)",
+		Products: "PLAIN", Next: "NEXT_START", Bytes: 288,
+	},
+	{
+		Name: "Exponent", Types: "MXFP4", Table: true, Prefetch: "PREFETCH5", Scales: "EXPONENT_BLOCK", Codes: "TABLE_CODES(16)",
+		Products: "PLAIN", Next: "NEXT_START", Bytes: 272,
+	},
+	{
+		Name: "Six", Types: "IQ4_XS", Frame: 128, Table: true, HeadPrefetch: "PREFETCH2", Head: "SIX_HEAD",
+		Prefetch: "PREFETCH4", Scales: "SIX_GROUP", Codes: "TABLE_CODES(0)", Products: "PLAIN", Next: "NEXT_START", Bytes: 256,
+	},
+	{
+		Name: "Q4Min", Types: "Q4_1", Prefetch: "PREFETCH5", Scales: "BLOCK_PAIR", Codes: "CODES4(64)",
+		Products: "MIN", Next: "NEXT_MIN", Bytes: 320,
+	},
+	{
+		Name: "Q4Zero", Types: "I4Z", Prefetch: "PREFETCH5", Scales: "ZERO_PAIR", Codes: "CODES4(48)",
+		Products: "MIN", Next: "NEXT_MIN", Bytes: 304,
+	},
+	{
+		Name: "Q5", Types: "Q5_0", Mask: "fifthBit", Prefetch: "PREFETCH6", Scales: "BLOCK_SCALE", Codes: "CODES5(32)",
+		Products: "PLAIN", Next: "NEXT_START", Bytes: 352,
+	},
+	{
+		Name: "Q5Min", Types: "Q5_1", Mask: "fifthBit", Prefetch: "PREFETCH6", Scales: "BLOCK_PAIR", Codes: "CODES5(64)",
+		Products: "MIN", Next: "NEXT_MIN", Bytes: 384,
 	},
 }
 
