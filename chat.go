@@ -153,9 +153,9 @@ func (c *chatFormat) render(messages []Message, o ChatOptions, room *promptRoom)
 type TemplateOptions struct {
 	// Messages is JSON: a list of messages, or an object with messages, tools and documents.
 	Messages           []byte
-	BOS, EOS           string         // bos_token and eos_token; RenderModel uses the model's own
-	NoGenerationPrompt bool           // do not start the assistant's next turn
-	Now                time.Time      // the current date for templates that show it; zero = now
+	BOS, EOS           string    // bos_token and eos_token; RenderModel uses the model's own
+	NoGenerationPrompt bool      // do not start the assistant's next turn
+	Now                time.Time // the current date for templates that show it; zero = now
 	// Extra are further variables of the template. A json.RawMessage is what its JSON says, with whole numbers as
 	// such and the fields of objects in their order.
 	Extra map[string]any

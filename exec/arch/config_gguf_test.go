@@ -69,6 +69,13 @@ func TestKeysOfGGUF(t *testing.T) {
 			func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{8, 0}, windows(s)) },
 		},
 		{
+			"gemma2 of the first converters, which wrote no caps and no window", "gemma2", nil,
+			func(t *testing.T, s *arch.Spec) {
+				require.Equal(t, []float32{50, 30}, []float32{s.AttnSoftcap, s.FinalSoftcap})
+				require.Equal(t, []int{4096, 0}, windows(s))
+			},
+		},
+		{
 			"granite divides logits", "granite",
 			[]gguf.KV{{Key: "logit_scale", Value: float32(8)}},
 			func(t *testing.T, s *arch.Spec) { require.Equal(t, float32(0.125), s.LogitScale) },

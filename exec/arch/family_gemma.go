@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"maps"
 	"math"
 )
@@ -19,7 +20,13 @@ var gemma2 = Family{
 		"head_dim": "256", "query_pre_attn_scalar": "256", "sliding_window": "4096",
 		"attn_logit_softcapping": "50", "final_logit_softcapping": "30",
 	},
-	complete: func(h *Hyper) { scaleAttentionByWidth(h, 46) },
+	complete: func(h *Hyper) {
+		scaleAttentionByWidth(h, 46)
+		if h.GGUF { // the first files lack the keys of what all of these models have
+			h.AttnSoftcap, h.FinalSoftcap = cmp.Or(h.AttnSoftcap, 50), cmp.Or(h.FinalSoftcap, 30)
+			h.Window = cmp.Or(h.Window, 4096)
+		}
+	},
 	describe: func(h *Hyper, s *Spec) error {
 		s.PostNorm = true
 		s.setWindowPattern(h, 2)

@@ -100,7 +100,10 @@ func nameMissing(name string, err error) error {
 // if another process has removed a segment meanwhile; the caller then writes that
 // segment again.
 func (l *SessionLock) Save(m *Manifest) (err error) {
-	d := l.dir
+	d, encoded := l.dir, m.encode()
+	if len(encoded) > maxManifest { // nobody could load it
+		return fmt.Errorf("segment: session %s: its messages and tokens take %d bytes, and a session at most %d", l.name, len(encoded), maxManifest)
+	}
 	if err := d.lockForWriting(); err != nil {
 		return err
 	}
@@ -120,7 +123,7 @@ func (l *SessionLock) Save(m *Manifest) (err error) {
 			return err
 		}
 	}
-	return vfs.WriteFile(d.fsys, d.sessionPath(l.name), m.encode())
+	return vfs.WriteFile(d.fsys, d.sessionPath(l.name), encoded)
 }
 
 // checkSegments returns an error if a segment of a session does not exist.

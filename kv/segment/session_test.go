@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -284,4 +285,21 @@ func TestTwoWriters(t *testing.T) {
 	}
 	require.Empty(t, filesIn(t, fsys, "cache/kv", vfs.TempMark))
 	require.Empty(t, filesIn(t, fsys, "cache/kv", lockSuffix))
+}
+
+// TestSessionsTooLargeToLoadAreRefused saves a session, and then one whose messages exceed the limit: the first stays.
+func TestSessionsTooLargeToLoadAreRefused(t *testing.T) {
+	dir, err := OpenDir(vfs.NewMem(), "saved", 0)
+	require.NoError(t, err)
+	l, err := dir.LockSession("big")
+	require.NoError(t, err)
+	m := &Manifest{PageTokens: 64, Tokens: []int32{1}}
+	require.NoError(t, l.Save(m))
+	large := *m
+	large.Messages = []Message{{"user", strings.Repeat("x", maxManifest)}}
+	require.ErrorContains(t, l.Save(&large), "at most")
+	got, err := l.Load()
+	require.NoError(t, err)
+	require.Empty(t, got.Messages)
+	require.NoError(t, l.Close())
 }

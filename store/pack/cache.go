@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -138,7 +139,12 @@ func cleanName(source string) string {
 		}
 		return r
 	}, strings.TrimSuffix(source, ".gguf"))
-	return fmt.Sprintf("%.100s", clean)
+	const most = 100 // bytes, of the 255 that file systems permit with all that follows
+	for len(clean) > most {
+		_, n := utf8.DecodeLastRuneInString(clean)
+		clean = clean[:len(clean)-n]
+	}
+	return clean
 }
 
 // usage is the content of the usage record of a pack.

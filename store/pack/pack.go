@@ -20,9 +20,9 @@ import (
 // rows, for any layout in the pack. The offsets of its tensors are those in the pack.
 type File struct {
 	*store.Index
-	fsys   vfs.FS
-	path   string
-	file   vfs.File
+	fsys vfs.FS
+	path string
+	file vfs.File
 	// direct bypasses the page cache; nil until BypassCache, which may run while others read
 	direct atomic.Pointer[directFile]
 	footer footer
