@@ -128,9 +128,7 @@ func (r *completionRequest) run(ctx context.Context, w http.ResponseWriter, u *u
 	}
 	if r.includeUsage {
 		r.head.Choices, r.head.Usage = []completionChoice{}, &r.usage
-		if t.send(r.head) != nil {
-			return nil // the client has left
-		}
+		_ = t.send(r.head) // fails if the client has left
 	}
 	_ = t.end() // fails if the client has left
 	return nil

@@ -77,6 +77,7 @@ type stream struct {
 	control *http.ResponseController
 	events  bool // server-sent events; otherwise a JSON value on each line
 	started bool
+	failed  error     // of a write; nothing is written behind it
 	last    time.Time // of the last chunk; at first, of the request
 	buffer  bytes.Buffer
 }
@@ -109,6 +110,9 @@ func (t *stream) end() error {
 
 // write sends the buffer.
 func (t *stream) write() error {
+	if t.failed != nil {
+		return t.failed
+	}
 	if !t.started {
 		t.started = true
 		h := t.w.Header()
@@ -125,9 +129,9 @@ func (t *stream) write() error {
 		err = t.control.Flush()
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errLeft, err)
+		t.failed = fmt.Errorf("%w: %w", errLeft, err)
 	}
-	return nil
+	return t.failed
 }
 
 // quietTime is how long a stream may be silent while a prompt is read. Clients give up a connection that is silent for
