@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -62,15 +63,18 @@ func (c *caller) extend() {
 }
 
 // inOnePass extends all sequences in the same pass, and calls meanwhile, if it is not nil, while they
-// wait for it.
+// wait for it. The first one leads the pass.
 func inOnePass(m *Model, all []*caller, meanwhile func()) {
 	done := make(chan struct{}, len(all))
 	release := holdModel(m)
-	for _, c := range all {
+	for i, c := range all {
 		go func() {
 			c.extend()
 			done <- struct{}{}
 		}()
+		for i == 0 && len(m.passes.turn) == 0 {
+			runtime.Gosched()
+		}
 	}
 	waitFor(m, len(all))
 	if meanwhile != nil {
@@ -82,7 +86,8 @@ func inOnePass(m *Model, all []*caller, meanwhile func()) {
 	}
 }
 
-// TestCancelWhileWaiting cancels a sequence that waits for a pass, and it returns before the pass runs.
+// TestCancelWhileWaiting cancels a sequence that waits for a pass that another one leads, and it returns before
+// the pass runs.
 func TestCancelWhileWaiting(t *testing.T) {
 	m := openFixture(t, smallFixture(t, "llama3"), "config.json", Options{Threads: 2, Chunk: 32})
 	ids := longPrompt(m.Spec.Vocab, 3, 1)
@@ -92,7 +97,7 @@ func TestCancelWhileWaiting(t *testing.T) {
 	inOnePass(m, all, func() {
 		all[1].cancel()
 		for m.passes.length() > 3 {
-			continue
+			runtime.Gosched()
 		}
 	})
 	require.EqualValues(t, before.Passes+1, Passes(m).Passes)
