@@ -51,19 +51,6 @@ func awaitStall(t *testing.T, c *Cache, before int, ended chan error) {
 	awaitCall(t, ended, func() bool { return stalls(c) > before })
 }
 
-// awaitLocked waits until a call holds the lock of the cache, as Close does while it waits. The call
-// must not have ended.
-func awaitLocked(t *testing.T, c *Cache, ended chan error) {
-	t.Helper()
-	awaitCall(t, ended, func() bool {
-		free := c.mu.TryLock()
-		if free {
-			c.mu.Unlock()
-		}
-		return !free
-	})
-}
-
 // awaitCall waits for a condition that a call meets before it ends.
 func awaitCall(t *testing.T, ended chan error, met func() bool) {
 	t.Helper()
