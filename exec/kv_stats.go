@@ -58,13 +58,8 @@ func (m *Model) SetHot(bytes int64) error {
 	if m.closed {
 		return ErrClosed
 	}
-	err := m.cache.SetHot(bytes)
-	m.cache.Compact()
-	return err
+	return m.cache.SetHot(bytes)
 }
-
-// Spillable returns the most bytes of memory that SetHot can return.
-func (m *Model) Spillable() int64 { return m.cache.Spillable() }
 
 // SpillNeed returns the bytes of KV that must be written to flash before the sequence has n tokens, and
 // those of its pages that are written.

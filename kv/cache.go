@@ -311,7 +311,7 @@ func (c *Cache) trim() {
 		return last
 	})
 	for s := range c.frames {
-		if s.keep == s.slabs && len(s.frame.Bytes()) <= s.slabs*c.slabBytes { // it grew by whole steps
+		if s.keep == s.slabs {
 			continue
 		}
 		s.slabs = s.keep
