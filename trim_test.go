@@ -2,6 +2,7 @@ package llmrun_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -143,4 +144,42 @@ func (c *changingFS) Open(name string) (fs.File, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.files.Open(name)
+}
+
+// TestARefusedBudgetChangesNothing sets budgets that are too small for the pages of several sessions that are not
+// full: none of the others moves to flash. In the smallest budget that is not refused, all sessions go on, and
+// the memory of their pages shrinks to few more than those in memory.
+func TestARefusedBudgetChangesNothing(t *testing.T) {
+	ctx, path := t.Context(), wide(t)
+	options := llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{Chunk: 48, KV: "f32"}, Cache: llmrun.CacheOptions{KVDir: t.TempDir(), NoKV: true}}
+	least := minimum(t, path, options)
+	options.Memory.RAM = llmrun.NoLimit
+	e := open(t, path, options)
+	o := limit(2)
+	o.IgnoreEOS = true
+	var sessions []*llmrun.Session
+	var want [][]int32
+	for i := range 6 {
+		s := newSession(t, e)
+		sessions, want = append(sessions, s), append(want, complete(t, s.GenerateIDs(ctx, someIDs(e, 300)[i:], o)).IDs)
+	}
+	before := e.KVUse()
+	require.Zero(t, before.ColdPages)
+	err := e.SetBudget(least)
+	var refused *llmrun.MinimumError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, before, e.KVUse(), "after a refusal")
+	for range 8 { // what moves to flash may make the next minimum smaller or larger by a little
+		if err = e.SetBudget(refused.Minimum); !errors.As(err, &refused) {
+			break
+		}
+	}
+	require.NoError(t, err)
+	use := e.KVUse()
+	require.Positive(t, use.ColdPages)
+	require.Less(t, e.Memory().Held["kv hot"], int64(use.HotPages+3)*int64(use.PageBytes))
+	for i, s := range sessions {
+		require.NoError(t, s.Reset())
+		require.Equal(t, want[i], complete(t, s.GenerateIDs(ctx, someIDs(e, 300)[i:], o)).IDs)
+	}
 }
