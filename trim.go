@@ -143,12 +143,18 @@ func (e *Engine) applyBudget(budget int64, lean bool) error {
 	m := &e.mem
 	e.model.TrimCache()
 	before, stays := m.budget.Limit(), false
+	refuse := func(err error) error { // those that were refused memory continue with the old budget
+		m.budget.SetLimit(before)
+		_ = e.model.SetHot(m.current.KVHot)
+		e.model.CacheEmbeddingRows(m.level == TrimNone)
+		return err
+	}
 	for range 8 {
 		plan, err := e.replan(budget, stays)
-		if err != nil {
-			if stays {
-				_ = e.model.SetHot(m.current.KVHot)
-			}
+		switch {
+		case err != nil && stays:
+			return refuse(err)
+		case err != nil:
 			return err
 		}
 		if lean {
@@ -162,13 +168,12 @@ func (e *Engine) applyBudget(budget int64, lean bool) error {
 			stays = true
 			continue
 		}
+		e.freeDrafts(plan.By[tiering.Drafts])
 		if before != 0 && smaller(before, budget) == before {
 			m.budget.SetLimit(budget)
 		}
 		if err := e.model.Replan(context.Background(), plan); err != nil {
-			m.budget.SetLimit(before) // those that were refused memory continue with the old budget
-			_ = e.model.SetHot(m.current.KVHot)
-			return wrapClosed(err)
+			return refuse(wrapClosed(err))
 		}
 		// A session may have grown in the meantime; then try again.
 		if m.budget.TrySetLimit(budget) {
@@ -177,9 +182,7 @@ func (e *Engine) applyBudget(budget int64, lean bool) error {
 			return nil
 		}
 	}
-	m.budget.SetLimit(before)
-	_ = e.model.SetHot(m.current.KVHot)
-	return fmt.Errorf("%w: sessions grow faster than the engine releases memory", ErrBudget)
+	return refuse(fmt.Errorf("%w: sessions grow faster than the engine releases memory", ErrBudget))
 }
 
 // wrapClosed returns ErrClosed for the error of a closed model.
@@ -212,7 +215,7 @@ func (e *Engine) replan(budget int64, stays bool) (*tiering.Plan, error) {
 	m := &e.mem
 	need := m.need
 	need.Budget, need.Opening, need.DriverPeak = budget, 0, 0 // the model and the device's driver are open
-	need.HeldDrafts = m.budget.Usage().By[tiering.Drafts]
+	need.HeldDrafts = e.heldDrafts()
 	plan, err := makePlan(m.shape, need, m.current.Rates)
 	var room int64
 	var refused *MinimumError

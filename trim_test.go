@@ -87,7 +87,9 @@ func TestTrim(t *testing.T) {
 func TestWatchPressure(t *testing.T) {
 	w := openWide(t, math.MaxInt32)
 	e := w.engine
-	want, full := w.generate(t), held(e)
+	want := w.generate(t)
+	require.NoError(t, e.Trim(llmrun.TrimNone)) // memory of pages grows in steps, of which this keeps what is in use
+	full := held(e)
 
 	root := &changingFS{files: fstest.MapFS{}}
 	now := time.Unix(0, 0)
@@ -159,7 +161,7 @@ func TestARefusedBudgetChangesNothing(t *testing.T) {
 	o.IgnoreEOS = true
 	var sessions []*llmrun.Session
 	var want [][]int32
-	for i := range 6 {
+	for i := range 12 {
 		s := newSession(t, e)
 		sessions, want = append(sessions, s), append(want, complete(t, s.GenerateIDs(ctx, someIDs(e, 300)[i:], o)).IDs)
 	}
@@ -182,4 +184,25 @@ func TestARefusedBudgetChangesNothing(t *testing.T) {
 		require.NoError(t, s.Reset())
 		require.Equal(t, want[i], complete(t, s.GenerateIDs(ctx, someIDs(e, 300)[i:], o)).IDs)
 	}
+}
+
+// TestABudgetTakesTheMemoryOfGuesses sets the smallest budget in which the model opens while a session holds memory for
+// guesses: it is not refused, and the guesses come back with the memory.
+func TestABudgetTakesTheMemoryOfGuesses(t *testing.T) {
+	w := openWide(t, llmrun.NoLimit)
+	e := w.engine
+	want := w.generate(t)
+	guesses := e.Memory().Held["drafts"]
+	require.Positive(t, guesses)
+	var refused *llmrun.MinimumError
+	require.ErrorAs(t, e.SetBudget(w.minimum-1), &refused)
+	require.Equal(t, w.minimum, refused.Minimum)
+	require.Equal(t, guesses, e.Memory().Held["drafts"], "a refusal changes nothing")
+	require.NoError(t, e.SetBudget(w.minimum))
+	require.Zero(t, e.Memory().Held["drafts"])
+	require.Equal(t, want, w.generate(t))
+	require.Zero(t, e.Memory().Held["drafts"])
+	require.NoError(t, e.SetBudget(llmrun.NoLimit))
+	require.Equal(t, want, w.generate(t))
+	require.Equal(t, guesses, e.Memory().Held["drafts"])
 }
