@@ -141,8 +141,43 @@ func (d *Dir) checkSegments(m *Manifest) error {
 		if err != nil {
 			return err
 		}
+		if err := d.keepSegment(m.Segments[i].ID, name); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// keepSegment syncs a segment, and the state behind it, unless the file is the one that this process has synced: another
+// process may have evicted that one since, and written the same segment again. The caller holds the lock of evictions.
+func (d *Dir) keepSegment(id ID, name string) error {
+	if _, err := d.fsys.Stat(d.statePath(id)); !errors.Is(err, fs.ErrNotExist) {
+		if err := errors.Join(err, d.keepState(id, true)); err != nil {
+			return err
+		}
+	}
+	d.mu.Lock()
+	held := d.open[id]
+	if held != nil && d.synced[id] {
+		held.Retain()
+	} else {
+		held = nil
+	}
+	d.mu.Unlock()
+	f, err := d.fsys.Open(d.path(name))
+	if err == nil {
+		if held == nil || !vfs.SameFile(held.file, f) {
+			err = f.Sync()
+		}
+		err = errors.Join(err, f.Close())
+	}
+	if held != nil {
+		err = errors.Join(err, held.Close())
+	}
+	if errors.Is(err, fs.ErrPermission) { // the system syncs nothing that it opened for reading
+		return nil
+	}
+	return err
 }
 
 // OpenSegments opens the segments of a session. The caller closes them. The error
