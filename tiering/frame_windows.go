@@ -7,7 +7,9 @@ import (
 )
 
 // mapPages reserves and commits size bytes of zeroed memory.
-func mapPages(size int) ([]byte, error) { return allocate(size, windows.MEM_RESERVE|windows.MEM_COMMIT) }
+func mapPages(size int) ([]byte, error) {
+	return allocate(size, windows.MEM_RESERVE|windows.MEM_COMMIT)
+}
 
 // reservePages reserves the addresses of size bytes, which recommit makes usable. Windows counts committed memory toward
 // the limit of the system even if nothing uses it.

@@ -214,7 +214,7 @@ func (d *Dir) sweep(sub string) error {
 		if err != nil {
 			continue // its owner is alive
 		}
-		if temporary {
+		if temporary && vfs.ProvesAbsence(lock) {
 			// A file that cannot be removed does no harm; the next sweep retries.
 			_ = d.fsys.Remove(vfs.Join(dir, f.Name))
 		}

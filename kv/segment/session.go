@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"runtime"
 	"strings"
 	"unicode"
 
@@ -38,6 +39,33 @@ func CheckName(name string) error {
 	return nil
 }
 
+// checkDevice returns an error for a new session with the name of a device of Windows, which is one with any extension. A
+// session that exists has been saved elsewhere, and stays usable there.
+func (d *Dir) checkDevice(name string) error {
+	if !isDevice(name) {
+		return nil
+	}
+	if _, err := d.fsys.Stat(d.sessionPath(name)); err == nil && runtime.GOOS != "windows" {
+		return nil
+	}
+	return fmt.Errorf("%w: %q is a device on Windows; use another name", ErrName, name)
+}
+
+// isDevice reports whether the part of a name before the first dot is reserved for a device of Windows.
+func isDevice(name string) bool {
+	name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	switch name {
+	case "con", "prn", "aux", "nul":
+		return true
+	}
+	for _, port := range []string{"com", "lpt"} {
+		if n, ok := strings.CutPrefix(name, port); ok && len(n) == 1 && strings.Contains("0123456789", n) {
+			return true
+		}
+	}
+	return false
+}
+
 func (d *Dir) sessionPath(name string) string {
 	return vfs.Join(d.sessionsPath(), name+sessionSuffix)
 }
@@ -53,6 +81,9 @@ type SessionLock struct {
 // lock, LockSession does not wait and the error wraps vfs.ErrLocked.
 func (d *Dir) LockSession(name string) (*SessionLock, error) {
 	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	if err := d.checkDevice(name); err != nil {
 		return nil, err
 	}
 	if err := makeDir(d.fsys, d.sessionsPath()); err != nil {
