@@ -20,8 +20,8 @@ import (
 //
 // The caller may break out of the loop at any time; the session keeps the tokens that it
 // received. An error ends the loop; if ctx ends, the error is its cause. If ctx ends during
-// prefill, or prefill fails, the prompt does not become part of the session. The call can
-// then be repeated and prefills only the rest.
+// prefill, or prefill fails, the prompt does not become part of the session, unless
+// GenerateOptions.KeepPrompt is set. The call can then be repeated and prefills only the rest.
 //
 //	for piece, err := range session.Generate(ctx, "Once upon a time", llmrun.GenerateOptions{}) {
 //		if err != nil {
@@ -58,9 +58,9 @@ func (s *Session) GenerateIDs(ctx context.Context, ids []int32, o GenerateOption
 	return s.run(ctx, o, func() ([]int32, error) { return slices.Concat(s.tokens(), ids), nil }, nil)
 }
 
-// run claims the session, computes the whole prompt and generates. It passes the answer's
-// text to done, which may be nil.
-func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]int32, error), done func(text string, err error)) iter.Seq2[Piece, error] {
+// run claims the session, computes the whole prompt and generates. t is nil if the prompt is no
+// conversation.
+func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]int32, error), t *turn) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		ctx, err := s.begin(ctx)
 		if err != nil {
@@ -69,15 +69,13 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 		}
 		defer s.end()
 		s.takeOffered()
-		g := &generation{session: s, options: o, yield: yield, start: time.Now()}
+		g := &generation{session: s, options: o, turn: t, yield: yield, start: time.Now()}
 		if err = g.prepare(prompt); err == nil {
 			err = g.generate(ctx)
 		}
 		s.seq.Rest()
 		g.finish(ctx, err)
-		if done != nil {
-			done(string(g.text), err)
-		}
+		t.end(s, string(g.text), g.stats.GeneratedTokens, !g.firstAt.IsZero())
 		if s.saves.after {
 			s.saveBehind()
 		}
@@ -91,6 +89,7 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 type generation struct {
 	session   *Session
 	options   GenerateOptions
+	turn      *turn // nil if the prompt is no conversation
 	yield     func(Piece, error) bool
 	abandoned bool // the caller left the loop
 
@@ -187,7 +186,14 @@ func (g *generation) prefill(ctx context.Context, options *exec.ExtendOptions) e
 	if err := g.startDrafts(); err != nil {
 		return err
 	}
-	if err := g.extendPrompt(ctx, fresh, options, g.limitAnswer); err != nil {
+	ready := func() error {
+		err := g.limitAnswer()
+		if err == nil {
+			g.keepPrompt(g.ids, len(fresh))
+		}
+		return err
+	}
+	if err := g.extendPrompt(ctx, fresh, options, ready); err != nil {
 		return err
 	}
 	g.session.setTokens(g.ids)
@@ -195,8 +201,8 @@ func (g *generation) prefill(ctx context.Context, options *exec.ExtendOptions) e
 	return nil
 }
 
-// extendPrompt prefills tokens, after a last check, and records what that took.
-func (g *generation) extendPrompt(ctx context.Context, ids []int32, options *exec.ExtendOptions, check func() error) error {
+// extendPrompt prefills tokens, unless ready returns an error, and records what that took.
+func (g *generation) extendPrompt(ctx context.Context, ids []int32, options *exec.ExtendOptions, ready func() error) error {
 	engine := g.session.engine
 	g.selectionBefore = engine.selectionUse()
 	start, flash, kv := time.Now(), engine.flashUse(), engine.KVUse()
@@ -204,7 +210,7 @@ func (g *generation) extendPrompt(ctx context.Context, ids []int32, options *exe
 		if err := g.roomOnFlash(0); err != nil {
 			return err
 		}
-		if err := check(); err != nil {
+		if err := ready(); err != nil {
 			return err
 		}
 		if err := g.extend(ctx, ids, options); err != nil {
