@@ -60,9 +60,11 @@ func (c *candidates) run(ctx context.Context, prompt Prompt) error {
 	}
 	defer s.end()
 	g := &generation{session: s, options: c.options.GenerateOptions, start: time.Now()}
-	if err := g.prepare(prompt.tokens(s, &c.options.GenerateOptions)); err != nil {
+	if err := g.prepare(prompt.tokens(s)); err != nil {
 		return err
 	}
+	g.reader.close()
+	c.options.reading = g.options.reading // candidates begin behind the same prompt
 	s.takeOffered()
 	c.ids = slices.Clip(g.ids)
 	err = g.prefillShared(ctx)
@@ -275,7 +277,7 @@ func (c *candidates) answer(ctx context.Context, f *Session, index int) finished
 	}
 	var text strings.Builder
 	text.WriteString(got.Text)
-	for piece, err := range f.run(ctx, o, func() ([]int32, error) { return ids, nil }, nil) {
+	for piece, err := range f.run(ctx, o, func(*GenerateOptions) ([]int32, error) { return ids, nil }, nil) {
 		if err != nil {
 			got.err = err
 			break

@@ -234,8 +234,8 @@ func (c *conversation) answer(ctx context.Context) (err error) {
 	err = cli.Interruption(ctx, err)
 	c.s.Out.EndLine()
 	got.explainEmpty(func(text string) { c.note("(%s)", text) })
-	if got.text.Len() > 0 {
-		c.messages = append(c.messages, llmrun.Message{Role: "assistant", Content: got.text.String()})
+	if got.Text() != "" {
+		c.messages = append(c.messages, got.Message())
 	}
 	err = errors.Join(err, unsaved)
 	if isFull(err, c.session) {
