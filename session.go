@@ -3,7 +3,6 @@ package llmrun
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -294,7 +293,7 @@ func (s *Session) Reset() error {
 func (s *Session) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.messages)
+	return cloneMessages(s.messages)
 }
 
 // SetSystem sets the system message; "" removes it. It takes effect with the next turn, for
