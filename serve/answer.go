@@ -34,11 +34,11 @@ type job struct {
 
 // use is a request's hold of a model.
 type use struct {
-	*entry
+	offered
 	server *Server
 	engine *llmrun.Engine
-	start  time.Time // of the request
-	load   time.Duration
+	start  time.Time     // of the request
+	load   time.Duration // until the model was open
 	// session is the name of the session on flash that holds the conversation; "" = none.
 	session string
 }
@@ -87,19 +87,20 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	recordOf(ctx).model = model.Name
+	recordOf(ctx).model = model.name
 	if err := ticket.wait(ctx); err != nil {
 		return err
 	}
-	engine, load, err := s.models.use(ctx, model)
+	asked := time.Now()
+	engine, err := s.models.use(ctx, model.entry)
 	if err != nil {
 		return err
 	}
-	defer s.models.release(model)
+	defer s.models.release(model.entry)
 	if j.keepAlive != nil {
-		s.models.setKeepAlive(model, *j.keepAlive)
+		s.models.setKeepAlive(model.entry, *j.keepAlive)
 	}
-	return j.run(ctx, w, &use{entry: model, server: s, engine: engine, start: start, load: load, session: session})
+	return j.run(ctx, w, &use{offered: model, server: s, engine: engine, start: start, load: time.Since(asked), session: session})
 }
 
 // prompt begins a generation in an empty session.

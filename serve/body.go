@@ -33,6 +33,16 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (body []byte, 
 	return buffer.Bytes(), release, nil
 }
 
+// readObject reads the body of a request, calls read with its object, and returns the error that it has noted.
+func (s *Server) readObject(w http.ResponseWriter, r *http.Request, read func(o *object)) error {
+	body, release, err := s.readBody(w, r)
+	defer release()
+	if err != nil {
+		return err
+	}
+	return s.parse(body, read)
+}
+
 // parse calls read with the object of a body, and returns the error that it has noted. One body is parsed at a time: the values of
 // a small one can take many times its bytes of memory.
 func (s *Server) parse(body []byte, read func(o *object)) error {

@@ -74,14 +74,14 @@ type openAIModel struct {
 	OwnedBy string `json:"owned_by"`
 }
 
-func (s *Server) openAIModel(e *entry) openAIModel {
-	return openAIModel{e.Name, "model", s.modified(e).Unix(), "llmrun"}
+func (s *Server) openAIModel(o offered) openAIModel {
+	return openAIModel{o.name, "model", s.modified(o.entry).Unix(), "llmrun"}
 }
 
 func (s *Server) listOpenAI(w http.ResponseWriter, _ *http.Request) {
 	list := []openAIModel{}
-	for _, e := range s.models.all {
-		list = append(list, s.openAIModel(e))
+	for _, o := range s.models.offered() {
+		list = append(list, s.openAIModel(o))
 	}
 	writeJSON(w, http.StatusOK, struct {
 		Object string        `json:"object"`
