@@ -93,7 +93,9 @@ func (i *Inspection) Rows(name string, rows []int) ([][]float32, error) {
 }
 
 // KVBytes returns the memory of the keys and values of that many tokens.
-func (i *Inspection) KVBytes(tokens int) int64 { return int64(tokens) * i.described.info.KVBytesPerToken }
+func (i *Inspection) KVBytes(tokens int) int64 {
+	return int64(tokens) * i.described.info.KVBytesPerToken
+}
 
 // Close closes the files.
 func (i *Inspection) Close() error { return i.files.Close() }
