@@ -240,20 +240,25 @@ func (r *sampling) seedOf(index int) *uint64 {
 // readMessages reads the messages of a conversation.
 func readMessages(o *object, content func(m *object) string) (messages []llmrun.Message) {
 	for _, m := range o.list("messages") {
-		role := m.text("role")
-		switch role {
-		case "developer":
-			role = "system"
-		case "system", "user", "assistant":
-		case "tool", "function":
-			m.fail("role", "is a tool's; tools are not supported yet")
-		default:
-			m.fail("role", "must be system, user or assistant")
-		}
 		m.refuse("tool_calls", "is not supported yet")
-		messages = append(messages, llmrun.Message{Role: role, Content: content(m)})
+		messages = append(messages, llmrun.Message{Role: readRole(m), Content: content(m)})
 	}
 	return messages
+}
+
+// readRole reads the role of a message.
+func readRole(m *object) string {
+	role := m.text("role")
+	switch role {
+	case "developer":
+		return "system"
+	case "system", "user", "assistant":
+	case "tool", "function":
+		m.fail("role", "is a tool's; tools are not supported yet")
+	default:
+		m.fail("role", "must be system, user or assistant")
+	}
+	return role
 }
 
 // maxStops bounds the stop strings of a request, as the library does.

@@ -86,11 +86,12 @@ func (o *Options) bodyRoom() int64 {
 	return room
 }
 
-// Heap returns the Go heap that the server needs beside its models: connections, and bodies while they are read. A program that
+// Heap returns the Go heap that the server needs beside its models: connections, bodies while they are read, and responses that can
+// be continued, which take as much as the bodies. A program that
 // serves with Options.RAM states it, with what it needs itself, by [llmrun.SetProgramHeap], so that the plan of a model has
 // room for it.
 func (s *Server) Heap() int64 {
-	const connections, copies = 4 << 20, 5
+	const connections, copies = 4 << 20, 6
 	return connections + copies*s.bodyRoom
 }
 

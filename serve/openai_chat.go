@@ -79,7 +79,7 @@ func (s *Server) readChat(o *object) *job {
 	if len(r.messages) == 0 {
 		o.fail("messages", "must be a list with at least one message")
 	}
-	r.options.Chat.Extra = extras(o)
+	r.options.Chat.Extra = extras(o, o, "reasoning_effort")
 	refuseFormat(o)
 	o.refuse("tools", "is not supported yet")
 	o.refuse("functions", "is not supported yet")

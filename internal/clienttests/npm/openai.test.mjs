@@ -68,6 +68,31 @@ test('text completions', async () => {
   assert.equal(text, ', there was a');
 });
 
+test('responses', async () => {
+  const ask = { model, input: question, temperature: 0, max_output_tokens: 4 };
+  const first = await client.responses.create({ ...ask, instructions: 'Be kind.' });
+  assert.equal(typeof first.output_text, 'string');
+  assert.equal(first.usage.output_tokens, 4);
+  const plain = await client.responses.create(ask);
+  assert.equal(plain.output_text, beginning);
+  assert.equal(plain.incomplete_details.reason, 'max_output_tokens');
+  const second = await client.responses.create({ ...ask, input: 'Go on.', previous_response_id: plain.id });
+  assert.ok(second.usage.input_tokens > plain.usage.total_tokens);
+  assert.equal((await client.responses.retrieve(plain.id)).output_text, beginning);
+  await client.responses.delete(plain.id);
+  await assert.rejects(client.responses.create({ ...ask, previous_response_id: plain.id }), (e) => e.code === 'previous_response_not_found');
+});
+
+test('responses, streamed', async () => {
+  const stream = client.responses.stream({ model, input: 'Hi', temperature: 0 });
+  let text = '';
+  stream.on('response.output_text.delta', (e) => (text += e.delta));
+  const whole = await stream.finalResponse();
+  assert.equal(whole.status, 'completed');
+  assert.ok(text.length > 0);
+  assert.equal(whole.output_text, text);
+});
+
 test('errors', async () => {
   const wrong = async (body, kind, param) => {
     const failed = await client.chat.completions.create(body).then(() => assert.fail('it was accepted'), (e) => e);
