@@ -314,6 +314,9 @@ func (s *Session) SetSystem(text string) error {
 	return nil
 }
 
+// Tokens returns the tokens that the session holds: those of the prompts and of the answers.
+func (s *Session) Tokens() []int32 { return slices.Clone(s.tokens()) }
+
 // tokens returns the session's tokens, which are not modified in place.
 func (s *Session) tokens() []int32 {
 	s.mu.Lock()
