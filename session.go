@@ -3,6 +3,7 @@ package llmrun
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
