@@ -222,8 +222,9 @@ func (d *guesser) close() {
 // sampled is a token that a pass gave, and what it means for the text.
 type sampled struct {
 	Piece
-	ends    bool // the model's end-of-text token
-	stopped bool // a stop string is complete
+	more    []Piece // further parts of the answer that the token completes
+	ends    bool    // the model's end-of-text token
+	stopped bool    // a stop string is complete
 }
 
 // sample chooses the token behind a position, unless the pass already gave a token that ends the

@@ -294,7 +294,7 @@ func (s *Session) Reset() error {
 func (s *Session) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.messages)
+	return cloneMessages(s.messages)
 }
 
 // SetSystem sets the system message; "" removes it. It takes effect with the next turn, for
@@ -314,6 +314,9 @@ func (s *Session) SetSystem(text string) error {
 	}
 	return nil
 }
+
+// Tokens returns the tokens that the session holds: those of the prompts and of the answers.
+func (s *Session) Tokens() []int32 { return slices.Clone(s.tokens()) }
 
 // tokens returns the session's tokens, which are not modified in place.
 func (s *Session) tokens() []int32 {
