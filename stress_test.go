@@ -33,16 +33,16 @@ const stressSeed = "LLMRUN_TEST_SEED"
 var stressKinds = []map[string]any{
 	{"model_type": "llama"},
 	{"model_type": "mistral", "sliding_window": 70},
-	{"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
+	{"model_type": "mixtral", "intermediate_size": 160, "num_local_experts": 4, "num_experts_per_tok": 2},
 	{"model_type": "llama", "rope_scaling": map[string]any{
 		"type": "longrope", "original_max_position_embeddings": 200,
 		"short_factor": slices.Repeat([]float64{1}, stressHead/2), "long_factor": slices.Repeat([]float64{3}, stressHead/2),
 	}},
 }
 
-// The stress models have small weights and large keys and values, so that budgets are about these.
+// The stress models have weights that take more memory than the ring to stream them, and large keys and values.
 const (
-	stressDim, stressFFN, stressVocab = 64, 96, 256
+	stressDim, stressFFN, stressVocab = 96, 512, 256
 	stressLayers, stressHeads         = 2, 4
 	stressHead                        = 64
 	stressContext                     = 640
@@ -59,7 +59,7 @@ func stressModel(t testing.TB, kind map[string]any) string {
 	maps.Copy(config, kind)
 	data, err := json.Marshal(config)
 	require.NoError(t, err)
-	rng := rand.New(rand.NewPCG(3, 4))
+	rng, ffn := rand.New(rand.NewPCG(3, 4)), config["intermediate_size"].(int)
 	var tensors []safetensors.TensorData
 	add := func(name string, shape ...int) {
 		b := randomFloats(rng, shape)
@@ -76,17 +76,17 @@ func stressModel(t testing.TB, kind map[string]any) string {
 		}
 		add(layer+"self_attn.o_proj", stressDim, stressHeads*stressHead)
 		if kind["num_local_experts"] == nil {
-			add(layer+"mlp.gate_proj", stressFFN, stressDim)
-			add(layer+"mlp.up_proj", stressFFN, stressDim)
-			add(layer+"mlp.down_proj", stressDim, stressFFN)
+			add(layer+"mlp.gate_proj", ffn, stressDim)
+			add(layer+"mlp.up_proj", ffn, stressDim)
+			add(layer+"mlp.down_proj", stressDim, ffn)
 			continue
 		}
 		add(layer+"block_sparse_moe.gate", kind["num_local_experts"].(int), stressDim)
 		for x := range kind["num_local_experts"].(int) {
 			expert := fmt.Sprintf("%sblock_sparse_moe.experts.%d.", layer, x)
-			add(expert+"w1", stressFFN, stressDim)
-			add(expert+"w3", stressFFN, stressDim)
-			add(expert+"w2", stressDim, stressFFN)
+			add(expert+"w1", ffn, stressDim)
+			add(expert+"w3", ffn, stressDim)
+			add(expert+"w2", stressDim, ffn)
 		}
 	}
 	dir := t.TempDir()
