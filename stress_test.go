@@ -370,21 +370,21 @@ func (s *stress) together() {
 	prompts, answers := make([][]int32, len(s.open)), make([]answer, len(s.open))
 	for i, x := range s.open {
 		prompts[i] = s.prompt()
-		s.fits(x, len(prompts[i])+4)
+		s.fits(x, len(prompts[i])+12)
 		s.note("session of %d: prompt of %d, with others", len(x.ids), len(prompts[i]))
 	}
 	var running sync.WaitGroup
 	for i, x := range s.open {
 		running.Go(func() {
-			answers[i] = collect(x.session.GenerateIDs(context.Background(), prompts[i], stressOptions(4)))
+			answers[i] = collect(x.session.GenerateIDs(context.Background(), prompts[i], stressOptions(12)))
 		})
 	}
-	if s.rng.IntN(2) == 0 {
+	for range s.rng.IntN(2) * (1 + s.rng.IntN(6)) {
 		ram := s.someBudget()
-		s.note("meanwhile a budget of %d", ram)
-		if err := s.engine.SetBudget(ram); err != nil {
+		err := s.engine.SetBudget(ram)
+		s.note("meanwhile a budget of %d: %v", ram, err)
+		if err != nil {
 			require.ErrorIs(s.t, err, llmrun.ErrBudget)
-			s.note("%v", err)
 		}
 	}
 	running.Wait()
@@ -393,7 +393,7 @@ func (s *stress) together() {
 		if errors.Is(answers[i].err, llmrun.ErrBudget) {
 			answers[i].err = context.Canceled
 		}
-		s.settle(x, prompts[i], 4, answers[i])
+		s.settle(x, prompts[i], 12, answers[i])
 	}
 }
 
