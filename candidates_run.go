@@ -63,9 +63,11 @@ func (c *candidates) run(ctx context.Context, prompt Prompt) error {
 	if c.messages != nil {
 		g.turn = &turn{messages: c.messages}
 	}
-	if err := g.prepare(prompt.tokens(s, &c.options.GenerateOptions)); err != nil {
+	if err := g.prepare(prompt.tokens(s)); err != nil {
 		return err
 	}
+	g.reader.close()
+	c.options.reading = g.options.reading // candidates begin behind the same prompt
 	s.takeOffered()
 	c.ids = slices.Clip(g.ids)
 	err = g.prefillShared(ctx)
@@ -76,7 +78,7 @@ func (c *candidates) run(ctx context.Context, prompt Prompt) error {
 		c.stats.Decode = time.Since(g.firstAt)
 	}
 	c.stats.Passes = int(s.engine.PassUse().Passes - before.Passes)
-	g.turn.end(s, "", 0, err == nil)
+	g.turn.end(s, Message{}, 0, err == nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats = c.stats
@@ -283,7 +285,7 @@ func (c *candidates) answer(ctx context.Context, f *Session, index int) finished
 	}
 	var text strings.Builder
 	text.WriteString(got.Text)
-	for piece, err := range f.run(ctx, o, func() ([]int32, error) { return ids, nil }, nil) {
+	for piece, err := range f.run(ctx, o, func(*GenerateOptions) ([]int32, error) { return ids, nil }, nil) {
 		if err != nil {
 			got.err = err
 			break

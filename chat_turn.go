@@ -37,7 +37,7 @@ func (g *generation) keepPrompt(ids []int32, fresh int) {
 
 // end makes the answer part of the conversation, if it has a token. computed tells whether the prompt was: what is
 // kept of one that was not stays without an answer.
-func (t *turn) end(s *Session, text string, tokens int, computed bool) {
+func (t *turn) end(s *Session, answer Message, tokens int, computed bool) {
 	if t == nil {
 		return
 	}
@@ -45,7 +45,7 @@ func (t *turn) end(s *Session, text string, tokens int, computed bool) {
 	defer s.mu.Unlock()
 	switch {
 	case tokens > 0:
-		s.messages = append(t.messages, Message{Role: "assistant", Content: text})
+		s.messages = append(t.messages, answer)
 	case t.kept && computed:
 		s.messages = t.before
 	}

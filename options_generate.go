@@ -41,7 +41,8 @@ type GenerateOptions struct {
 	// that are processed and their total.
 	OnPrefill func(done, total int)
 
-	answered []int32 // the prompt's last tokens, if they begin the answer
+	reading  *reading // how the answer to the prompt is read; nil: all of it is text
+	answered []int32  // the prompt's last tokens, if they begin the answer
 }
 
 // maxTopLogProbs is the greatest GenerateOptions.TopLogProbs.

@@ -235,7 +235,7 @@ func (c *conversation) answer(ctx context.Context) (err error) {
 	c.s.Out.EndLine()
 	got.explainEmpty(func(text string) { c.note("(%s)", text) })
 	if len(got.ids) > 0 {
-		c.messages = append(c.messages, llmrun.Message{Role: "assistant", Content: got.text.String()})
+		c.messages = append(c.messages, got.Message())
 	}
 	err = errors.Join(err, unsaved)
 	if isFull(err, c.session) {

@@ -162,7 +162,7 @@ func (r *runFlags) generateSamples(ctx context.Context, s *cli.Streams, engine *
 		fmt.Fprintf(s.Err, "%s; %d tokens in %d passes\n", c.why, stats.GeneratedTokens, stats.Passes)
 	}
 	got := answer{ids: c.chosen.IDs}
-	got.text.WriteString(c.chosen.Text)
+	got.Add(&llmrun.Piece{Text: c.chosen.Text})
 	return errors.Join(r.report(s, &got, engine, stats, options.Sampling.Seed, r.samples.addTo(c)), s.Out.Failure(), unsaved)
 }
 

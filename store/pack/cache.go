@@ -105,7 +105,7 @@ func (c *Cache) sweep() error {
 		if err != nil {
 			continue // its writer is alive
 		}
-		if temporary {
+		if temporary && vfs.ProvesAbsence(lock) {
 			c.removeQuietly(f.Name)
 		}
 		if err := lock.Close(); err != nil {
