@@ -51,6 +51,10 @@ func (s *addedSet) split(in string, allowSpecial bool, text func(part string, at
 			at++
 			continue
 		}
+		if t.singleWord && insideWord(in, at, at+len(t.text)) {
+			at += len(t.text) // no shorter token matches there instead
+			continue
+		}
 		// The stripped white space belongs to the token. It must not reach into the
 		// previous token, which ends at from.
 		begin, end := at, at+len(t.text)
@@ -85,7 +89,7 @@ func (s *addedSet) longest(in string, at int, allowSpecial bool) *addedToken {
 			continue
 		}
 		t := &s.tokens[value]
-		if t.special && !allowSpecial || t.singleWord && insideWord(in, at, end) {
+		if t.special && !allowSpecial {
 			continue
 		}
 		best = t
@@ -93,14 +97,15 @@ func (s *addedSet) longest(in string, at int, allowSpecial bool) *addedToken {
 	return best
 }
 
-// insideWord reports whether a letter, digit or mark touches either end of a match.
+// insideWord reports whether a character of words touches either end of a match.
 func insideWord(in string, begin, end int) bool {
 	before, _ := utf8.DecodeLastRuneInString(in[:begin])
 	after, _ := utf8.DecodeRuneInString(in[end:])
 	return begin > 0 && isWordRune(before) || end < len(in) && isWordRune(after)
 }
 
-// isWordRune reports whether a character counts as part of a word for singleWord.
+// isWordRune reports whether a character counts as part of a word for singleWord: those of \w in Unicode's regular
+// expressions.
 func isWordRune(r rune) bool {
-	return r == '_' || classOf(r)&(classLetter|classNumber|classMark) != 0
+	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
 }
