@@ -59,8 +59,11 @@ func TestKeysOfGGUF(t *testing.T) {
 			},
 		},
 		{
-			"olmo3 without a pattern", "olmo2", []gguf.KV{{Key: "attention.sliding_window", Value: uint32(8)}},
-			func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{8, 8}, windows(s), "all but every fourth layer") },
+			"olmo3 without a pattern", "olmo2",
+			[]gguf.KV{{Key: "attention.sliding_window", Value: uint32(8)}},
+			func(t *testing.T, s *arch.Spec) {
+				require.Equal(t, []int{8, 8}, windows(s), "all but every fourth layer")
+			},
 		},
 		{
 			"granite without rotation", "granite",

@@ -1,8 +1,8 @@
 package arch_test
 
 import (
-	"math"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
