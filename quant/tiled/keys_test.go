@@ -2,10 +2,17 @@ package tiled
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/limits"
 )
 
 // randomKeys returns a random block of keys. Its codes are signed bytes except -128, like
@@ -119,4 +126,38 @@ func BenchmarkScores(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkAttentionFromMemory attends to blocks of keys and values that are in no cache, as a token
+// does behind a long context: four queries of 64 elements, one thread. It reports the median time of a
+// block over parts of the memory, which other load on the machine interrupts rarely.
+func BenchmarkAttentionFromMemory(b *testing.B) {
+	const d, queries, part = 64, 4, 64
+	const half, whole = KeyBlock * d, 2 * KeyBlock * d // bytes of the keys of a block, and of its values too
+	memory := limits.NewMemory(limits.SweepBytes)
+	for i := range memory {
+		memory[i] = byte(i * 37 >> 3)
+	}
+	a, s := activationsOf(randomVector(queries*d, 7), d, queries), NewScratch(queries)
+	scores, scales := make([]float32, PaddedTokens(queries)*KeyBlock), randomKeys(d).Scales
+	state, weights := make([]float32, queries*(d+2)), make([]quant.BlockWeights, queries)
+	for i := range weights {
+		weights[i].Attended = math.MaxUint64
+	}
+	values := func(block []byte) []int8 { return unsafe.Slice((*int8)(unsafe.Pointer(&block[half])), half) }
+	var times []time.Duration
+	for b.Loop() {
+		for left := memory; len(left) >= (part+1)*whole; left = left[part*whole:] {
+			start := time.Now()
+			for i := range part {
+				block, next := left[i*whole:][:whole], left[(i+1)*whole:][:whole]
+				Scores(scores, Keys{Codes: block[:half], Scales: scales}, next[:half], a, s)
+				quant.SoftmaxBlocks(weights, scores, scales, state[d:], d+2, next[half/2:half/2*3])
+				quant.WeightedSumBlock(state, d+2, d, weights, values(block), values(next), KeyBlock)
+			}
+			times = append(times, time.Since(start)/part)
+		}
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Nanoseconds()), "ns/block")
 }
