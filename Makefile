@@ -132,6 +132,10 @@ testnpu-packages:
 testnpu-splits:
 	@$(TESTREPORT) LLMRUN_ONNXRUNTIME="$$(scripts/onnxruntime.sh)" CGO_ENABLED=0 -tags npu -timeout 30m -vet=off -run Split -skip '$(SPLITS_WITHOUT_DRIVER)' ./exec .
 
+.PHONY: test-clients
+test-clients: build ## try the server with clients that others have written (needs npm)
+	@scripts/clients.sh test bin/llmrun
+
 .PHONY: testgpu testgpu-packages testgpu-library
 testgpu: ## run the tests of GPUs on any installed OpenCL driver (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)
 	$(SIDE_BY_SIDE) testgpu-library testgpu-packages

@@ -79,7 +79,7 @@ func (s *Server) readChat(o *object) *job {
 	if len(r.messages) == 0 {
 		o.fail("messages", "must be a list with at least one message")
 	}
-	r.options.Chat.Extra = extras(o)
+	r.options.Chat.Extra = extras(o, o, "reasoning_effort")
 	refuseFormat(o)
 	o.refuse("tools", "is not supported yet")
 	o.refuse("functions", "is not supported yet")
@@ -92,7 +92,7 @@ func (r *chatRequest) run(ctx context.Context, w http.ResponseWriter, u *use) er
 	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
 		return err
 	}
-	r.head = chatCompletion{ID: "chatcmpl-" + r.server.id(), Object: "chat.completion", Created: r.server.now().Unix(), Model: u.Name}
+	r.head = chatCompletion{ID: "chatcmpl-" + r.server.id(), Object: "chat.completion", Created: r.server.now().Unix(), Model: u.name}
 	if r.stream {
 		return r.runStream(ctx, w, u)
 	}
@@ -202,6 +202,11 @@ func (r *openAIRequest) logProb(u *use, p *llmrun.Piece) *chatLogProb {
 	if !r.logProbs || p.ID < 0 {
 		return nil
 	}
+	return u.logProb(p)
+}
+
+// logProb describes the token of a piece.
+func (u *use) logProb(p *llmrun.Piece) *chatLogProb {
 	entry := &chatLogProb{chatToken: u.token(p.ID, p.LogProb), Top: []chatToken{}}
 	for _, top := range p.Top {
 		entry.Top = append(entry.Top, u.token(top.ID, top.LogProb))

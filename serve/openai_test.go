@@ -93,9 +93,9 @@ func tokenOf(t *testing.T, text string) int32 {
 	t.Helper()
 	e, err := demo().models.find("demo")
 	require.NoError(t, err)
-	engine, _, err := demo().models.use(t.Context(), e)
+	engine, err := demo().models.use(t.Context(), e.entry)
 	require.NoError(t, err)
-	defer demo().models.release(e)
+	defer demo().models.release(e.entry)
 	for id := range int32(engine.Tokenizer().VocabSize()) {
 		if string(engine.Tokenizer().Bytes(id)) == text {
 			return id
