@@ -243,15 +243,17 @@ func readMessages(o *object, content func(m *object) string) (messages []llmrun.
 		switch role {
 		case "developer":
 			role = "system"
-		case "system", "user", "assistant":
-		case "tool", "function":
-			m.fail("role", "is a tool's; tools are not supported yet")
+		case "function":
+			role = "tool"
+		case "system", "user", "assistant", "tool":
 		default:
-			m.fail("role", "must be system, user or assistant")
+			m.fail("role", "must be system, user, assistant or tool")
 		}
-		m.refuse("tool_calls", "is not supported yet")
-		messages = append(messages, llmrun.Message{Role: role, Content: content(m)})
+		message := llmrun.Message{Role: role, Content: content(m)}
+		readMessage(m, &message)
+		messages = append(messages, message)
 	}
+	linkResults(messages)
 	return messages
 }
 

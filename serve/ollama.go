@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun"
@@ -215,6 +214,7 @@ type ollamaRequest struct {
 	unload   bool
 	prompt   prompt
 	options  llmrun.GenerateOptions
+	thinking string // the level that the request wants
 	sampling sampling
 }
 
@@ -241,20 +241,8 @@ func (s *Server) readOllama(o *object) (*ollamaRequest, *job) {
 		r.sampling.seed = nil
 	}
 	o.refuse("format", "is not supported yet: the answer is text")
-	r.options.Chat.Extra = readThink(o)
+	r.thinking = readThink(o)
 	return r, j
-}
-
-// readThink reads whether the model shall think: true, false, or how much. Templates have a variable for either.
-func readThink(o *object) map[string]any {
-	if !o.has("think") {
-		return nil
-	}
-	if o.fields["think"][0] == '"' {
-		effort := o.text("think")
-		return map[string]any{"reasoning_effort": effort, "enable_thinking": true}
-	}
-	return map[string]any{"enable_thinking": o.boolean("think", false)}
 }
 
 // readKeepAlive reads a duration: a text such as 5m, or a number of seconds. Negative means for ever.
@@ -286,15 +274,20 @@ func secondsOf(x float64) time.Duration {
 }
 
 func (s *Server) readOllamaChat(o *object) *job {
+	_, j := s.readOllamaChatRequest(o)
+	return j
+}
+
+func (s *Server) readOllamaChatRequest(o *object) (*ollamaRequest, *job) {
 	r, j := s.readOllama(o)
 	r.chat = true
 	messages := readMessages(o, func(m *object) string {
 		m.refuse("images", "is not supported: the models read text")
 		return m.text("content")
 	})
-	o.refuse("tools", "is not supported yet")
+	r.options.Chat.Tools = readTools(o)
 	r.load, r.prompt, j.named = len(messages) == 0, chatPrompt(messages), true
-	return j
+	return r, j
 }
 
 func (s *Server) readOllamaGenerate(o *object) *job {
@@ -318,9 +311,10 @@ func (s *Server) readOllamaGenerate(o *object) *job {
 
 // ollamaMessage is the message of a chat's answer.
 type ollamaMessage struct {
-	Role     string `json:"role"`
-	Content  string `json:"content"`
-	Thinking string `json:"thinking,omitempty"`
+	Role      string           `json:"role"`
+	Content   string           `json:"content"`
+	Thinking  string           `json:"thinking,omitempty"`
+	ToolCalls []ollamaToolCall `json:"tool_calls,omitempty"`
 }
 
 // ollamaAnswer is an answer, or a part of one.
@@ -349,11 +343,31 @@ type ollamaTimes struct {
 func (r *ollamaRequest) part(u *use, text, thinking string) *ollamaAnswer {
 	a := &ollamaAnswer{Model: u.Name, Created: r.server.now().UTC()}
 	if r.chat {
-		a.Message = &ollamaMessage{"assistant", text, thinking}
+		a.Message = &ollamaMessage{Role: "assistant", Content: text, Thinking: thinking}
 	} else {
 		a.Response, a.Thinking = &text, thinking
 	}
 	return a
+}
+
+// piece returns a piece as a part of an answer, nil if it has nothing for the client. A call is sent when it is complete; sent are those
+// before.
+func (r *ollamaRequest) piece(u *use, p *llmrun.Piece, got *llmrun.Answer, sent *int) *ollamaAnswer {
+	switch {
+	case p.Kind == llmrun.KindToolCall && p.CallEnds && r.chat:
+		part := r.part(u, "", "")
+		part.Message.ToolCalls = ollamaToolCalls(got, *sent)
+		*sent = len(got.ToolCalls())
+		if len(part.Message.ToolCalls) > 0 {
+			return part
+		}
+	case p.Kind == llmrun.KindToolCall || p.Text == "":
+	case p.Kind == llmrun.KindThinking:
+		return r.part(u, "", p.Text)
+	default:
+		return r.part(u, p.Text, "")
+	}
+	return nil
 }
 
 func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
@@ -366,6 +380,13 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 		writeJSON(w, http.StatusOK, a)
 		return nil
 	}
+	var err error
+	if r.options.Chat.Thinking, err = checkThink(u, r.thinking); err != nil {
+		return err
+	}
+	if err := checkTools(u, &r.options.Chat); err != nil {
+		return err
+	}
 	r.options.Sampling = r.sampling.over(u.engine.DefaultSampling())
 	t := newStream(w, false)
 	if r.stream {
@@ -375,20 +396,18 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 			}
 		}
 	}
-	var text, thinking strings.Builder
+	var got llmrun.Answer
+	sent := 0 // calls
 	stats, err := u.generate(ctx, r.prompt, r.options, func(p *llmrun.Piece) error {
-		to, parts := &text, [2]string{p.Text, ""}
-		if !p.Answers() {
-			to, parts = &thinking, [2]string{"", p.Text}
-		}
+		got.Add(p)
 		if !r.stream {
-			to.WriteString(p.Text)
 			return nil
 		}
-		if p.Text == "" {
+		part := r.piece(u, p, &got, &sent)
+		if part == nil {
 			return nil
 		}
-		return t.send(r.part(u, parts[0], parts[1]))
+		return t.send(part)
 	})
 	switch {
 	case err != nil && t.started:
@@ -397,7 +416,13 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 	case err != nil:
 		return err
 	}
-	last := r.part(u, text.String(), thinking.String())
+	last := r.part(u, "", "")
+	if !r.stream {
+		last = r.part(u, got.Text(), got.Thinking())
+		if r.chat {
+			last.Message.ToolCalls = ollamaToolCalls(&got, 0)
+		}
+	}
 	last.Done, last.Reason = true, *finishReason(stats)
 	last.ollamaTimes = &ollamaTimes{
 		time.Since(u.start), u.load, stats.PromptTokens, stats.Prefill, stats.GeneratedTokens, stats.Decode,
