@@ -132,6 +132,10 @@ testnpu-packages:
 testnpu-splits:
 	@$(TESTREPORT) LLMRUN_ONNXRUNTIME="$$(scripts/onnxruntime.sh)" CGO_ENABLED=0 -tags npu -timeout 30m -vet=off -run Split -skip '$(SPLITS_WITHOUT_DRIVER)' ./exec .
 
+.PHONY: test-clients
+test-clients: build ## try the server with clients that others have written (needs npm)
+	@scripts/clients.sh test bin/llmrun
+
 .PHONY: testgpu testgpu-packages testgpu-library
 testgpu: ## run the tests of GPUs on any installed OpenCL driver (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)
 	$(SIDE_BY_SIDE) testgpu-library testgpu-packages
@@ -142,7 +146,7 @@ testgpu-library:
 
 .PHONY: testvnni
 testvnni: ## run the kernels of AVX-VNNI in the encoding of AVX-512 (skips them without AVX-512 VNNI)
-	@$(TESTREPORT) -tags vnni -asmflags=-D=AVX512VL_VNNI -timeout 20m -vet=off -run 'Path|Extreme' ./quant/tiled
+	@$(TESTREPORT) -tags vnni -asmflags=-D=AVX512VL_VNNI -timeout 20m -vet=off -run 'Path|Extreme|MatchesTwin' ./quant ./quant/tiled
 
 # Every processor runs the kernels that it has, so that one with an instruction that it lacks fails. What they
 # compute is compared with the portable kernels; these are compared with floats, and packed rows with their

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
@@ -66,15 +68,28 @@ func (e *Engine) encodeChat(messages []Message, o ChatOptions) ([]int32, *readin
 // Chat adds a user's message to the session's conversation and generates the answer. The
 // answer, as far as the caller received it, becomes part of the conversation. Chat prefills
 // only what the session does not contain yet. If a turn fails before the first token of the
-// answer, or the answer is empty, the conversation does not change.
+// answer, or the answer has no token, the conversation does not change, unless
+// GenerateOptions.KeepPrompt keeps the message. See [AddUserMessage] for the message after that.
 func (s *Session) Chat(ctx context.Context, user string, o GenerateOptions) iter.Seq2[Piece, error] {
-	return s.chat(ctx, func() []Message {
-		return append(s.Messages(), Message{Role: "user", Content: user})
-	}, o)
+	return s.chat(ctx, func() []Message { return AddUserMessage(s.Messages(), user) }, o)
+}
+
+// AddUserMessage returns a conversation with another message of the user. A last message without an answer,
+// which GenerateOptions.KeepPrompt has kept, becomes part of it, because templates expect that roles alternate:
+// the text follows it after an empty line, or replaces it if it begins with it, as a prompt that is repeated.
+func AddUserMessage(messages []Message, text string) []Message {
+	last := len(messages) - 1
+	if last < 0 || messages[last].Role != "user" {
+		return append(slices.Clip(messages), Message{Role: "user", Content: text})
+	}
+	if before := messages[last].Content; !strings.HasPrefix(text, before) {
+		text = before + "\n\n" + text
+	}
+	return append(slices.Clip(messages[:last]), Message{Role: "user", Content: text})
 }
 
 // ChatMessages replaces the session's conversation by messages and generates the assistant's
-// next message. An empty answer replaces nothing, so that a session keeps the answer that it has.
+// next message. An answer without a token replaces nothing, so that a session keeps the answer that it has.
 func (s *Session) ChatMessages(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Piece, error] {
 	return s.chat(ctx, func() []Message { return cloneMessages(messages) }, o)
 }
@@ -82,22 +97,12 @@ func (s *Session) ChatMessages(ctx context.Context, messages []Message, o Genera
 // chat generates the answer to the result of messages, which it calls once the session is
 // claimed.
 func (s *Session) chat(ctx context.Context, messages func() []Message, o GenerateOptions) iter.Seq2[Piece, error] {
-	var all []Message
-	prompt := func(o *GenerateOptions) (ids []int32, err error) {
-		all = messages()
-		ids, o.reading, err = s.engine.encodeChat(all, o.Chat)
+	t := &turn{}
+	return s.run(ctx, o, func(o *GenerateOptions) (ids []int32, err error) {
+		t.messages = messages()
+		ids, o.reading, err = s.engine.encodeChat(t.messages, o.Chat)
 		return ids, err
-	}
-	done := func(answer *Answer) {
-		m := answer.Message()
-		if m.empty() {
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.messages = append(all, m)
-	}
-	return s.run(ctx, o, prompt, done)
+	}, t)
 }
 
 // chatFormat renders conversations with a chat template.

@@ -20,8 +20,8 @@ import (
 //
 // The caller may break out of the loop at any time; the session keeps the tokens that it
 // received. An error ends the loop; if ctx ends, the error is its cause. If ctx ends during
-// prefill, or prefill fails, the prompt does not become part of the session. The call can
-// then be repeated and prefills only the rest.
+// prefill, or prefill fails, the prompt does not become part of the session, unless
+// GenerateOptions.KeepPrompt is set. The call can then be repeated and prefills only the rest.
 //
 //	for piece, err := range session.Generate(ctx, "Once upon a time", llmrun.GenerateOptions{}) {
 //		if err != nil {
@@ -61,9 +61,9 @@ func (s *Session) GenerateIDs(ctx context.Context, ids []int32, o GenerateOption
 // promptFunc returns the tokens of a prompt, and may set in the options how the answer to it is read.
 type promptFunc func(o *GenerateOptions) ([]int32, error)
 
-// run claims the session, computes the whole prompt and generates. It passes the answer to
-// done, which may be nil.
-func (s *Session) run(ctx context.Context, o GenerateOptions, prompt promptFunc, done func(*Answer)) iter.Seq2[Piece, error] {
+// run claims the session, computes the whole prompt and generates. t is nil if the prompt is no
+// conversation.
+func (s *Session) run(ctx context.Context, o GenerateOptions, prompt promptFunc, t *turn) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		ctx, err := s.begin(ctx)
 		if err != nil {
@@ -72,16 +72,14 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt promptFunc,
 		}
 		defer s.end()
 		s.takeOffered()
-		g := &generation{session: s, options: o, yield: yield, start: time.Now()}
+		g := &generation{session: s, options: o, turn: t, yield: yield, start: time.Now()}
 		if err = g.prepare(prompt); err == nil {
 			err = g.generate(ctx)
 		}
 		s.seq.Rest()
 		g.finish(ctx, err)
 		g.reader.close()
-		if done != nil {
-			done(&g.answer)
-		}
+		t.end(s, g.answer.Message(), g.stats.GeneratedTokens, !g.firstAt.IsZero())
 		if s.saves.after {
 			s.saveBehind()
 		}
@@ -95,6 +93,7 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt promptFunc,
 type generation struct {
 	session   *Session
 	options   GenerateOptions
+	turn      *turn // nil if the prompt is no conversation
 	yield     func(Piece, error) bool
 	abandoned bool // the caller left the loop
 
@@ -192,7 +191,14 @@ func (g *generation) prefill(ctx context.Context, options *exec.ExtendOptions) e
 	if err := g.startDrafts(); err != nil {
 		return err
 	}
-	if err := g.extendPrompt(ctx, fresh, options, g.limitAnswer); err != nil {
+	ready := func() error {
+		err := g.limitAnswer()
+		if err == nil {
+			g.keepPrompt(g.ids, len(fresh))
+		}
+		return err
+	}
+	if err := g.extendPrompt(ctx, fresh, options, ready); err != nil {
 		return err
 	}
 	g.session.setTokens(g.ids)
@@ -200,8 +206,8 @@ func (g *generation) prefill(ctx context.Context, options *exec.ExtendOptions) e
 	return nil
 }
 
-// extendPrompt prefills tokens, after a last check, and records what that took.
-func (g *generation) extendPrompt(ctx context.Context, ids []int32, options *exec.ExtendOptions, check func() error) error {
+// extendPrompt prefills tokens, unless ready returns an error, and records what that took.
+func (g *generation) extendPrompt(ctx context.Context, ids []int32, options *exec.ExtendOptions, ready func() error) error {
 	engine := g.session.engine
 	g.selectionBefore = engine.selectionUse()
 	start, flash, kv := time.Now(), engine.flashUse(), engine.KVUse()
@@ -209,7 +215,7 @@ func (g *generation) extendPrompt(ctx context.Context, ids []int32, options *exe
 		if err := g.roomOnFlash(0); err != nil {
 			return err
 		}
-		if err := check(); err != nil {
+		if err := ready(); err != nil {
 			return err
 		}
 		if err := g.extend(ctx, ids, options); err != nil {

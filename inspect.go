@@ -13,9 +13,9 @@ import (
 // Inspection is a model with open files whose weights are not loaded. Its methods are safe
 // for concurrent use.
 type Inspection struct {
-	files   *modelfile.Files
-	natural store.Source // the tensors, with the elements of each row in natural order
-	info    Info
+	files     *modelfile.Files
+	natural   store.Source // the tensors, with the elements of each row in natural order
+	described description
 }
 
 // TensorInfo describes one tensor.
@@ -48,11 +48,17 @@ func Inspect(path string, opts Options) (_ *Inspection, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Inspection{f, natural, d.info}, nil
+	return &Inspection{f, natural, d}, nil
 }
 
 // Info describes the model.
-func (i *Inspection) Info() Info { return i.info.clone() }
+func (i *Inspection) Info() Info { return i.described.info.clone() }
+
+// ChatTemplate returns the source of the model's own chat template, or "" if it has none.
+func (i *Inspection) ChatTemplate() string { return i.described.chat.source }
+
+// DefaultSampling returns the sampling parameters that the model's authors suggest, as [Engine.DefaultSampling] does.
+func (i *Inspection) DefaultSampling() Sampling { return i.described.sampling }
 
 // Tensors lists the tensors in the order of the files.
 func (i *Inspection) Tensors() []TensorInfo {
@@ -68,7 +74,7 @@ func (i *Inspection) Tensors() []TensorInfo {
 func (i *Inspection) Rows(name string, rows []int) ([][]float32, error) {
 	t, ok := i.natural.Tensor(name)
 	if !ok {
-		return nil, fmt.Errorf("%w: %s has no tensor %q", ErrOptions, i.info.Path, name)
+		return nil, fmt.Errorf("%w: %s has no tensor %q", ErrOptions, i.described.info.Path, name)
 	}
 	rowBytes := t.Size / int64(max(t.Rows(), 1))
 	out := make([][]float32, len(rows))
@@ -87,7 +93,9 @@ func (i *Inspection) Rows(name string, rows []int) ([][]float32, error) {
 }
 
 // KVBytes returns the memory of the keys and values of that many tokens.
-func (i *Inspection) KVBytes(tokens int) int64 { return int64(tokens) * i.info.KVBytesPerToken }
+func (i *Inspection) KVBytes(tokens int) int64 {
+	return int64(tokens) * i.described.info.KVBytesPerToken
+}
 
 // Close closes the files.
 func (i *Inspection) Close() error { return i.files.Close() }

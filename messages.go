@@ -98,9 +98,6 @@ func (a *Answer) Message() Message {
 	return m
 }
 
-// empty reports whether the answer has nothing to go on from.
-func (m *Message) empty() bool { return m.Content == "" && len(m.ToolCalls) == 0 }
-
 // The choices of tools.
 const (
 	ToolsAuto     = "auto"     // the model decides; also ""

@@ -3,6 +3,7 @@ package llmrun
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,10 +32,8 @@ type Session struct {
 	created time.Time
 	saves   sessionSaves
 
-	// guesser guesses tokens; nil: none, or not started. drafts: it was started. The goroutine that set running
-	// owns both.
+	// guesser guesses tokens; nil: none, or not started. The goroutine that set running owns it; see guessing.
 	guesser *guesser
-	drafts  bool
 
 	// stores are those of the session's adapters. The goroutine that set running owns it.
 	stores exec.Stores
@@ -199,7 +198,7 @@ func (s *Session) release() error {
 	s.finishSave()
 	err := s.takeUnsaved()
 	s.seq.Close()
-	s.guesser.close()
+	s.closeGuesser()
 	if s.lock != nil {
 		_ = s.lock.Close() // the lock is released in any case
 	}
@@ -315,6 +314,9 @@ func (s *Session) SetSystem(text string) error {
 	}
 	return nil
 }
+
+// Tokens returns the tokens that the session holds: those of the prompts and of the answers.
+func (s *Session) Tokens() []int32 { return slices.Clone(s.tokens()) }
 
 // tokens returns the session's tokens, which are not modified in place.
 func (s *Session) tokens() []int32 {

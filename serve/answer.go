@@ -34,11 +34,11 @@ type job struct {
 
 // use is a request's hold of a model.
 type use struct {
-	*entry
+	offered
 	server *Server
 	engine *llmrun.Engine
-	start  time.Time // of the request
-	load   time.Duration
+	start  time.Time     // of the request
+	load   time.Duration // until the model was open
 	// session is the name of the session on flash that holds the conversation; "" = none.
 	session string
 }
@@ -87,19 +87,20 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	recordOf(ctx).model = model.Name
+	recordOf(ctx).model = model.name
 	if err := ticket.wait(ctx); err != nil {
 		return err
 	}
-	engine, load, err := s.models.use(ctx, model)
+	asked := time.Now()
+	engine, err := s.models.use(ctx, model.entry)
 	if err != nil {
 		return err
 	}
-	defer s.models.release(model)
+	defer s.models.release(model.entry)
 	if j.keepAlive != nil {
-		s.models.setKeepAlive(model, *j.keepAlive)
+		s.models.setKeepAlive(model.entry, *j.keepAlive)
 	}
-	return j.run(ctx, w, &use{entry: model, server: s, engine: engine, start: start, load: load, session: session})
+	return j.run(ctx, w, &use{offered: model, server: s, engine: engine, start: start, load: time.Since(asked), session: session})
 }
 
 // prompt begins a generation in an empty session.
@@ -239,22 +240,30 @@ func (r *sampling) seedOf(index int) *uint64 {
 // readMessages reads the messages of a conversation.
 func readMessages(o *object, content func(m *object) string) (messages []llmrun.Message) {
 	for _, m := range o.list("messages") {
-		role := m.text("role")
-		switch role {
-		case "developer":
-			role = "system"
-		case "function":
-			role = "tool"
-		case "system", "user", "assistant", "tool":
-		default:
-			m.fail("role", "must be system, user, assistant or tool")
+		message := llmrun.Message{Role: "tool", Content: content(m)}
+		if role := m.text("role"); role != "tool" && role != "function" {
+			message.Role = readRole(m)
 		}
-		message := llmrun.Message{Role: role, Content: content(m)}
 		readMessage(m, &message)
 		messages = append(messages, message)
 	}
 	linkResults(messages)
 	return messages
+}
+
+// readRole reads the role of a message.
+func readRole(m *object) string {
+	role := m.text("role")
+	switch role {
+	case "developer":
+		return "system"
+	case "system", "user", "assistant":
+	case "tool", "function":
+		m.fail("role", "is a tool's; tools are not supported yet")
+	default:
+		m.fail("role", "must be system, user or assistant")
+	}
+	return role
 }
 
 // maxStops bounds the stop strings of a request, as the library does.

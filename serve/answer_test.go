@@ -19,10 +19,10 @@ func TestRequestsWithoutMemory(t *testing.T) {
 	defer s.Close()
 	e, err := s.models.find("demo")
 	require.NoError(t, err)
-	engine, _, err := s.models.use(t.Context(), e)
+	engine, err := s.models.use(t.Context(), e.entry)
 	require.NoError(t, err)
-	defer s.models.release(e)
-	u := &use{entry: e, server: s, engine: engine}
+	defer s.models.release(e.entry)
+	u := &use{offered: e, server: s, engine: engine}
 	attempts := 0
 	// failing fails before or behind the first piece, as often as it is said.
 	failing := func(times int, failure error, begins bool) prompt {

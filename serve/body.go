@@ -33,6 +33,16 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (body []byte, 
 	return buffer.Bytes(), release, nil
 }
 
+// readObject reads the body of a request, calls read with its object, and returns the error that it has noted.
+func (s *Server) readObject(w http.ResponseWriter, r *http.Request, read func(o *object)) error {
+	body, release, err := s.readBody(w, r)
+	defer release()
+	if err != nil {
+		return err
+	}
+	return s.parse(body, read)
+}
+
 // parse calls read with the object of a body, and returns the error that it has noted. One body is parsed at a time: the values of
 // a small one can take many times its bytes of memory.
 func (s *Server) parse(body []byte, read func(o *object)) error {
@@ -76,11 +86,12 @@ func (o *Options) bodyRoom() int64 {
 	return room
 }
 
-// Heap returns the Go heap that the server needs beside its models: connections, and bodies while they are read. A program that
+// Heap returns the Go heap that the server needs beside its models: connections, bodies while they are read, and responses that can
+// be continued, which take as much as the bodies. A program that
 // serves with Options.RAM states it, with what it needs itself, by [llmrun.SetProgramHeap], so that the plan of a model has
 // room for it.
 func (s *Server) Heap() int64 {
-	const connections, copies = 4 << 20, 5
+	const connections, copies = 4 << 20, 6
 	return connections + copies*s.bodyRoom
 }
 

@@ -191,6 +191,15 @@ func (o *object) text(name string) (text string) {
 	return text
 }
 
+// optional returns a text, or nil if the field is missing.
+func (o *object) optional(name string) *string {
+	var text string
+	if !o.read(name, "a string", &text) {
+		return nil
+	}
+	return &text
+}
+
 func (o *object) boolean(name string, fallback bool) bool {
 	o.read(name, "true or false", &fallback)
 	return fallback

@@ -23,6 +23,7 @@ type Model struct {
 	Options llmrun.Options
 	// Modified is the time that listings show; zero = when the server was made.
 	Modified time.Time
+	License  string // the text that ollama's /api/show has
 }
 
 // registry opens models on demand and closes those that are idle.
@@ -38,11 +39,19 @@ type registry struct {
 	// requests behind it cannot keep that model busy for ever.
 	door chan struct{}
 
-	mu     sync.Mutex
-	all    []*entry
-	closed bool
-	idle   chan struct{} // closed and replaced when a model becomes idle
-	left   chan struct{} // closed and replaced when a request leaves a model
+	all []*entry
+
+	mu      sync.Mutex
+	aliases []offered
+	closed  bool
+	idle    chan struct{} // closed and replaced when a model becomes idle
+	left    chan struct{} // closed and replaced when a request leaves a model
+}
+
+// offered is a model with a name under which requests find it: its own, or one that a client has copied it to.
+type offered struct {
+	name string
+	*entry
 }
 
 // entry is a model of the registry. The fields below engine are guarded by registry.mu.
@@ -65,11 +74,17 @@ type entry struct {
 
 // description is what listings show of a model.
 type description struct {
-	info   llmrun.Info
-	digest string
+	info     llmrun.Info
+	template string
+	sampling llmrun.Sampling
+	digest   string
 }
 
-var errUnknownModel = errors.New("there is no such model")
+// Reasons why a name is refused.
+var (
+	errUnknownModel = errors.New("there is no such model")
+	errKeptModel    = errors.New("the model was given to the server with its file, which clients cannot remove or replace")
+)
 
 func newRegistry(o *Options, m *metrics) *registry {
 	r := &registry{
@@ -110,7 +125,7 @@ func (e *entry) describeOnce() (description, error) {
 func describe(m *Model) (d description, err error) {
 	i, err := llmrun.Inspect(m.Path, m.Options)
 	if err == nil {
-		d.info = i.Info()
+		d.info, d.template, d.sampling = i.Info(), i.ChatTemplate(), i.DefaultSampling()
 		err = i.Close()
 	}
 	text, _ := json.Marshal(d.info) // numbers and texts
@@ -120,42 +135,91 @@ func describe(m *Model) (d description, err error) {
 }
 
 // find returns the model with a name. An empty name means the only model, and the tag latest is as good as none.
-func (r *registry) find(name string) (*entry, error) {
+func (r *registry) find(name string) (o offered, err error) {
 	if name == "" {
 		if len(r.all) == 1 {
-			return r.all[0], nil
+			return offered{r.all[0].Name, r.all[0]}, nil
 		}
-		return nil, &fieldError{"model", "is missing"}
+		return o, &fieldError{"model", "is missing"}
 	}
-	for _, e := range r.all {
-		if e.Name == name || e.Name+":latest" == name || e.Name == name+":latest" {
-			return e, nil
+	for _, o := range r.offered() {
+		if o.hasName(name) {
+			return o, nil
 		}
 	}
 	if strings.Contains(name, "..") || strings.ContainsAny(name, "\\\x00") || strings.HasPrefix(name, "/") {
-		return nil, &fieldError{"model", "must be a name, not a path"}
+		return o, &fieldError{"model", "must be a name, not a path"}
 	}
-	return nil, fmt.Errorf("%w: %q", errUnknownModel, shorten(name))
+	return o, fmt.Errorf("%w: %q", errUnknownModel, shorten(name))
 }
 
-// use returns the engine of a model, which it opens if necessary, and how long that took. The caller calls release.
-func (r *registry) use(ctx context.Context, e *entry) (engine *llmrun.Engine, load time.Duration, err error) {
+func (o offered) hasName(name string) bool {
+	return o.name == name || o.name+":latest" == name || o.name == name+":latest"
+}
+
+// offered lists the models with all their names.
+func (r *registry) offered() (list []offered) {
+	for _, e := range r.all {
+		list = append(list, offered{e.Name, e})
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append(list, r.aliases...)
+}
+
+// maxAliases bounds the names that clients give.
+const maxAliases = 256
+
+// copy gives a model a further name until the server ends. Both names mean the same open model.
+func (r *registry) copy(source, name string) error {
+	o, err := r.find(source)
+	if err != nil {
+		return err
+	}
+	if err := r.remove(name); err != nil && !errors.Is(err, errUnknownModel) {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.aliases) >= maxAliases {
+		return badRequest(fmt.Sprintf("models have %d further names already; delete one", maxAliases))
+	}
+	r.aliases = append(r.aliases, offered{name, o.entry})
+	return nil
+}
+
+// remove takes back a name that copy has given. Models that the server was started with stay.
+func (r *registry) remove(name string) error {
+	o, err := r.find(name)
+	if err != nil {
+		return err
+	}
+	if o.name == o.Name {
+		return fmt.Errorf("%q: %w", o.name, errKeptModel)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.aliases = slices.DeleteFunc(r.aliases, func(a offered) bool { return a.name == o.name })
+	return nil
+}
+
+// use returns the engine of a model, which it opens if necessary. The caller calls release.
+func (r *registry) use(ctx context.Context, e *entry) (engine *llmrun.Engine, err error) {
 	select {
 	case r.door <- struct{}{}:
 		defer func() { <-r.door }()
 	case <-ctx.Done():
-		return nil, 0, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	if engine, err := r.hold(e); engine != nil || err != nil {
-		return engine, 0, err
+		return engine, err
 	}
 	if r.ram > 0 {
 		if err := r.closeOthers(ctx, e); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
 	r.makeRoom(e)
-	start := time.Now()
 	for {
 		engine, err = r.open(ctx, &e.Model)
 		if !errors.Is(err, llmrun.ErrBudget) || !r.closeOldest() {
@@ -163,16 +227,15 @@ func (r *registry) use(ctx context.Context, e *entry) (engine *llmrun.Engine, lo
 		}
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	load = time.Since(start)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, 0, errors.Join(errClosed, r.close(engine))
+		return nil, errors.Join(errClosed, r.close(engine))
 	}
 	e.engine, e.users, e.keep = engine, 1, r.keepAlive
-	return engine, load, nil
+	return engine, nil
 }
 
 // hold returns the engine of a model that is open, and nil for others.

@@ -56,11 +56,11 @@ func fakeRegistry(ram int64, names ...string) (r *registry, all *events) {
 
 func (r *registry) mustUse(t *testing.T, name string) *entry {
 	t.Helper()
-	e, err := r.find(name)
+	o, err := r.find(name)
 	require.NoError(t, err)
-	_, _, err = r.use(t.Context(), e)
+	_, err = r.use(t.Context(), o.entry)
 	require.NoError(t, err)
-	return e
+	return o.entry
 }
 
 // TestModelsAreKeptForAWhile checks that a model is closed when nothing has used it for as long as the server or its
@@ -91,7 +91,7 @@ func TestModelsAreKeptForAWhile(t *testing.T) {
 		require.Equal(t, []string{"open a"}, events.take())
 		require.NoError(t, r.shutdown())
 		require.Equal(t, []string{"close a"}, events.take())
-		_, _, err := r.use(t.Context(), a)
+		_, err := r.use(t.Context(), a)
 		require.ErrorIs(t, err, errClosed)
 	})
 }
@@ -128,7 +128,7 @@ func TestWaitingForAModelEnds(t *testing.T) {
 		require.NoError(t, err)
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
-		_, _, err = r.use(ctx, b)
+		_, err = r.use(ctx, b.entry)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		r.release(r.mustUse(t, "a"))
 		r.release(a)
@@ -193,7 +193,7 @@ func TestOldestModelMakesRoom(t *testing.T) {
 		refusals = 5
 		b, err := r.find("b")
 		require.NoError(t, err)
-		_, _, err = r.use(t.Context(), b)
+		_, err = r.use(t.Context(), b.entry)
 		require.ErrorIs(t, err, llmrun.ErrBudget)
 		require.Equal(t, []string{"close a", "close c"}, events.take(), "all that is idle made room, in vain")
 	})

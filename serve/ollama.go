@@ -33,9 +33,17 @@ func (s *Server) routeOllama() {
 	s.mux.HandleFunc("GET /api/tags", s.listOllama)
 	s.mux.HandleFunc("GET /api/ps", s.listOpen)
 	s.mux.HandleFunc("POST /api/show", s.showOllama)
+	s.mux.HandleFunc("POST /api/copy", s.manage(func(o *object) func() error {
+		source, name := o.text("source"), readNewName(o)
+		return func() error { return s.models.copy(source, name) }
+	}))
+	s.mux.HandleFunc("DELETE /api/delete", s.manage(func(o *object) func() error {
+		name := ollamaName(o)
+		return func() error { return s.models.remove(name) }
+	}))
 	s.mux.HandleFunc("POST /api/generate", s.handle(d, s.readOllamaGenerate))
 	s.mux.HandleFunc("POST /api/chat", s.handle(d, s.readOllamaChat))
-	for _, path := range []string{"POST /api/embed", "POST /api/embeddings", "POST /api/pull", "POST /api/push", "POST /api/create", "POST /api/copy", "DELETE /api/delete"} {
+	for _, path := range []string{"POST /api/embed", "POST /api/embeddings", "POST /api/pull", "POST /api/push", "POST /api/create"} {
 		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			d.refuse(w, &problem{status: http.StatusNotImplemented, message: "the server does not do " + r.URL.Path + " yet: it generates text with the models that it was started with"})
 		})
@@ -109,9 +117,9 @@ func countName(n int64) string {
 
 // listed returns a model for listings. One whose file cannot be read is listed without details, and the others with theirs: its error
 // is the answer to those who use it.
-func (s *Server) listed(e *entry) (ollamaModel, description) {
-	d, _ := e.describe()
-	return ollamaModel{Name: e.Name, Model: e.Name, Size: d.info.WeightBytes, Digest: d.digest, Details: d.details()}, d
+func (s *Server) listed(o offered) (ollamaModel, description) {
+	d, _ := o.describe()
+	return ollamaModel{Name: o.name, Model: o.name, Size: d.info.WeightBytes, Digest: d.digest, Details: d.details()}, d
 }
 
 type ollamaModels struct {
@@ -120,9 +128,9 @@ type ollamaModels struct {
 
 func (s *Server) listOllama(w http.ResponseWriter, _ *http.Request) {
 	list := ollamaModels{[]ollamaModel{}}
-	for _, e := range s.models.all {
-		m, _ := s.listed(e)
-		at := s.modified(e)
+	for _, o := range s.models.offered() {
+		m, _ := s.listed(o)
+		at := s.modified(o.entry)
 		m.Modified = &at
 		list.Models = append(list.Models, m)
 	}
@@ -135,7 +143,7 @@ const forEver = 100 * 365 * 24 * time.Hour
 func (s *Server) listOpen(w http.ResponseWriter, _ *http.Request) {
 	list := ollamaModels{[]ollamaModel{}}
 	for _, l := range s.models.loaded() {
-		m, d := s.listed(l.entry)
+		m, d := s.listed(offered{l.Name, l.entry})
 		until := l.until
 		if until.IsZero() {
 			until = s.now().Add(forEver)
@@ -144,65 +152,6 @@ func (s *Server) listOpen(w http.ResponseWriter, _ *http.Request) {
 		list.Models = append(list.Models, m)
 	}
 	writeJSON(w, http.StatusOK, list)
-}
-
-// ollamaShow describes one model.
-type ollamaShow struct {
-	License      string         `json:"license"`
-	Modelfile    string         `json:"modelfile"`
-	Parameters   string         `json:"parameters"`
-	Template     string         `json:"template"`
-	Details      ollamaDetails  `json:"details"`
-	ModelInfo    map[string]any `json:"model_info"`
-	Capabilities []string       `json:"capabilities"`
-	Modified     time.Time      `json:"modified_at"`
-}
-
-func (s *Server) showOllama(w http.ResponseWriter, r *http.Request) {
-	shown, err := s.describeOllama(w, r)
-	if err != nil {
-		ollama{}.refuse(w, s.problemOf(r.Context(), err))
-		return
-	}
-	writeJSON(w, http.StatusOK, shown)
-}
-
-func (s *Server) describeOllama(w http.ResponseWriter, r *http.Request) (*ollamaShow, error) {
-	body, release, err := s.readBody(w, r)
-	defer release()
-	if err != nil {
-		return nil, err
-	}
-	var name string
-	if err := s.parse(body, func(o *object) { name = ollamaName(o) }); err != nil {
-		return nil, err
-	}
-	e, err := s.models.find(name)
-	if err != nil {
-		return nil, err
-	}
-	d, err := e.describe()
-	if err != nil {
-		return nil, err
-	}
-	i := &d.info
-	return &ollamaShow{
-		Details: d.details(), Capabilities: []string{"completion"}, Modified: s.modified(e),
-		ModelInfo: map[string]any{
-			"general.architecture": i.Family, "general.basename": i.Name, "general.parameter_count": i.Parameters,
-			i.Family + ".context_length": i.MaxContext, i.Family + ".block_count": i.Layers, i.Family + ".embedding_length": i.Dim,
-			i.Family + ".feed_forward_length": i.FFN, i.Family + ".vocab_size": i.Vocab,
-			i.Family + ".attention.head_count": i.Heads, i.Family + ".attention.head_count_kv": i.KVHeads,
-		},
-	}, nil
-}
-
-// ollamaName reads the name of a model, whose field had another name in older versions of the API.
-func ollamaName(o *object) string {
-	if name := o.text("model"); name != "" {
-		return name
-	}
-	return o.text("name")
 }
 
 // ollamaRequest is a request for an answer.
@@ -216,6 +165,11 @@ type ollamaRequest struct {
 	options  llmrun.GenerateOptions
 	thinking string // the level that the request wants
 	sampling sampling
+	logProbs bool
+	// prepare, if set, completes the request when its model is open.
+	prepare func(u *use) error
+	// context, if set, returns the tokens of the conversation when the answer has ended.
+	context func() []int32
 }
 
 // readOllama reads the fields that both endpoints have.
@@ -240,6 +194,11 @@ func (s *Server) readOllama(o *object) (*ollamaRequest, *job) {
 	if r.sampling.seed != nil && *r.sampling.seed == -1 { // a random one
 		r.sampling.seed = nil
 	}
+	r.logProbs = o.boolean("logprobs", false)
+	if top := o.whole("top_logprobs", 0, maxTopLogProbs); top != nil && r.logProbs {
+		r.options.TopLogProbs = int(*top)
+	}
+	r.options.LogProbs = r.logProbs
 	o.refuse("format", "is not supported yet: the answer is text")
 	r.thinking = readThink(o)
 	return r, j
@@ -287,26 +246,13 @@ func (s *Server) readOllamaChatRequest(o *object) (*ollamaRequest, *job) {
 	})
 	r.options.Chat.Tools = readTools(o)
 	r.load, r.prompt, j.named = len(messages) == 0, chatPrompt(messages), true
-	return r, j
-}
-
-func (s *Server) readOllamaGenerate(o *object) *job {
-	r, j := s.readOllama(o)
-	text, raw := o.text("prompt"), o.boolean("raw", false)
-	o.refuse("images", "is not supported: the models read text")
-	o.refuse("suffix", "is not supported yet")
-	o.refuse("template", "is not supported: the model has its own")
-	o.refuse("context", "is not supported yet: send the conversation to /api/chat")
-	r.load, r.prompt = text == "", textPrompt(text)
-	j.named = !raw
-	if !raw {
-		var messages []llmrun.Message
-		if system := o.text("system"); system != "" {
-			messages = append(messages, llmrun.Message{Role: "system", Content: system})
+	if o.boolean("truncate", true) {
+		r.prepare = func(u *use) error {
+			r.prompt = chatPrompt(dropOldest(u.engine, messages, r.options.Chat))
+			return nil
 		}
-		r.prompt = chatPrompt(append(messages, llmrun.Message{Role: "user", Content: text}))
 	}
-	return j
+	return r, j
 }
 
 // ollamaMessage is the message of a chat's answer.
@@ -326,7 +272,15 @@ type ollamaAnswer struct {
 	Thinking string         `json:"thinking,omitempty"` // of generate
 	Done     bool           `json:"done"`
 	Reason   string         `json:"done_reason,omitempty"`
+	LogProbs []ollamaToken  `json:"logprobs,omitempty"`
+	Context  []int32        `json:"context,omitempty"` // of generate
 	*ollamaTimes
+}
+
+// ollamaToken is a token of an answer with its probability.
+type ollamaToken struct {
+	chatToken
+	Top []chatToken `json:"top_logprobs,omitempty"`
 }
 
 // ollamaTimes are numbers of tokens, and times in nanoseconds.
@@ -341,7 +295,7 @@ type ollamaTimes struct {
 
 // part returns a part of an answer.
 func (r *ollamaRequest) part(u *use, text, thinking string) *ollamaAnswer {
-	a := &ollamaAnswer{Model: u.Name, Created: r.server.now().UTC()}
+	a := &ollamaAnswer{Model: u.name, Created: r.server.now().UTC()}
 	if r.chat {
 		a.Message = &ollamaMessage{Role: "assistant", Content: text, Thinking: thinking}
 	} else {
@@ -387,6 +341,11 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 	if err := checkTools(u, &r.options.Chat); err != nil {
 		return err
 	}
+	if r.prepare != nil {
+		if err := r.prepare(u); err != nil {
+			return err
+		}
+	}
 	r.options.Sampling = r.sampling.over(u.engine.DefaultSampling())
 	t := newStream(w, false)
 	if r.stream {
@@ -397,16 +356,25 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 		}
 	}
 	var got llmrun.Answer
+	var tokens []ollamaToken
 	sent := 0 // calls
 	stats, err := u.generate(ctx, r.prompt, r.options, func(p *llmrun.Piece) error {
 		got.Add(p)
+		if r.logProbs && p.ID >= 0 {
+			entry := u.logProb(p)
+			tokens = append(tokens, ollamaToken{entry.chatToken, entry.Top})
+		}
 		if !r.stream {
 			return nil
 		}
 		part := r.piece(u, p, &got, &sent)
-		if part == nil {
+		if part == nil && len(tokens) == 0 {
 			return nil
 		}
+		if part == nil {
+			part = r.part(u, "", "")
+		}
+		part.LogProbs, tokens = tokens, nil
 		return t.send(part)
 	})
 	switch {
@@ -423,7 +391,10 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 			last.Message.ToolCalls = ollamaToolCalls(&got, 0)
 		}
 	}
-	last.Done, last.Reason = true, *finishReason(stats)
+	last.Done, last.Reason, last.LogProbs = true, *finishReason(stats), tokens
+	if r.context != nil {
+		last.Context = r.context()
+	}
 	last.ollamaTimes = &ollamaTimes{
 		time.Since(u.start), u.load, stats.PromptTokens, stats.Prefill, stats.GeneratedTokens, stats.Decode,
 	}

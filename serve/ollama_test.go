@@ -2,17 +2,30 @@ package serve
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
 )
 
 // numbers are the values in an answer that depend on the machine and on other tests.
 var numbers = regexp.MustCompile(`("(?:total_duration|load_duration|prompt_eval_duration|eval_duration)":)\d+`)
+
+// withoutNumbers replaces numbers in an answer that depend on the machine, and lists of tokens.
+func withoutNumbers(text string) string {
+	return tokenList.ReplaceAllString(numbers.ReplaceAllString(text, "${1}N"), `"context":[N]`)
+}
+
+var tokenList = regexp.MustCompile(`"context":\[[\d,]+\]`)
 
 // TestOllamaStreams checks every line of both endpoints.
 func TestOllamaStreams(t *testing.T) {
@@ -25,11 +38,13 @@ func TestOllamaStreams(t *testing.T) {
 	require.Equal(t, message("Hello")+`"done":false}`+"\n"+message("!")+`"done":false}`+"\n"+message("")+end, numbers.ReplaceAllString(w.Body.String(), "${1}N"))
 
 	w = post(demo(), "/api/generate", `{"model":"demo","prompt":"Hi","options":{"num_predict":2,"temperature":0}}`)
+	const context = `"context":[N],"total`
+	generated := strings.Replace(end, `"total`, context, 1)
 	response := func(text string) string { return head + `"response":"` + text + `",` }
-	require.Equal(t, response("Hello")+`"done":false}`+"\n"+response("!")+`"done":false}`+"\n"+response("")+end, numbers.ReplaceAllString(w.Body.String(), "${1}N"))
+	require.Equal(t, response("Hello")+`"done":false}`+"\n"+response("!")+`"done":false}`+"\n"+response("")+generated, withoutNumbers(w.Body.String()))
 
 	w = post(demo(), "/api/generate", `{"model":"demo","prompt":"Hi","stream":false,"options":{"num_predict":2,"temperature":0}}`)
-	require.Equal(t, response("Hello!")+end, numbers.ReplaceAllString(w.Body.String(), "${1}N"))
+	require.Equal(t, response("Hello!")+generated, withoutNumbers(w.Body.String()))
 	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
 }
 
@@ -49,6 +64,122 @@ func TestOllamaOptions(t *testing.T) {
 	require.Equal(t, system, at(chat, "message", "content"))
 	require.Positive(t, at(chat, "total_duration"))
 	require.Positive(t, at(chat, "eval_duration"))
+}
+
+// TestOllamaContext checks that a conversation goes on from the tokens of an answer, as it does from messages.
+func TestOllamaContext(t *testing.T) {
+	const options = `"stream":false,"options":{"temperature":0,"num_predict":40}`
+	first := postOK(t, demo(), "/api/generate", `{"system":"Be kind.","prompt":"Hi",`+options+`}`)
+	require.Equal(t, "stop", at(first, "done_reason"), "the answer is short")
+	earlier, err := json.Marshal(at(first, "context"))
+	require.NoError(t, err)
+	second := postOK(t, demo(), "/api/generate", `{"context":`+string(earlier)+`,"prompt":"Tell me a story about a fox.",`+options+`}`)
+	answer, err := json.Marshal(at(first, "response"))
+	require.NoError(t, err)
+	chat := postOK(t, demo(), "/api/chat", `{"messages":[{"role":"system","content":"Be kind."},{"role":"user","content":"Hi"},{"role":"assistant","content":`+string(answer)+`},{"role":"user","content":"Tell me a story about a fox."}],`+options+`}`)
+	require.Equal(t, at(chat, "message", "content"), at(second, "response"))
+	require.Equal(t, at(chat, "prompt_eval_count"), at(second, "prompt_eval_count"))
+	require.Equal(t, at(first, "context"), at(second, "context").([]any)[:len(at(first, "context").([]any))], "the new context continues the old one")
+	raw := postOK(t, demo(), "/api/generate", `{"prompt":"Hi","raw":true,`+options+`}`)
+	require.NotContains(t, raw, "context", "a raw prompt is no conversation")
+}
+
+// TestOllamaLogProbs checks that both endpoints have the numbers of OpenAI's, whole and streamed.
+func TestOllamaLogProbs(t *testing.T) {
+	const options = `"logprobs":true,"top_logprobs":2,"options":{"temperature":0,"num_predict":3}`
+	const message = `"messages":[{"role":"user","content":"Tell me a story about a fox."}]`
+	want := at(postOK(t, demo(), "/v1/chat/completions", `{`+message+`,"temperature":0,"max_tokens":3,"logprobs":true,"top_logprobs":2}`), "choices", 0, "logprobs", "content")
+	require.Len(t, want, 3)
+	require.Equal(t, want, at(postOK(t, demo(), "/api/chat", `{`+message+`,"stream":false,`+options+`}`), "logprobs"))
+	require.Equal(t, want, at(postOK(t, demo(), "/api/generate", `{"prompt":"Tell me a story about a fox.","stream":false,`+options+`}`), "logprobs"))
+	var streamed []any
+	for line := range strings.Lines(post(demo(), "/api/chat", `{`+message+`,`+options+`}`).Body.String()) {
+		var part map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &part))
+		list, _ := at(part, "logprobs").([]any)
+		streamed = append(streamed, list...)
+	}
+	require.Equal(t, want, any(streamed))
+	plain := postOK(t, demo(), "/api/chat", `{`+message+`,"stream":false,"logprobs":true,"options":{"temperature":0,"num_predict":1}}`)
+	require.NotContains(t, at(plain, "logprobs", 0), "top_logprobs")
+}
+
+// TestOllamaCopies checks that a copy is the model under a further name, which can be removed again, unlike the model.
+func TestOllamaCopies(t *testing.T) {
+	s := newDemo(nil)
+	defer s.Close()
+	names := func() (all []string) {
+		for _, o := range s.models.offered() {
+			all = append(all, o.name)
+		}
+		return all
+	}
+	remove := func(name string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "http://localhost/api/delete", strings.NewReader(`{"model":"`+name+`"}`)))
+		return w
+	}
+	for range 2 {
+		require.Equal(t, http.StatusOK, post(s, "/api/copy", `{"source":"demo","destination":"fox:1b"}`).Code)
+		require.Equal(t, []string{"demo", "fox:1b"}, names())
+	}
+	answer := postOK(t, s, "/api/generate", `{"model":"fox:1b","keep_alive":-1}`)
+	require.Equal(t, "fox:1b", at(answer, "model"))
+	require.Len(t, s.models.loaded(), 1)
+	require.Equal(t, "fox:1b", at(postOK(t, s, "/v1/completions", `{"model":"fox:1b","prompt":"x","max_tokens":1}`), "model"))
+	require.Len(t, s.models.loaded(), 1, "both names mean one model")
+	require.Equal(t, http.StatusOK, remove("fox:1b").Code)
+	require.Equal(t, http.StatusNotFound, remove("fox:1b").Code)
+	w := remove("demo")
+	require.Equal(t, http.StatusForbidden, w.Code)
+	require.Contains(t, w.Body.String(), "was given to the server with its file")
+	require.Equal(t, []string{"demo"}, names())
+	for i := range maxAliases {
+		require.Equal(t, http.StatusOK, post(s, "/api/copy", fmt.Sprintf(`{"source":"demo","destination":"n%d"}`, i)).Code)
+	}
+	require.Equal(t, http.StatusBadRequest, post(s, "/api/copy", `{"source":"demo","destination":"more"}`).Code)
+}
+
+// TestOldestMessagesAreDropped checks what is left of conversations that are longer than the context.
+func TestOldestMessagesAreDropped(t *testing.T) {
+	list := func(roles string) (all []llmrun.Message) {
+		for i, r := range roles {
+			all = append(all, llmrun.Message{Role: map[rune]string{'s': "system", 'u': "user", 'a': "assistant"}[r], Content: fmt.Sprint(i)})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		roles, kept string
+		n           int
+	}{
+		{"suaua", "01234", 0}, {"suauau", "0345", 1}, {"suauau", "0345", 2}, {"suauau", "05", 3}, {"uau", "2", 1}, {"uau", "2", 9}, {"au", "01", 0}, {"u", "0", 1}, {"sus", "02", 3},
+	} {
+		kept := ""
+		for _, m := range without(list(c.roles), c.n) {
+			kept += m.Content
+		}
+		require.Equal(t, c.kept, kept, "%s without %d", c.roles, c.n)
+	}
+	long := strings.Repeat("fox ", 20000)
+	body := `{"messages":[{"role":"user","content":"` + long + `"},{"role":"assistant","content":"` + long + `"},{"role":"user","content":"Hi"}],"stream":false,"options":{"num_predict":2,"temperature":0}`
+	require.Equal(t, "Hello!", at(postOK(t, demo(), "/api/chat", body+`}`), "message", "content"))
+	w := post(demo(), "/api/chat", body+`,"truncate":false}`)
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.Contains(t, w.Body.String(), "context")
+}
+
+// TestGaps checks the prompts of models that fill gaps, by a tokenizer that has the marks of one family.
+func TestGaps(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokenizer.json")
+	require.NoError(t, os.WriteFile(path, []byte(`{"model":{"type":"BPE","vocab":{"a":0,"b":1,"<":2},"merges":[]},"added_tokens":[{"id":3,"content":"<fim_prefix>","special":true},{"id":4,"content":"<fim_suffix>","special":true},{"id":5,"content":"<fim_middle>","special":true}]}`), 0o600))
+	tokenizer, err := llmrun.OpenTokenizer(path, llmrun.Options{})
+	require.NoError(t, err)
+	text, err := gapPrompt(tokenizer, "a", "b")
+	require.NoError(t, err)
+	require.Equal(t, "<fim_prefix>a<fim_suffix>b<fim_middle>", text)
+	ids, err := tokenizer.Encode(text, llmrun.EncodeOptions{ParseSpecial: true})
+	require.NoError(t, err)
+	require.Equal(t, []int32{3, 0, 4, 1, 5}, ids)
 }
 
 // TestOllamaLoads checks that a request without a prompt opens the model, and closes it with keep_alive 0.
@@ -154,8 +285,17 @@ func TestOllamaRefusals(t *testing.T) {
 		{chat, `{"messages":[{"role":"user","content":"x"}],"tools":[{}]}`, 400, "tools[0].function.name must be the name of the tool"},
 		{chat, `{"messages":[{"role":"user","content":"x"}],"format":"json"}`, 400, "format is not supported yet"},
 		{generate, `{"prompt":"x","images":["AAAA"]}`, 400, "images is not supported"},
-		{generate, `{"prompt":"x","suffix":"y"}`, 400, "suffix is not supported yet"},
-		{generate, `{"prompt":"x","context":[1]}`, 400, "context is not supported yet"},
+		{generate, `{"prompt":"x","suffix":"y"}`, 400, "suffix needs a model that fills gaps"},
+		{generate, `{"prompt":"x","context":[-1]}`, 400, "context has a token that the model does not have"},
+		{generate, `{"prompt":"x","context":[99999999]}`, 400, "context has a token that the model does not have"},
+		{generate, `{"prompt":"x","context":"1"}`, 400, "context must be a list"},
+		{generate, `{"prompt":"x","context":[1],"raw":true}`, 400, "context needs the template"},
+		{generate, `{"prompt":"x","logprobs":1}`, 400, "logprobs must be true or false"},
+		{generate, `{"prompt":"x","top_logprobs":21}`, 400, "top_logprobs is 21"},
+		{"/api/copy", `{"source":"other","destination":"x"}`, 404, "no such model"},
+		{"/api/copy", `{"source":"demo","destination":"demo"}`, 403, "clients cannot remove or replace"},
+		{"/api/copy", `{"source":"demo","destination":"../x"}`, 400, "destination must be a name"},
+		{"/api/copy", `{"source":"demo"}`, 400, "destination must be a name"},
 		{generate, `{"prompt":"x","options":{"num_predict":-5}}`, 400, "options.num_predict is -5"},
 		{generate, `{"prompt":"x","options":{"num_ctx":2147483648}}`, 400, "options.num_ctx is 2147483648"},
 		{generate, `{"prompt":"x","options":{"top_k":-5}}`, 400, "options.top_k is -5"},

@@ -55,7 +55,7 @@ func readThink(o *object) string {
 func checkThink(u *use, want string) (string, error) {
 	level := thinkingLevel(u.engine, want)
 	if level == "" && want != "" && want != llmrun.ThinkOff {
-		return "", &problem{status: http.StatusBadRequest, message: fmt.Sprintf("%q does not support thinking", u.Name)}
+		return "", &problem{status: http.StatusBadRequest, message: fmt.Sprintf("%q does not support thinking", u.name)}
 	}
 	return level, nil
 }
@@ -63,7 +63,7 @@ func checkThink(u *use, want string) (string, error) {
 // checkTools refuses tools for a model that has none.
 func checkTools(u *use, chat *llmrun.ChatOptions) error {
 	if len(chat.Tools) > 0 && chat.ToolChoice != llmrun.ToolsNone && !u.engine.HasTools() {
-		return &problem{status: http.StatusBadRequest, message: fmt.Sprintf("%q does not support tools", u.Name)}
+		return &problem{status: http.StatusBadRequest, message: fmt.Sprintf("%q does not support tools", u.name)}
 	}
 	return nil
 }

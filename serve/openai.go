@@ -59,6 +59,9 @@ func (s *Server) routeOpenAI() {
 	s.mux.HandleFunc("GET /v1/models/{name...}", s.showOpenAI)
 	s.mux.HandleFunc("POST /v1/chat/completions", s.handle(d, s.readChat))
 	s.mux.HandleFunc("POST /v1/completions", s.handle(d, s.readCompletion))
+	s.mux.HandleFunc("POST /v1/responses", s.handle(d, s.readResponse))
+	s.mux.HandleFunc("GET /v1/responses/{id}", s.showResponse)
+	s.mux.HandleFunc("DELETE /v1/responses/{id}", s.deleteResponse)
 	for path, what := range map[string]string{"embeddings": "embeddings", "rerank": "scores of documents"} {
 		s.mux.HandleFunc("POST /v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
 			d.refuse(w, &problem{status: http.StatusNotImplemented, message: "the server generates text; it does not compute " + what + " yet"})
@@ -74,14 +77,14 @@ type openAIModel struct {
 	OwnedBy string `json:"owned_by"`
 }
 
-func (s *Server) openAIModel(e *entry) openAIModel {
-	return openAIModel{e.Name, "model", s.modified(e).Unix(), "llmrun"}
+func (s *Server) openAIModel(o offered) openAIModel {
+	return openAIModel{o.name, "model", s.modified(o.entry).Unix(), "llmrun"}
 }
 
 func (s *Server) listOpenAI(w http.ResponseWriter, _ *http.Request) {
 	list := []openAIModel{}
-	for _, e := range s.models.all {
-		list = append(list, s.openAIModel(e))
+	for _, o := range s.models.offered() {
+		list = append(list, s.openAIModel(o))
 	}
 	writeJSON(w, http.StatusOK, struct {
 		Object string        `json:"object"`
@@ -130,14 +133,19 @@ func (s *Server) readOpenAI(o *object) *openAIRequest {
 		}
 	}
 	r.options.Stop = readStops(o)
-	r.sampling = sampling{
+	r.sampling = readSampling(o)
+	return r
+}
+
+// readSampling reads the sampling parameters, of which the newer endpoints document a few.
+func readSampling(o *object) sampling {
+	return sampling{
 		temperature: o.number("temperature", 0, 100), topP: o.number("top_p", 0, 1), minP: o.number("min_p", 0, 1),
 		presencePenalty: o.number("presence_penalty", -2, 2), frequencyP: o.number("frequency_penalty", -2, 2),
 		repeatPenalty: o.number("repetition_penalty", 0.01, 100),
 		topK:          o.whole("top_k", 0, math.MaxInt32), seed: o.whole("seed", math.MinInt64, math.MaxInt64),
 		bias: readBias(o),
 	}
-	return r
 }
 
 // readBias reads logit_bias, whose names are token ids. At -100 a token is forbidden, as the API promises.
@@ -236,7 +244,7 @@ func openAIContent(m *object) string {
 	var text strings.Builder
 	for _, part := range m.list("content") {
 		switch kind := part.text("type"); kind {
-		case "text", "input_text":
+		case "text", "input_text", "output_text":
 			text.WriteString(part.text("text"))
 		default:
 			part.fail("type", fmt.Sprintf("is %q; only text is supported", shorten(kind)))

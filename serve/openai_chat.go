@@ -88,7 +88,7 @@ func (s *Server) readChatRequest(o *object) *chatRequest {
 	if len(messages) == 0 {
 		o.fail("messages", "must be a list with at least one message")
 	}
-	r.thinking = readEffort(o)
+	r.thinking = readEffort(o, "reasoning_effort")
 	chat := &r.options.Chat
 	chat.Extra = o.values("chat_template_kwargs")
 	chat.Tools = readTools(o)
@@ -109,7 +109,7 @@ func (r *chatRequest) run(ctx context.Context, w http.ResponseWriter, u *use) er
 		return err
 	}
 	r.options.Chat.Thinking = thinkingLevel(u.engine, r.thinking)
-	r.head = chatCompletion{ID: "chatcmpl-" + r.server.id(), Object: "chat.completion", Created: r.server.now().Unix(), Model: u.Name}
+	r.head = chatCompletion{ID: "chatcmpl-" + r.server.id(), Object: "chat.completion", Created: r.server.now().Unix(), Model: u.name}
 	if r.stream {
 		return r.runStream(ctx, w, u)
 	}
@@ -210,6 +210,11 @@ func (r *openAIRequest) logProb(u *use, p *llmrun.Piece) *chatLogProb {
 	if !r.logProbs || p.ID < 0 {
 		return nil
 	}
+	return u.logProb(p)
+}
+
+// logProb describes the token of a piece.
+func (u *use) logProb(p *llmrun.Piece) *chatLogProb {
 	entry := &chatLogProb{chatToken: u.token(p.ID, p.LogProb), Top: []chatToken{}}
 	for _, top := range p.Top {
 		entry.Top = append(entry.Top, u.token(top.ID, top.LogProb))

@@ -103,7 +103,7 @@ func (r *completionRequest) run(ctx context.Context, w http.ResponseWriter, u *u
 	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
 		return err
 	}
-	r.head = completion{ID: "cmpl-" + r.server.id(), Object: "text_completion", Created: r.server.now().Unix(), Model: u.Name}
+	r.head = completion{ID: "cmpl-" + r.server.id(), Object: "text_completion", Created: r.server.now().Unix(), Model: u.name}
 	var t *stream
 	if r.stream {
 		t = newStream(w, true)

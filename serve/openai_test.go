@@ -93,9 +93,9 @@ func tokenOf(t *testing.T, text string) int32 {
 	t.Helper()
 	e, err := demo().models.find("demo")
 	require.NoError(t, err)
-	engine, _, err := demo().models.use(t.Context(), e)
+	engine, err := demo().models.use(t.Context(), e.entry)
 	require.NoError(t, err)
-	defer demo().models.release(e)
+	defer demo().models.release(e.entry)
 	for id := range int32(engine.Tokenizer().VocabSize()) {
 		if string(engine.Tokenizer().Bytes(id)) == text {
 			return id
@@ -220,8 +220,8 @@ func TestOpenAIRefusals(t *testing.T) {
 		{chat, `{"messages":[]}`, 400, "messages", "at least one message"},
 		{chat, `{}`, 400, "messages", "at least one message"},
 		{chat, `{"messages":"Hi"}`, 400, "messages", "must be a list"},
-		{chat, `{"messages":[{"role":"wizard","content":"Hi"}]}`, 400, "messages[0].role", "system, user, assistant or tool"},
-		{chat, `{"messages":[{"content":"Hi"}]}`, 400, "messages[0].role", "system, user, assistant or tool"},
+		{chat, `{"messages":[{"role":"wizard","content":"Hi"}]}`, 400, "messages[0].role", "system, user or assistant"},
+		{chat, `{"messages":[{"content":"Hi"}]}`, 400, "messages[0].role", "system, user or assistant"},
 		{chat, `{"messages":[{"role":"user","content":1}]}`, 400, "messages[0].content", "must be a string"},
 		{chat, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}`, 400, "messages[0].content[0].type", "only text"},
 		{chat, `{"messages":[{"role":"user","content":"x","tool_calls":[{}]}]}`, 400, "messages[0].tool_calls", "can only be an assistant's"},

@@ -60,9 +60,9 @@ func chatFinishReason(s llmrun.Stats, a *llmrun.Answer) *string {
 	return reason
 }
 
-// readEffort returns the level of thinking that an effort asks for.
-func readEffort(o *object) string {
-	switch effort := o.text("reasoning_effort"); effort {
+// readEffort returns the level of thinking that the effort in a field asks for.
+func readEffort(o *object, field string) string {
+	switch effort := o.text(field); effort {
 	case "":
 		return ""
 	case "none":
@@ -74,7 +74,7 @@ func readEffort(o *object) string {
 	case "high", "xhigh":
 		return llmrun.ThinkHigh
 	default:
-		o.fail("reasoning_effort", "must be none, minimal, low, medium, high or xhigh")
+		o.fail(field, "must be none, minimal, low, medium, high or xhigh")
 		return ""
 	}
 }

@@ -277,7 +277,7 @@ func TestBudgetBoundsBodies(t *testing.T) {
 		s := emptyServer(t, func(o *Options) { o.RAM = ram })
 		require.Equal(t, want, s.bodyRoom, ram)
 		require.Equal(t, min(want, 4<<20), s.options.MaxBody, ram)
-		require.Equal(t, 4<<20+5*want, s.Heap())
+		require.Equal(t, 4<<20+6*want, s.Heap())
 	}
 }
 

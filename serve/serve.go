@@ -90,8 +90,10 @@ type Server struct {
 	queue   *queue
 	models  *registry
 	metrics *metrics
-	mux     *http.ServeMux
-	bodies  atomic.Int64 // bytes that are reserved for bodies
+	// responses are those of OpenAI's newer endpoint that can be continued.
+	responses *responses
+	mux       *http.ServeMux
+	bodies    atomic.Int64 // bytes that are reserved for bodies
 	// bodyRoom is the most of them.
 	bodyRoom int64
 	parsing  sync.Mutex // held while a body is parsed
@@ -114,7 +116,7 @@ func New(o Options) (*Server, error) {
 	o.MaxBody = min(o.MaxBody, room)
 	s := &Server{
 		bodyRoom: room, options: o, guard: newGuard(&o), queue: newQueue(o.Parallel, o.Queue), metrics: &metrics{requests: map[string]int64{}},
-		mux: http.NewServeMux(), now: time.Now, id: randomID, made: time.Now(),
+		responses: &responses{room: room}, mux: http.NewServeMux(), now: time.Now, id: randomID, made: time.Now(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.models = newRegistry(&o, s.metrics)

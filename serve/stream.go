@@ -87,8 +87,14 @@ func newStream(w http.ResponseWriter, events bool) *stream {
 }
 
 // send sends one value.
-func (t *stream) send(v any) error {
+func (t *stream) send(v any) error { return t.sendEvent("", v) }
+
+// sendEvent sends one value as an event with a name; "" = none.
+func (t *stream) sendEvent(name string, v any) error {
 	t.buffer.Reset()
+	if name != "" {
+		t.buffer.WriteString("event: " + name + "\n")
+	}
 	if t.events {
 		t.buffer.WriteString("data: ")
 	}

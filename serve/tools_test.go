@@ -79,11 +79,11 @@ func using(t *testing.T, s *Server, run func(ctx context.Context, w http.Respons
 	ctx := context.WithValue(t.Context(), recordKey{}, &record{})
 	model, err := s.models.find("demo")
 	require.NoError(t, err)
-	engine, _, err := s.models.use(ctx, model)
+	engine, err := s.models.use(ctx, model.entry)
 	require.NoError(t, err)
-	defer s.models.release(model)
+	defer s.models.release(model.entry)
 	w := httptest.NewRecorder()
-	require.NoError(t, run(ctx, w, &use{entry: model, server: s, engine: engine}))
+	require.NoError(t, run(ctx, w, &use{offered: model, server: s, engine: engine}))
 	return w
 }
 

@@ -165,17 +165,17 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	if err != nil {
 		return err
 	}
-	options.ParseSpecial = r.specialText
+	options.ParseSpecial, options.KeepPrompt = r.specialText, r.model.session != ""
+	options.KeepText = r.keptText(session.Messages(), prompt.text)
+	progress := newPromptProgress(s, &options)
+	defer progress.finish()
 	if r.samples.several() {
-		return r.generateSamples(ctx, s, engine, session, prompt, options)
+		return r.generateSamples(ctx, s, engine, session, prompt, options, progress)
 	}
 	if r.logProbs != nil {
 		options.LogProbs, options.TopLogProbs = true, *r.logProbs
 	}
-	bar := cli.NewMeter(s, "reading the prompt", cli.FormatTokens)
-	defer bar.Finish()
 	noteSlides(s, &options)
-	options.OnPrefill = func(done, total int) { bar.Update(int64(done), int64(total)) }
 	pieces, err := r.pieces(ctx, engine, session, prompt, options)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	var got answer
 	got.logProbs = r.logProbs != nil
 	err = got.collect(pieces, func(text string) error {
-		bar.Finish()
+		progress.finish()
 		if !r.json {
 			s.Out.ModelText(text)
 		}
@@ -196,10 +196,7 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	}
 	s.Out.EndLine()
 	got.explainEmpty(s.Note)
-	unsaved := session.Flush() // before the report, which includes the bytes written
-	if r.model.session != "" && session.Len() > 0 {
-		unsaved = errors.Join(unsaved, session.Save(""))
-	}
+	unsaved := r.save(session) // before the report, which includes the bytes written
 	switch {
 	case err == nil || cli.WasStopped(err):
 		if isFull(err, session) {
@@ -209,7 +206,19 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	case isFull(err, session):
 		err = fmt.Errorf("%w; %s", err, r.model.contextFullMessage(engine, session, err))
 	}
+	if cli.WasStopped(err) && len(got.ids) == 0 {
+		r.noteInterrupted(s, progress, session.Stats(), unsaved)
+	}
 	return errors.Join(err, unsaved)
+}
+
+// save saves a named session, and waits for what is being written.
+func (r *runFlags) save(session *llmrun.Session) error {
+	err := session.Flush()
+	if r.model.session != "" && session.Len() > 0 {
+		err = errors.Join(err, session.Save(""))
+	}
+	return err
 }
 
 // report prints the timings and the JSON object, to which add adds fields. seed is nil for greedy decoding.
@@ -263,7 +272,7 @@ func (r *runFlags) libraryPrompt(engine *llmrun.Engine, session *llmrun.Session,
 	if r.system != nil {
 		messages = withSystem(messages, *r.system)
 	}
-	return llmrun.Prompt{Messages: append(messages, llmrun.Message{Role: "user", Content: prompt.text})}, nil
+	return llmrun.Prompt{Messages: llmrun.AddUserMessage(messages, prompt.text)}, nil
 }
 
 // finite returns x, or 0 for NaN and infinities, which JSON cannot express.

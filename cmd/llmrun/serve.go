@@ -122,7 +122,7 @@ func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 		return o, err
 	}
 	if len(o.Models) == 0 {
-		o.Models = []serve.Model{{Name: bundledName, Path: bundled.Name, Options: llmrun.Options{FS: bundled.FS}}}
+		o.Models = []serve.Model{{Name: bundledName, Path: bundled.Name, License: bundled.Licenses(), Options: llmrun.Options{FS: bundled.FS}}}
 	}
 	for i := range o.Models {
 		if err := v.complete(s, &o.Models[i]); err != nil {

@@ -1,0 +1,439 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/llmrun/llmrun"
+)
+
+// response is an answer of the responses endpoint, complete or so far.
+type response struct {
+	ID         string              `json:"id"`
+	Object     string              `json:"object"`
+	Created    int64               `json:"created_at"`
+	Completed  *int64              `json:"completed_at"`
+	Status     string              `json:"status"`
+	Background bool                `json:"background"`
+	Error      *responseError      `json:"error"`
+	Incomplete *responseIncomplete `json:"incomplete_details"`
+	responseSettings
+	Output []*responseItem `json:"output"`
+	Usage  *responseUsage  `json:"usage"`
+}
+
+// responseSettings are fields of a request that its response repeats.
+type responseSettings struct {
+	Model         string            `json:"model"`
+	Instructions  *string           `json:"instructions"`
+	MaxOutput     *int64            `json:"max_output_tokens"`
+	Previous      *string           `json:"previous_response_id"`
+	Temperature   *float32          `json:"temperature"`
+	TopP          *float32          `json:"top_p"`
+	TopLogProbs   int               `json:"top_logprobs"`
+	Truncation    string            `json:"truncation"`
+	Store         bool              `json:"store"`
+	Reasoning     responseReasoning `json:"reasoning"`
+	Text          responseText      `json:"text"`
+	ToolChoice    any               `json:"tool_choice"`
+	Tools         []any             `json:"tools"`
+	ParallelCalls bool              `json:"parallel_tool_calls"`
+	User          *string           `json:"user"`
+	Metadata      map[string]any    `json:"metadata"`
+}
+
+type responseReasoning struct {
+	Effort  *string `json:"effort"`
+	Summary *string `json:"summary"`
+}
+
+type responseText struct {
+	Format responseFormat `json:"format"`
+}
+
+type responseFormat struct {
+	Type string `json:"type"`
+}
+
+type responseError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+type responseIncomplete struct {
+	Reason string `json:"reason"`
+}
+
+type responseUsage struct {
+	Input         int                   `json:"input_tokens"`
+	InputDetails  openAIPromptTokens    `json:"input_tokens_details"`
+	Output        int                   `json:"output_tokens"`
+	OutputDetails responseOutputDetails `json:"output_tokens_details"`
+	Total         int                   `json:"total_tokens"`
+}
+
+type responseOutputDetails struct {
+	Reasoning int `json:"reasoning_tokens"`
+}
+
+// responseItem is a message, or the thoughts before it.
+type responseItem struct {
+	ID      string          `json:"id"`
+	Type    string          `json:"type"`
+	Status  string          `json:"status"`
+	Role    string          `json:"role,omitempty"`    // of a message
+	Summary *[]any          `json:"summary,omitempty"` // of thoughts; empty
+	Content []*responsePart `json:"content"`
+
+	text strings.Builder
+}
+
+// responsePart is the text of an item.
+type responsePart struct {
+	Type        string         `json:"type"`
+	Text        string         `json:"text"`
+	Annotations *[]any         `json:"annotations,omitempty"` // of a message; empty
+	LogProbs    *[]chatLogProb `json:"logprobs,omitempty"`    // of a message
+}
+
+// responseEvent is an event of a stream.
+type responseEvent struct {
+	Type     string         `json:"type"`
+	Sequence int            `json:"sequence_number"`
+	Response *response      `json:"response,omitempty"`
+	Output   *int           `json:"output_index,omitempty"`
+	ItemID   string         `json:"item_id,omitempty"`
+	Item     *responseItem  `json:"item,omitempty"`
+	Content  *int           `json:"content_index,omitempty"`
+	Part     *responsePart  `json:"part,omitempty"`
+	Delta    *string        `json:"delta,omitempty"`
+	Text     *string        `json:"text,omitempty"`
+	LogProbs *[]chatLogProb `json:"logprobs,omitempty"`
+}
+
+// responseRequest is a request for a response.
+type responseRequest struct {
+	server   *Server
+	settings responseSettings
+	stream   bool
+	truncate bool
+	logProbs bool
+	messages []llmrun.Message // of the input
+	earlier  []llmrun.Message // of the response that this one continues
+	options  llmrun.GenerateOptions
+	thinking string // the level that the request wants
+	sampling sampling
+}
+
+func (s *Server) readResponse(o *object) *job {
+	r := &responseRequest{
+		server: s, stream: o.boolean("stream", false), sampling: readSampling(o), messages: readInput(o),
+		settings: responseSettings{
+			Model: o.text("model"), Instructions: o.optional("instructions"), Previous: o.optional("previous_response_id"),
+			MaxOutput: o.whole("max_output_tokens", 1, maxTokens), Store: o.boolean("store", true), User: o.optional("user"),
+			Truncation: "disabled", Text: responseText{responseFormat{"text"}}, ToolChoice: "auto", Tools: []any{}, ParallelCalls: true,
+			Metadata: o.values("metadata"),
+		},
+	}
+	set := &r.settings
+	set.Temperature, set.TopP = r.sampling.temperature, r.sampling.topP
+	if set.MaxOutput != nil {
+		r.options.MaxTokens = int(*set.MaxOutput)
+	}
+	if set.Metadata == nil {
+		set.Metadata = map[string]any{}
+	}
+	r.options.Stop = readStops(o)
+	thinking := o.inner("reasoning")
+	set.Reasoning.Effort = thinking.optional("effort")
+	r.options.Chat.Extra, r.thinking = o.values("chat_template_kwargs"), readEffort(thinking, "effort")
+	r.readProbabilities(o)
+	switch how := o.text("truncation"); how {
+	case "", "disabled":
+	case "auto":
+		set.Truncation, r.truncate = how, true
+	default:
+		o.fail("truncation", "must be auto or disabled")
+	}
+	if kind := o.inner("text").inner("format").text("type"); kind != "" && kind != "text" {
+		o.fail("text.format.type", "must be text: other formats are not supported yet")
+	}
+	o.refuse("tools", "is not supported yet")
+	o.refuse("background", "is not supported: the response is the answer to the request")
+	o.refuse("conversation", "is not supported: previous_response_id continues a conversation")
+	o.refuse("prompt", "is not supported: the server stores no prompts")
+	return &job{model: set.Model, named: true, run: r.run}
+}
+
+// readProbabilities reads whether the response has probabilities of tokens.
+func (r *responseRequest) readProbabilities(o *object) {
+	for _, name := range o.texts("include") {
+		r.logProbs = r.logProbs || name == "message.output_text.logprobs"
+	}
+	if top := o.whole("top_logprobs", 0, maxTopLogProbs); top != nil {
+		r.settings.TopLogProbs = int(*top)
+	}
+	r.options.LogProbs = r.logProbs
+	if r.logProbs {
+		r.options.TopLogProbs = r.settings.TopLogProbs
+	}
+}
+
+// readInput reads the messages of the input: a text of the user, or a list of items.
+func readInput(o *object) (messages []llmrun.Message) {
+	const field = "input"
+	if !o.has(field) {
+		o.fail(field, "is missing")
+		return nil
+	}
+	if o.fields[field][0] == '"' {
+		return []llmrun.Message{{Role: "user", Content: o.text(field)}}
+	}
+	for _, item := range o.list(field) {
+		switch kind := item.text("type"); kind {
+		case "", "message":
+			messages = append(messages, llmrun.Message{Role: readRole(item), Content: openAIContent(item)})
+		case "reasoning": // the thoughts of an earlier answer, which templates drop
+		default:
+			item.fail("type", fmt.Sprintf("is %q; only messages are supported yet", shorten(kind)))
+		}
+	}
+	if len(messages) == 0 {
+		o.fail(field, "must be a text, or a list with at least one message")
+	}
+	return messages
+}
+
+// conversation returns the messages before the answer.
+func (r *responseRequest) conversation() (all []llmrun.Message, err error) {
+	if r.settings.Instructions != nil { // those of the response before do not count
+		all = append(all, llmrun.Message{Role: "system", Content: *r.settings.Instructions})
+	}
+	if r.settings.Previous != nil {
+		earlier, ok := r.server.responses.find(*r.settings.Previous)
+		if !ok {
+			return nil, &problem{
+				status: http.StatusBadRequest, param: "previous_response_id", code: "previous_response_not_found",
+				message: fmt.Sprintf("there is no response %q any more: the server remembers the last %d, until it ends; send the conversation as input", shorten(*r.settings.Previous), maxResponses),
+			}
+		}
+		r.earlier = earlier.messages
+	}
+	return slices.Concat(all, r.earlier, r.messages), nil
+}
+
+// responseRun is a response while it is generated.
+type responseRun struct {
+	*responseRequest
+	u        *use
+	stream   *stream // nil without one
+	response response
+	sequence int // of the next event
+	thoughts int // tokens
+}
+
+func (r *responseRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
+	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
+		return err
+	}
+	r.options.Chat.Thinking = thinkingLevel(u.engine, r.thinking)
+	messages, err := r.conversation()
+	if err != nil {
+		return err
+	}
+	if r.truncate {
+		messages = dropOldest(u.engine, messages, r.options.Chat)
+	}
+	g := &responseRun{responseRequest: r, u: u, response: response{
+		ID: "resp_" + r.server.id(), Object: "response", Created: r.server.now().Unix(), Status: "in_progress",
+		responseSettings: r.settings, Output: []*responseItem{},
+	}}
+	g.response.Model = u.name
+	r.options.Sampling = r.sampling.over(u.engine.DefaultSampling())
+	if r.stream {
+		g.stream = newStream(w, true)
+		r.options.OnPrefill = g.stream.reading
+	}
+	stats, err := u.generate(ctx, chatPrompt(messages), r.options, g.piece)
+	if err == nil {
+		err = g.finish(stats)
+	}
+	switch {
+	case err != nil && g.stream != nil && g.stream.started:
+		g.fail(ctx, err)
+		return nil
+	case err != nil:
+		return err
+	}
+	if r.settings.Store {
+		answer := llmrun.Message{Role: "assistant", Content: g.response.answer()}
+		r.server.responses.add(&g.response, append(slices.Concat(r.earlier, r.messages), answer))
+	}
+	if g.stream == nil {
+		writeJSON(w, http.StatusOK, &g.response)
+	}
+	return nil
+}
+
+// answer returns the text of the messages of a response.
+func (r *response) answer() (text string) {
+	for _, item := range r.Output {
+		if item.Type == "message" {
+			text += item.Content[0].Text
+		}
+	}
+	return text
+}
+
+// send sends an event, if the response is streamed.
+func (g *responseRun) send(e responseEvent) error {
+	if g.stream == nil {
+		return nil
+	}
+	e.Sequence = g.sequence
+	g.sequence++
+	return g.stream.sendEvent(e.Type, &e)
+}
+
+// begin sends the events before the first item.
+func (g *responseRun) begin() error {
+	if g.sequence > 0 {
+		return nil
+	}
+	if err := g.send(responseEvent{Type: "response.created", Response: &g.response}); err != nil {
+		return err
+	}
+	return g.send(responseEvent{Type: "response.in_progress", Response: &g.response})
+}
+
+// piece adds a piece of the answer.
+func (g *responseRun) piece(p *llmrun.Piece) error {
+	if err := g.begin(); err != nil {
+		return err
+	}
+	if !p.Answers() {
+		g.thoughts++
+	}
+	probable := g.logProbs && p.ID >= 0 && p.Answers()
+	if p.Text == "" && !probable {
+		return nil
+	}
+	item, err := g.item(p.Answers())
+	if err != nil {
+		return err
+	}
+	item.text.WriteString(p.Text)
+	event := g.event("response.reasoning_text.delta")
+	event.Delta = &p.Text
+	if p.Answers() {
+		event.Type, event.LogProbs = "response.output_text.delta", &[]chatLogProb{}
+	}
+	if probable {
+		entry := *g.u.logProb(p)
+		*event.LogProbs = append(*event.LogProbs, entry)
+		*item.Content[0].LogProbs = append(*item.Content[0].LogProbs, entry)
+	}
+	return g.send(event)
+}
+
+// event returns an event of the last item.
+func (g *responseRun) event(kind string) responseEvent {
+	last := len(g.response.Output) - 1
+	return responseEvent{Type: kind, Output: &last, ItemID: g.response.Output[last].ID, Content: new(int)}
+}
+
+// item returns the last item, which is a message or holds thoughts. It begins one if the last one is the other kind.
+func (g *responseRun) item(message bool) (*responseItem, error) {
+	kind := "reasoning"
+	if message {
+		kind = "message"
+	}
+	if n := len(g.response.Output); n > 0 {
+		if last := g.response.Output[n-1]; last.Type == kind {
+			return last, nil
+		}
+		if err := g.closeItem("completed"); err != nil {
+			return nil, err
+		}
+	}
+	item := &responseItem{Type: kind, Status: "in_progress", Content: []*responsePart{}}
+	part := &responsePart{Type: "reasoning_text"}
+	if message {
+		item.ID, item.Role = "msg_"+g.server.id(), "assistant"
+		part.Type, part.Annotations, part.LogProbs = "output_text", &[]any{}, &[]chatLogProb{}
+	} else {
+		item.ID, item.Summary = "rs_"+g.server.id(), &[]any{}
+	}
+	g.response.Output = append(g.response.Output, item)
+	added := g.event("response.output_item.added")
+	added.Item, added.ItemID, added.Content = item, "", nil
+	if err := g.send(added); err != nil {
+		return nil, err
+	}
+	item.Content = []*responsePart{part}
+	added = g.event("response.content_part.added")
+	added.Part = part
+	return item, g.send(added)
+}
+
+// closeItem ends the last item.
+func (g *responseRun) closeItem(status string) error {
+	item := g.response.Output[len(g.response.Output)-1]
+	part := item.Content[0]
+	part.Text, item.Status = item.text.String(), status
+	done := g.event("response.reasoning_text.done")
+	if part.LogProbs != nil {
+		done.Type, done.LogProbs = "response.output_text.done", part.LogProbs
+	}
+	done.Text = &part.Text
+	partDone := g.event("response.content_part.done")
+	partDone.Part = part
+	itemDone := g.event("response.output_item.done")
+	itemDone.Item, itemDone.ItemID, itemDone.Content = item, "", nil
+	for _, e := range []responseEvent{done, partDone, itemDone} {
+		if err := g.send(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish ends the response.
+func (g *responseRun) finish(stats llmrun.Stats) error {
+	status := "completed"
+	if *finishReason(stats) == "length" {
+		status, g.response.Incomplete = "incomplete", &responseIncomplete{"max_output_tokens"}
+	}
+	if err := g.begin(); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(g.response.Output, func(i *responseItem) bool { return i.Type == "message" }) {
+		if _, err := g.item(true); err != nil { // the model ended at once
+			return err
+		}
+	}
+	if err := g.closeItem(status); err != nil {
+		return err
+	}
+	at := g.server.now().Unix()
+	g.response.Status, g.response.Completed = status, &at
+	g.response.Usage = &responseUsage{
+		stats.PromptTokens,
+		openAIPromptTokens{stats.ReusedTokens},
+		stats.GeneratedTokens,
+		responseOutputDetails{g.thoughts},
+		stats.PromptTokens + stats.GeneratedTokens,
+	}
+	return g.send(responseEvent{Type: "response." + status, Response: &g.response})
+}
+
+// fail ends a stream whose response has begun.
+func (g *responseRun) fail(ctx context.Context, err error) {
+	g.server.breakOff(ctx, g.stream, err, func(p *problem) any {
+		g.response.Status, g.response.Error = "failed", &responseError{"server_error", p.message}
+		return responseEvent{Type: "response.failed", Sequence: g.sequence, Response: &g.response}
+	})
+}
