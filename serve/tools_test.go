@@ -127,7 +127,7 @@ func testChatCallsTools(t *testing.T, tooled *Server) {
 // testOllamaCallsTools checks the calls of an answer, whole and as a stream.
 func testOllamaCallsTools(t *testing.T, tooled *Server) {
 	answer := func(stream string) []string {
-		o := newObject([]byte(`{"model":"demo","stream":` + stream + `,"think":true,"messages":[{"role":"user","content":"Hi"}],"tools":[` + weatherTool + `]}`))
+		o := newObject([]byte(`{"model":"demo","stream":` + stream + `,"think":true,"truncate":false,"messages":[{"role":"user","content":"Hi"}],"tools":[` + weatherTool + `]}`))
 		r, _ := tooled.readOllamaChatRequest(o)
 		require.NoError(t, o.err())
 		r.prompt = calling()
