@@ -114,6 +114,8 @@ type responseEvent struct {
 	LogProbs *[]chatLogProb `json:"logprobs,omitempty"`
 }
 
+func (e *responseEvent) eventName() string { return e.Type }
+
 // responseRequest is a request for a response.
 type responseRequest struct {
 	server   *Server
@@ -293,7 +295,7 @@ func (g *responseRun) send(e responseEvent) error {
 	}
 	e.Sequence = g.sequence
 	g.sequence++
-	return g.stream.sendEvent(e.Type, &e)
+	return g.stream.send(&e)
 }
 
 // begin sends the events before the first item.
@@ -432,6 +434,6 @@ func (g *responseRun) finish(stats llmrun.Stats) error {
 func (g *responseRun) fail(ctx context.Context, err error) {
 	g.server.breakOff(ctx, g.stream, err, func(p *problem) any {
 		g.response.Status, g.response.Error = "failed", &responseError{"server_error", p.message}
-		return responseEvent{Type: "response.failed", Sequence: g.sequence, Response: &g.response}
+		return &responseEvent{Type: "response.failed", Sequence: g.sequence, Response: &g.response}
 	})
 }

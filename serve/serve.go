@@ -152,6 +152,7 @@ func (s *Server) route() {
 	})
 	s.mux.HandleFunc("GET /metrics", s.serveMetrics)
 	s.routeOpenAI()
+	s.routeAnthropic()
 	s.routeOllama()
 	s.mux.HandleFunc("/", s.refuseUnknown)
 }

@@ -33,10 +33,10 @@ func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "serve",
 		Synopsis: "[--model NAME=PATH ...] [flags]",
-		Summary:  "answer HTTP requests of OpenAI's and ollama's clients",
-		About: `Listens on an address and answers requests until Ctrl-C or SIGTERM, which let running answers go on for 10 seconds. A client for OpenAI's API uses the address with /v1 behind it, one for ollama's API the address as it is; docs/guide/serving.md lists what they may ask for. A model is opened by the first request that names it, and closed after 5 minutes without one. The keys and values of long prompts are kept in the cache directory, so that the next question about a document begins soon, also after a restart.
+		Summary:  "answer HTTP requests of clients for OpenAI's, ollama's and Anthropic's APIs",
+		About: `Listens on an address and answers requests until Ctrl-C or SIGTERM, which let running answers go on for 10 seconds. A client for OpenAI's API uses the address with /v1 behind it, one for ollama's or Anthropic's API the address as it is; docs/guide/serving.md lists what they may ask for. A model is opened by the first request that names it, and closed after 5 minutes without one. The keys and values of long prompts are kept in the cache directory, so that the next question about a document begins soon, also after a restart.
 
-Only programs on this machine reach the default address. Pages in a browser may use the server if they come from localhost or from the apps of Obsidian, Capacitor or Tauri; --allow-origin adds others. A client may have to send a key, as Authorization: Bearer KEY: one of the lines of --api-key-file, or the value of ` + apiKeyVariable + `.
+Only programs on this machine reach the default address. Pages in a browser may use the server if they come from localhost or from the apps of Obsidian, Capacitor or Tauri; --allow-origin adds others. A client may have to send a key, as Authorization: Bearer KEY or X-Api-Key: KEY: one of the lines of --api-key-file, or the value of ` + apiKeyVariable + `.
 
 GET /health answers {"status":"ok"}, and GET /metrics has counters for Prometheus. Standard error has a line for each request, which holds no text of prompts or answers.`,
 		Examples: []cli.Example{

@@ -1,0 +1,137 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// TestAnthropicMessage checks a whole answer, and that its shape is that of the API.
+func TestAnthropicMessage(t *testing.T) {
+	w := post(demo(), "/v1/messages", `{"model":"demo",`+foxMessages+`,"max_tokens":5,"temperature":0,"metadata":{"user_id":"x"},"unknown":[{}]}`)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	var got struct{ Usage anthropicUsage }
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+	require.Equal(t, 18, got.Usage.Input+got.Usage.CacheRead)
+	require.JSONEq(t, fmt.Sprintf(`{
+		"id": "msg_1", "type": "message", "role": "assistant", "model": "demo",
+		"content": [{"type": "text", "text": "Once there lived a funny"}], "stop_reason": "max_tokens", "stop_sequence": null,
+		"usage": {"input_tokens": %d, "cache_creation_input_tokens": 0, "cache_read_input_tokens": %d, "output_tokens": 5}
+	}`, got.Usage.Input, got.Usage.CacheRead), w.Body.String())
+}
+
+// TestAnthropicStream checks every event of an answer.
+func TestAnthropicStream(t *testing.T) {
+	w := post(demo(), "/v1/messages", `{"model":"demo","stream":true,`+foxMessages+`,"max_tokens":9,"stop_sequences":["wolf"," lived"],"temperature":0}`)
+	require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
+	event := func(kind, rest string) string {
+		return "event: " + kind + "\ndata: {\"type\":\"" + kind + "\"" + rest + "}\n\n"
+	}
+	want := event("message_start", `,"message":{"id":"msg_1","type":"message","role":"assistant","model":"demo","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}}`) +
+		event("content_block_start", `,"index":0,"content_block":{"type":"text","text":""}`) +
+		event("content_block_delta", `,"index":0,"delta":{"type":"text_delta","text":"Once"}`) +
+		event("content_block_delta", `,"index":0,"delta":{"type":"text_delta","text":" there"}`) +
+		event("content_block_stop", `,"index":0`) +
+		"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"stop_sequence\",\"stop_sequence\":\" lived\"},\"usage\":"
+	rest, ok := strings.CutPrefix(w.Body.String(), want)
+	require.True(t, ok, w.Body.String())
+	usage, ok := strings.CutSuffix(rest, "}\n\n"+event("message_stop", ""))
+	require.True(t, ok, rest)
+	var got anthropicUsage
+	require.NoError(t, json.Unmarshal([]byte(usage), &got))
+	require.Equal(t, 18, got.Input+got.CacheRead)
+	require.Equal(t, 3, got.Output)
+}
+
+// TestAnthropicOptions checks that the fields of a request reach the model, and that tokens are counted as they are read.
+func TestAnthropicOptions(t *testing.T) {
+	text := func(path, body string) map[string]any { return postOK(t, demo(), path, `{`+body+`}`) }
+	const turns = `"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""},{"type":"text","text":"Hello!"}]},{"role":"user","content":[{"type":"text","text":"Tell me a story about a fox.","cache_control":{"type":"ephemeral"}}]}]`
+	const same = `"messages":[{"role":"system","content":"Be kind.\nBe brief."},{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello!"},{"role":"user","content":"Tell me a story about a fox."}]`
+	const system = `"system":[{"type":"text","text":"Be kind."},{"type":"text","text":"Be brief."}],`
+	got := text("/v1/messages", system+turns+`,"max_tokens":6,"temperature":0`)
+	chat := text("/v1/chat/completions", same+`,"max_tokens":6,"temperature":0`)
+	require.Equal(t, at(chat, "choices", 0, "message", "content"), at(got, "content", 0, "text"))
+	require.Equal(t, at(chat, "usage", "prompt_tokens"), text("/v1/messages/count_tokens", system+turns)["input_tokens"])
+	require.Equal(t, "end_turn", text("/v1/messages", `"messages":[{"role":"user","content":"Hi"}],"max_tokens":50,"temperature":0`)["stop_reason"])
+	seeded := `"messages":[{"role":"user","content":"Hi"}],"max_tokens":6,"seed":3,"temperature":1`
+	require.Equal(t, at(text("/v1/messages", seeded), "content"), at(text("/v1/messages", seeded), "content"))
+}
+
+// TestAnthropicThoughts checks the blocks and events of an answer with thoughts before it.
+func TestAnthropicThoughts(t *testing.T) {
+	w := httptest.NewRecorder()
+	g := &anthropicRun{anthropicRequest: &anthropicRequest{server: demo()}, stream: newStream(w, true)}
+	for _, p := range []llmrun.Piece{{Text: "Let", Channel: llmrun.ChannelAnalysis}, {Text: " me", Channel: llmrun.ChannelAnalysis}, {Text: "Yes", Channel: llmrun.ChannelFinal}} {
+		require.NoError(t, g.piece(&p))
+	}
+	require.NoError(t, g.finish(llmrun.Stats{StopReason: llmrun.StopEOS}))
+	var kinds []string
+	for line := range strings.Lines(w.Body.String()) {
+		if kind, ok := strings.CutPrefix(line, "event: "); ok {
+			kinds = append(kinds, strings.TrimSpace(kind))
+		}
+	}
+	require.Equal(t, []string{
+		"message_start", "content_block_start", "content_block_delta", "content_block_delta", "content_block_stop",
+		"content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop",
+	}, kinds)
+	require.Contains(t, w.Body.String(), `"index":0,"delta":{"type":"thinking_delta","thinking":" me"}`)
+	require.Contains(t, w.Body.String(), `"index":1,"content_block":{"type":"text","text":""}`)
+	text, err := json.Marshal(g.message.Content)
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"type":"thinking","thinking":"Let me","signature":""},{"type":"text","text":"Yes"}]`, string(text))
+}
+
+// TestAnthropicKeys checks that keys are accepted in the header of Anthropic's clients.
+func TestAnthropicKeys(t *testing.T) {
+	s := emptyServer(t, func(o *Options) { o.APIKeys = []string{"secret"} })
+	for key, status := range map[string]int{"secret": http.StatusOK, "other": http.StatusUnauthorized, "": http.StatusUnauthorized} {
+		require.Equal(t, status, ask(s, http.MethodGet, "/v1/models", map[string]string{"X-Api-Key": key}).Code, key)
+	}
+	require.Equal(t, http.StatusUnauthorized, ask(s, http.MethodGet, "/v1/models", map[string]string{"X-Api-Key": "secret", "Authorization": "Bearer other"}).Code)
+	w := ask(s, http.MethodPost, "/v1/messages", nil)
+	require.JSONEq(t, `{"type":"error","error":{"type":"authentication_error","message":"the API key is missing or wrong"}}`, w.Body.String())
+}
+
+// TestAnthropicRefusals checks that a wrong request gets the API's error.
+func TestAnthropicRefusals(t *testing.T) {
+	for _, c := range []struct {
+		body    string
+		status  int
+		kind    string
+		message string
+	}{
+		{`{"model":"other",` + foxMessages + `,"max_tokens":1}`, 404, "not_found_error", "no such model"},
+		{`{` + foxMessages + `}`, 400, "invalid_request_error", "max_tokens is missing"},
+		{`{` + foxMessages + `,"max_tokens":0}`, 400, "invalid_request_error", "max_tokens is 0"},
+		{`{"messages":[],"max_tokens":1}`, 400, "invalid_request_error", "messages must be a list"},
+		{`{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}],"max_tokens":1}`, 400, "invalid_request_error", "must end with a message of the user"},
+		{`{"messages":[{"role":"user","content":[{"type":"image","source":{}}]}],"max_tokens":1}`, 400, "invalid_request_error", "messages[0].content[0].type is \"image\": the models read text"},
+		{`{"messages":[{"role":"user","content":[{"type":"tool_result"}]}],"max_tokens":1}`, 400, "invalid_request_error", "only text"},
+		{`{"messages":[{"role":"wizard","content":"x"}],"max_tokens":1}`, 400, "invalid_request_error", "messages[0].role must be"},
+		{`{` + foxMessages + `,"max_tokens":1,"system":7}`, 400, "invalid_request_error", "system must be a string"},
+		{`{` + foxMessages + `,"max_tokens":1,"stop_sequences":[1]}`, 400, "invalid_request_error", "stop_sequences must be"},
+		{`{` + foxMessages + `,"max_tokens":1,"thinking":{"type":"hard"}}`, 400, "invalid_request_error", "thinking.type must be"},
+		{`{` + foxMessages + `,"max_tokens":1,"tools":[{}]}`, 400, "invalid_request_error", "tools is not supported yet"},
+		{`{`, 400, "invalid_request_error", "ends too early"},
+	} {
+		w := post(demo(), "/v1/messages", c.body)
+		require.Equal(t, c.status, w.Code, "%s: %s", c.body, w.Body)
+		var answer anthropicError
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+		require.Equal(t, "error", answer.Type)
+		require.Equal(t, c.kind, answer.Error.Type, c.body)
+		require.Contains(t, answer.Error.Message, c.message, c.body)
+	}
+	w := ask(demo(), http.MethodGet, "/v1/messages", nil)
+	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
+	require.Contains(t, w.Body.String(), `"type":"error"`)
+}
