@@ -146,7 +146,7 @@ testgpu-library:
 
 .PHONY: testvnni
 testvnni: ## run the kernels of AVX-VNNI in the encoding of AVX-512 (skips them without AVX-512 VNNI)
-	@$(TESTREPORT) -tags vnni -asmflags=-D=AVX512VL_VNNI -timeout 20m -vet=off -run 'Path|Extreme' ./quant/tiled
+	@$(TESTREPORT) -tags vnni -asmflags=-D=AVX512VL_VNNI -timeout 20m -vet=off -run 'Path|Extreme|MatchesTwin' ./quant ./quant/tiled
 
 # Every processor runs the kernels that it has, so that one with an instruction that it lacks fails. What they
 # compute is compared with the portable kernels; these are compared with floats, and packed rows with their

@@ -89,7 +89,7 @@ func CandidateSeed(seed uint64, index int) uint64 {
 // tokens of all candidates, and the passes of the engine.
 func (s *Session) Candidates(ctx context.Context, prompt Prompt, o CandidateOptions) iter.Seq2[*Candidate, error] {
 	return func(yield func(*Candidate, error) bool) {
-		c := &candidates{session: s, options: o, yield: yield, messages: slices.Clone(prompt.Messages)}
+		c := &candidates{session: s, options: o, yield: yield, messages: cloneMessages(prompt.Messages)}
 		if err := c.run(ctx, prompt); err != nil && !c.abandoned {
 			yield(nil, err)
 		}
@@ -154,14 +154,17 @@ func (o *CandidateOptions) validate(p *Prompt) error {
 }
 
 // tokens returns the ids of the sequence with the prompt.
-func (p *Prompt) tokens(s *Session, o *GenerateOptions) func() ([]int32, error) {
+func (p *Prompt) tokens(s *Session) promptFunc {
 	switch {
 	case p.Messages != nil:
-		return func() ([]int32, error) { return s.engine.EncodeChat(p.Messages, o.Chat) }
+		return func(o *GenerateOptions) (ids []int32, err error) {
+			ids, o.reading, err = s.engine.encodeChat(p.Messages, o.Chat)
+			return ids, err
+		}
 	case p.IDs != nil:
-		return func() ([]int32, error) { return slices.Concat(s.tokens(), p.IDs), nil }
+		return func(*GenerateOptions) ([]int32, error) { return slices.Concat(s.tokens(), p.IDs), nil }
 	}
-	return func() ([]int32, error) { return s.encodeText(p.Text, o) }
+	return func(o *GenerateOptions) ([]int32, error) { return s.encodeText(p.Text, o) }
 }
 
 // Best returns the candidate with the greatest score, the first one of equals; nil without candidates.

@@ -60,9 +60,14 @@ func (c *candidates) run(ctx context.Context, prompt Prompt) error {
 	}
 	defer s.end()
 	g := &generation{session: s, options: c.options.GenerateOptions, start: time.Now()}
-	if err := g.prepare(prompt.tokens(s, &c.options.GenerateOptions)); err != nil {
+	if c.messages != nil {
+		g.turn = &turn{messages: c.messages}
+	}
+	if err := g.prepare(prompt.tokens(s)); err != nil {
 		return err
 	}
+	g.reader.close()
+	c.options.reading = g.options.reading // candidates begin behind the same prompt
 	s.takeOffered()
 	c.ids = slices.Clip(g.ids)
 	err = g.prefillShared(ctx)
@@ -73,6 +78,7 @@ func (c *candidates) run(ctx context.Context, prompt Prompt) error {
 		c.stats.Decode = time.Since(g.firstAt)
 	}
 	c.stats.Passes = int(s.engine.PassUse().Passes - before.Passes)
+	g.turn.end(s, Message{}, 0, err == nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats = c.stats
@@ -106,11 +112,15 @@ func (c *candidates) produce(ctx context.Context) error {
 // prefillShared prefills the prompt except its last token, behind which each candidate begins.
 func (g *generation) prefillShared(ctx context.Context) error {
 	fresh := g.reuse(ctx)
-	prompt := len(g.ids) - draft.CommonPrefix(g.session.tokens(), g.ids)
-	g.ids = g.ids[:len(g.ids)-1]
+	whole := g.ids
+	prompt := len(whole) - draft.CommonPrefix(g.session.tokens(), whole)
+	g.ids = whole[:len(whole)-1]
 	defer g.savePrefix(ctx)
 	o := exec.ExtendOptions{Progress: g.options.OnPrefill, Prompt: prompt}
-	return g.extendPrompt(ctx, fresh[:len(fresh)-1], &o, func() error { return nil })
+	return g.extendPrompt(ctx, fresh[:len(fresh)-1], &o, func() error {
+		g.keepPrompt(whole, len(fresh))
+		return nil
+	})
 }
 
 // generate runs the candidates and yields them in order.
@@ -263,7 +273,7 @@ func (c *candidates) await() error {
 // answer generates a candidate in a session of its own, which it closes.
 func (c *candidates) answer(ctx context.Context, f *Session, index int) finished {
 	o := c.options.GenerateOptions
-	o.LogProbs, o.OnPrefill, o.OnSlide, o.Overflow = true, nil, nil, OverflowStop
+	o.LogProbs, o.OnPrefill, o.OnSlide, o.Overflow, o.KeepPrompt = true, nil, nil, OverflowStop, false
 	seed := CandidateSeed(c.stats.Seed, c.firstSeed+index)
 	o.Sampling.Seed = &seed
 	got := finished{Candidate: &Candidate{Index: index}}
@@ -275,7 +285,7 @@ func (c *candidates) answer(ctx context.Context, f *Session, index int) finished
 	}
 	var text strings.Builder
 	text.WriteString(got.Text)
-	for piece, err := range f.run(ctx, o, func() ([]int32, error) { return ids, nil }, nil) {
+	for piece, err := range f.run(ctx, o, func(*GenerateOptions) ([]int32, error) { return ids, nil }, nil) {
 		if err != nil {
 			got.err = err
 			break

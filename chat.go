@@ -7,84 +7,102 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/text/answer"
 	"github.com/llmrun/llmrun/text/channel"
 	"github.com/llmrun/llmrun/text/jinja"
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// Message is one message of a conversation.
-type Message struct {
-	Role    string `json:"role"` // "system", "user" or "assistant"
-	Content string `json:"content"`
-}
-
 // ChatOptions configure how messages are rendered. The zero value suits conversations.
 type ChatOptions struct {
 	NoGenerationPrompt bool           // do not start the assistant's next turn
 	Now                time.Time      // the current date for templates that show it; zero = now
-	Extra              map[string]any // further variables of the template, such as enable_thinking
+	Extra              map[string]any // further variables of the template
+	// Tools are what the model may call. If a template has no tools, offering some is an error.
+	Tools []Tool
+	// ToolChoice is ToolsAuto (also ""), ToolsNone or ToolsRequired. ToolName is the tool that ToolsRequired
+	// requires, "" for any. The answer then begins with the call, so the model does not think first.
+	ToolChoice, ToolName string
+	// OneToolCall ends the answer behind its first call.
+	OneToolCall bool
+	// Thinking is whether the model thinks before it answers: one of the levels of Engine.ThinkingLevels, or "" for
+	// the template's default.
+	Thinking string
 }
 
 // RenderChat returns the prompt that the model's chat template renders, as text. The text
 // does not distinguish special tokens of the template from those spelled in a message; use
 // EncodeChat to count tokens or to generate.
 func (e *Engine) RenderChat(messages []Message, o ChatOptions) (string, error) {
-	room, err := e.reservePrompt(contents(messages)...)
+	room, err := e.reservePrompt(o.texts(messages)...)
 	defer room.release()
 	if err != nil {
 		return "", err
 	}
-	return e.chat.render(messages, o, room)
+	text, begun, err := e.chat.prompt(messages, o, room)
+	return text + begun, err
 }
 
 // EncodeChat returns the prompt that Chat prefills, as token ids. The template's special
 // tokens are encoded as such; those spelled in system and user messages are plain text.
 func (e *Engine) EncodeChat(messages []Message, o ChatOptions) ([]int32, error) {
-	room, err := e.reservePrompt(contents(messages)...)
+	ids, _, err := e.encodeChat(messages, o)
+	return ids, err
+}
+
+// encodeChat is EncodeChat, and returns how the answer is read.
+func (e *Engine) encodeChat(messages []Message, o ChatOptions) ([]int32, *reading, error) {
+	room, err := e.reservePrompt(o.texts(messages)...)
 	defer room.release()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return e.chat.encode(messages, o, room)
+	return e.chat.encodeAnswered(messages, o, room)
 }
 
 // Chat adds a user's message to the session's conversation and generates the answer. The
 // answer, as far as the caller received it, becomes part of the conversation. Chat prefills
 // only what the session does not contain yet. If a turn fails before the first token of the
-// answer, or the answer is empty, the conversation does not change.
+// answer, or the answer has no token, the conversation does not change, unless
+// GenerateOptions.KeepPrompt keeps the message. See [AddUserMessage] for the message after that.
 func (s *Session) Chat(ctx context.Context, user string, o GenerateOptions) iter.Seq2[Piece, error] {
-	return s.chat(ctx, func() []Message {
-		return append(s.Messages(), Message{Role: "user", Content: user})
-	}, o)
+	return s.chat(ctx, func() []Message { return AddUserMessage(s.Messages(), user) }, o)
+}
+
+// AddUserMessage returns a conversation with another message of the user. A last message without an answer,
+// which GenerateOptions.KeepPrompt has kept, becomes part of it, because templates expect that roles alternate:
+// the text follows it after an empty line, or replaces it if it begins with it, as a prompt that is repeated.
+func AddUserMessage(messages []Message, text string) []Message {
+	last := len(messages) - 1
+	if last < 0 || messages[last].Role != "user" {
+		return append(slices.Clip(messages), Message{Role: "user", Content: text})
+	}
+	if before := messages[last].Content; !strings.HasPrefix(text, before) {
+		text = before + "\n\n" + text
+	}
+	return append(slices.Clip(messages[:last]), Message{Role: "user", Content: text})
 }
 
 // ChatMessages replaces the session's conversation by messages and generates the assistant's
-// next message. An empty answer replaces nothing, so that a session keeps the answer that it has.
+// next message. An answer without a token replaces nothing, so that a session keeps the answer that it has.
 func (s *Session) ChatMessages(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Piece, error] {
-	return s.chat(ctx, func() []Message { return slices.Clone(messages) }, o)
+	return s.chat(ctx, func() []Message { return cloneMessages(messages) }, o)
 }
 
 // chat generates the answer to the result of messages, which it calls once the session is
 // claimed.
 func (s *Session) chat(ctx context.Context, messages func() []Message, o GenerateOptions) iter.Seq2[Piece, error] {
-	var all []Message
-	prompt := func() ([]int32, error) {
-		all = messages()
-		return s.engine.EncodeChat(all, o.Chat)
-	}
-	done := func(text string, err error) {
-		if text == "" {
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.messages = append(all, Message{Role: "assistant", Content: text})
-	}
-	return s.run(ctx, o, prompt, done)
+	t := &turn{}
+	return s.run(ctx, o, func(o *GenerateOptions) (ids []int32, err error) {
+		t.messages = messages()
+		ids, o.reading, err = s.engine.encodeChat(t.messages, o.Chat)
+		return ids, err
+	}, t)
 }
 
 // chatFormat renders conversations with a chat template.
@@ -95,6 +113,8 @@ type chatFormat struct {
 	tok      *token.Tokenizer // nil without a tokenizer
 	bos, eos string           // the text of these tokens, for templates
 	channels *channel.Format  // nil if answers have no channels
+	answers  *answer.Format   // nil without a template
+	probed   templateProbe
 }
 
 const (
@@ -120,6 +140,7 @@ func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) 
 	if id, ok := t.EndOfText(); ok {
 		c.eos, _ = t.Piece(id)
 	}
+	c.answers = answer.New(c.source)
 	if c.source == "" {
 		c.template, _ = jinja.ForTokens(func(piece string) bool { _, ok := t.ID(piece); return ok })
 		return c, nil
@@ -134,19 +155,6 @@ func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) 
 		c.invalid = fmt.Errorf("the chat template of %s: %w", f.Path, err)
 	}
 	return c, nil
-}
-
-// render returns the prompt as text.
-func (c *chatFormat) render(messages []Message, o ChatOptions, room *promptRoom) (string, error) {
-	if c.template == nil {
-		return "", c.invalid
-	}
-	in := jinja.Input{BOS: c.bos, EOS: c.eos, AddGenerationPrompt: !o.NoGenerationPrompt, Now: o.Now, Extra: o.Extra}
-	in.Granted, in.Reserve = room.granted()
-	for _, m := range messages {
-		in.Messages = append(in.Messages, jinja.Message{Role: m.Role, Content: m.Content})
-	}
-	return c.template.Render(in)
 }
 
 // TemplateOptions are the inputs of RenderTemplate and RenderModel.
@@ -190,7 +198,7 @@ func (o *TemplateOptions) render(t *jinja.Template) (string, error) {
 		}
 		in.Extra[k] = v
 	}
-	return t.Render(in)
+	return renderTools(t, in)
 }
 
 // RenderModel renders the chat template of a model, with the model's own BOS and EOS, without

@@ -1,6 +1,7 @@
 package llmrun
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"unicode"
@@ -23,34 +24,116 @@ var stripMarks = strings.NewReplacer(plainBegin, "\uFFFD", plainEnd, "\uFFFD")
 // text cannot end a turn.
 //
 // room is the memory for the conversion; nil reserves none.
-func (c *chatFormat) encode(messages []Message, o ChatOptions, room *promptRoom) (_ []int32, err error) {
+func (c *chatFormat) encode(messages []Message, o ChatOptions, room *promptRoom) ([]int32, error) {
+	ids, _, err := c.encodeAnswered(messages, o, room)
+	return ids, err
+}
+
+// encodeAnswered is encode, and returns how the answer is read.
+func (c *chatFormat) encodeAnswered(messages []Message, o ChatOptions, room *promptRoom) (_ []int32, r *reading, err error) {
 	if c.template == nil {
-		return nil, c.invalid
+		return nil, nil, c.invalid
 	}
-	guarded := slices.Clone(messages)
-	for i := range guarded {
-		m := &guarded[i]
-		m.Content = stripMarks.Replace(m.Content)
-		if m.Role != "assistant" { // an answer of the model may contain special tokens, such as </think>
-			if m.Content, err = c.markPlain(m.Content, room); err != nil {
-				return nil, err
-			}
-		}
-		if m.Role, err = c.markPlain(m.Role, room); err != nil {
-			return nil, err
-		}
-	}
-	text, err := c.render(guarded, o, room)
+	guarded, err := c.guard(messages, &o, room)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	text, begun, err := c.prompt(guarded, o, room)
+	if err != nil {
+		return nil, nil, err
 	}
 	var ids []int32
 	if c.source == "" && !strings.HasPrefix(text, c.bos) { // a built-in template leaves BOS to the tokenizer
 		if ids, err = c.tok.Encode("", token.EncodeOptions{AddSpecial: true, OpenEnd: true}); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return c.appendMarked(ids, text, room)
+	r = c.reading(text, begun, &o)
+	ids, err = c.appendMarked(ids, text+begun, room)
+	return ids, r, err
+}
+
+// guard returns messages and, in the options, tools in which text that spells special tokens is marked.
+func (c *chatFormat) guard(messages []Message, o *ChatOptions, room *promptRoom) (_ []Message, err error) {
+	mark := func(text *string) {
+		if err == nil {
+			*text, err = c.markPlain(*text, room)
+		}
+	}
+	guarded := cloneMessages(messages)
+	for i := range guarded {
+		m := &guarded[i]
+		m.Content, m.Thinking = stripMarks.Replace(m.Content), stripMarks.Replace(m.Thinking)
+		if m.Role != "assistant" { // an answer of the model may contain special tokens, such as </think>
+			mark(&m.Content)
+		}
+		mark(&m.Role)
+		mark(&m.Name)
+		mark(&m.ToolCallID)
+		for j := range m.ToolCalls {
+			call := &m.ToolCalls[j]
+			mark(&call.ID)
+			mark(&call.Name)
+			if err == nil {
+				call.Arguments, err = c.markJSON(call.Arguments, room)
+			}
+		}
+	}
+	o.Tools = slices.Clone(o.Tools)
+	for i := range o.Tools {
+		t := &o.Tools[i]
+		mark(&t.Name)
+		mark(&t.Description)
+		if err == nil && len(t.Parameters) > 0 {
+			var parameters string
+			parameters, err = c.markJSON(string(t.Parameters), room)
+			t.Parameters = []byte(parameters)
+		}
+	}
+	return guarded, err
+}
+
+// markJSON marks the strings of JSON that spell special tokens. Text that is no JSON is marked as a whole.
+func (c *chatFormat) markJSON(text string, room *promptRoom) (string, error) {
+	marked, err := c.markPlain(text, room)
+	if err != nil || marked == text && !strings.Contains(text, `\u`) {
+		return marked, err
+	}
+	var b strings.Builder
+	for text != "" { // strings begin and end at quotes that are not escaped
+		at := strings.IndexByte(text, '"')
+		if at < 0 {
+			break
+		}
+		end := at + 1
+		for end < len(text) && text[end] != '"' {
+			if text[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		if end >= len(text) {
+			break
+		}
+		var value string
+		if json.Unmarshal([]byte(text[at:end+1]), &value) != nil {
+			break
+		}
+		quoted := text[at : end+1]
+		plain, err := c.markPlain(value, room)
+		if err != nil {
+			return "", err
+		}
+		if plain != value {
+			raw, _ := json.Marshal(plain) // never fails
+			quoted = string(raw)
+		}
+		b.WriteString(text[:at] + quoted)
+		text = text[end+1:]
+	}
+	rest, err := c.markPlain(text, room)
+	b.WriteString(rest)
+	return b.String(), err
 }
 
 // markPlain encloses a text that spells special tokens in marks. White space at its ends

@@ -18,10 +18,10 @@ func BenchmarkEncodeConversation(b *testing.B) {
 		var messages []Message
 		for i := range turns {
 			messages = append(messages,
-				Message{"user", fmt.Sprintf("Tell me story %d about a brave fox named Ruby, please.", i)},
-				Message{"assistant", strings.Repeat("Once upon a time a fox walked through the quiet forest. ", 6)})
+				Message{Role: "user", Content: fmt.Sprintf("Tell me story %d about a brave fox named Ruby, please.", i)},
+				Message{Role: "assistant", Content: strings.Repeat("Once upon a time a fox walked through the quiet forest. ", 6)})
 		}
-		messages = append(messages, Message{"user", "And then?"})
+		messages = append(messages, Message{Role: "user", Content: "And then?"})
 		b.Run(fmt.Sprintf("%d turns", turns), func(b *testing.B) {
 			n := 0
 			for range b.N {

@@ -18,7 +18,7 @@ import (
 func TestTemplateCutsMarkedText(t *testing.T) {
 	tok, err := modelfile.OpenTokenizer(vfs.OS(), hubmodel.Pack)
 	require.NoError(t, err)
-	messages := []Message{{"user", "ab<|im_end|>cd"}}
+	messages := []Message{{Role: "user", Content: "ab<|im_end|>cd"}}
 	for _, test := range []struct {
 		source string
 		want   []int32 // expected special tokens

@@ -98,7 +98,8 @@
 // To stop a generation, break out of the loop or cancel the context. The engine stops
 // within one layer of the current prefill chunk. The session keeps the tokens that the loop
 // received, and the next call continues behind them. A prompt whose prefill was interrupted
-// does not become part of the session, so the same call can be repeated. Close also ends a
+// does not become part of the session, so the same call can be repeated, unless
+// GenerateOptions.KeepPrompt is set. Close also ends a
 // running generation, with [ErrClosed].
 //
 // # Concurrency

@@ -34,6 +34,7 @@ type Engine struct {
 	// draftModel guesses tokens; nil without one. mayDraft: sessions guess tokens.
 	draftModel *draftModel
 	mayDraft   bool
+	guessing   guessing
 	// branchesKept counts passes in which a branch was right where the first guesses were wrong
 	branchesKept atomic.Int64
 	// rewardModel scores answers; nil without one

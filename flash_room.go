@@ -36,15 +36,7 @@ func (o *Options) flashRoom(writes *allowance.Allowance) flashRoom {
 			r.used = r.limit
 		}
 	}
-	at := r.dir
-	for _, err := o.cacheFS().Stat(at); err != nil; _, err = o.cacheFS().Stat(at) {
-		parent, _ := vfs.Split(at)
-		if parent == at {
-			return r
-		}
-		at = parent
-	}
-	if free, known := vfs.FreeSpace(o.cacheFS(), at); known {
+	if free, known := vfs.FreeSpaceFor(o.cacheFS(), r.dir); known {
 		r.disk = max(0, free-kv.ScratchSpare)
 		if o.kvKey != nil { // of each block of 4096 bytes, encryption takes 24 more
 			r.disk -= r.disk / (vfs.DirectAlign / 32)

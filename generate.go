@@ -20,8 +20,8 @@ import (
 //
 // The caller may break out of the loop at any time; the session keeps the tokens that it
 // received. An error ends the loop; if ctx ends, the error is its cause. If ctx ends during
-// prefill, or prefill fails, the prompt does not become part of the session. The call can
-// then be repeated and prefills only the rest.
+// prefill, or prefill fails, the prompt does not become part of the session, unless
+// GenerateOptions.KeepPrompt is set. The call can then be repeated and prefills only the rest.
 //
 //	for piece, err := range session.Generate(ctx, "Once upon a time", llmrun.GenerateOptions{}) {
 //		if err != nil {
@@ -30,7 +30,7 @@ import (
 //		fmt.Print(piece.Text)
 //	}
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Piece, error] {
-	return s.run(ctx, o, func() ([]int32, error) { return s.encodeText(prompt, &o) }, nil)
+	return s.run(ctx, o, func(o *GenerateOptions) ([]int32, error) { return s.encodeText(prompt, o) }, nil)
 }
 
 // encodeText returns the session's tokens with those of a text behind them.
@@ -55,12 +55,15 @@ func (s *Session) encodeText(prompt string, o *GenerateOptions) ([]int32, error)
 // GenerateIDs is Generate with a prompt of token ids, to which it does not add a
 // begin-of-text token. It works without a tokenizer; the pieces then have no text.
 func (s *Session) GenerateIDs(ctx context.Context, ids []int32, o GenerateOptions) iter.Seq2[Piece, error] {
-	return s.run(ctx, o, func() ([]int32, error) { return slices.Concat(s.tokens(), ids), nil }, nil)
+	return s.run(ctx, o, func(*GenerateOptions) ([]int32, error) { return slices.Concat(s.tokens(), ids), nil }, nil)
 }
 
-// run claims the session, computes the whole prompt and generates. It passes the answer's
-// text to done, which may be nil.
-func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]int32, error), done func(text string, err error)) iter.Seq2[Piece, error] {
+// promptFunc returns the tokens of a prompt, and may set in the options how the answer to it is read.
+type promptFunc func(o *GenerateOptions) ([]int32, error)
+
+// run claims the session, computes the whole prompt and generates. t is nil if the prompt is no
+// conversation.
+func (s *Session) run(ctx context.Context, o GenerateOptions, prompt promptFunc, t *turn) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		ctx, err := s.begin(ctx)
 		if err != nil {
@@ -69,15 +72,14 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 		}
 		defer s.end()
 		s.takeOffered()
-		g := &generation{session: s, options: o, yield: yield, start: time.Now()}
+		g := &generation{session: s, options: o, turn: t, yield: yield, start: time.Now()}
 		if err = g.prepare(prompt); err == nil {
 			err = g.generate(ctx)
 		}
 		s.seq.Rest()
 		g.finish(ctx, err)
-		if done != nil {
-			done(string(g.text), err)
-		}
+		g.reader.close()
+		t.end(s, g.answer.Message(), g.stats.GeneratedTokens, !g.firstAt.IsZero())
 		if s.saves.after {
 			s.saveBehind()
 		}
@@ -91,6 +93,7 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 type generation struct {
 	session   *Session
 	options   GenerateOptions
+	turn      *turn // nil if the prompt is no conversation
 	yield     func(Piece, error) bool
 	abandoned bool // the caller left the loop
 
@@ -100,7 +103,8 @@ type generation struct {
 	channel channel.Splitter
 	ids     []int32 // the prompt and the generated tokens
 	limit   int     // of the tokens that are processed; see limitAnswer
-	text    []byte
+	answer  Answer
+	reader  reader // splits the answer into its parts
 
 	inputs []int32   // the last token and guesses behind it, which a pass processes; empty for the prompt
 	got    []sampled // what the pass gave
@@ -117,7 +121,7 @@ type generation struct {
 }
 
 // prepare checks the options and computes the prompt. It does not change the session.
-func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
+func (g *generation) prepare(prompt promptFunc) (err error) {
 	e := g.session.engine
 	if err := g.options.validate(); err != nil {
 		return err
@@ -131,7 +135,7 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 	if e.tok != nil {
 		g.decoder = e.tok.t.NewDecoder()
 	}
-	if g.ids, err = prompt(); err != nil {
+	if g.ids, err = prompt(&g.options); err != nil {
 		return err
 	}
 	if len(g.ids) == 0 {
@@ -187,7 +191,14 @@ func (g *generation) prefill(ctx context.Context, options *exec.ExtendOptions) e
 	if err := g.startDrafts(); err != nil {
 		return err
 	}
-	if err := g.extendPrompt(ctx, fresh, options, g.limitAnswer); err != nil {
+	ready := func() error {
+		err := g.limitAnswer()
+		if err == nil {
+			g.keepPrompt(g.ids, len(fresh))
+		}
+		return err
+	}
+	if err := g.extendPrompt(ctx, fresh, options, ready); err != nil {
 		return err
 	}
 	g.session.setTokens(g.ids)
@@ -195,8 +206,8 @@ func (g *generation) prefill(ctx context.Context, options *exec.ExtendOptions) e
 	return nil
 }
 
-// extendPrompt prefills tokens, after a last check, and records what that took.
-func (g *generation) extendPrompt(ctx context.Context, ids []int32, options *exec.ExtendOptions, check func() error) error {
+// extendPrompt prefills tokens, unless ready returns an error, and records what that took.
+func (g *generation) extendPrompt(ctx context.Context, ids []int32, options *exec.ExtendOptions, ready func() error) error {
 	engine := g.session.engine
 	g.selectionBefore = engine.selectionUse()
 	start, flash, kv := time.Now(), engine.flashUse(), engine.KVUse()
@@ -204,7 +215,7 @@ func (g *generation) extendPrompt(ctx context.Context, ids []int32, options *exe
 		if err := g.roomOnFlash(0); err != nil {
 			return err
 		}
-		if err := check(); err != nil {
+		if err := ready(); err != nil {
 			return err
 		}
 		if err := g.extend(ctx, ids, options); err != nil {
@@ -247,6 +258,11 @@ func (g *generation) accept(next *sampled) (stop string) {
 	if !g.emit(next.Piece) {
 		return StopCancelled
 	}
+	for _, p := range next.more {
+		if !g.emit(p) {
+			return StopCancelled
+		}
+	}
 	switch {
 	case next.stopped:
 		return StopString
@@ -270,6 +286,7 @@ func (g *generation) decodeToken(next *sampled) {
 		if !next.stopped {
 			next.Text += g.stops.Flush()
 		}
+		g.reader.endChannel(&next.Piece)
 		return
 	}
 	text, err := g.decoder.Next(next.ID)
@@ -277,13 +294,12 @@ func (g *generation) decodeToken(next *sampled) {
 		return // an id of a padded vocabulary that the tokenizer does not have
 	}
 	next.Text, next.stopped = g.stops.Push(text)
+	g.reader.read(next)
 }
 
 // emit yields a piece and reports whether the caller continues.
 func (g *generation) emit(p Piece) bool {
-	if p.Answers() {
-		g.text = append(g.text, p.Text...)
-	}
+	g.answer.Add(&p)
 	g.abandoned = !g.yield(p, nil)
 	return !g.abandoned
 }
@@ -318,17 +334,27 @@ func (g *generation) finish(ctx context.Context, err error) {
 
 // flush yields held-back text unless a stop string or the caller ended the generation.
 func (g *generation) flush() {
-	if g.decoder == nil || g.abandoned || g.stats.StopReason == StopString {
+	if g.decoder == nil || g.abandoned {
 		return
 	}
-	rest, stopped := g.stops.Push(g.decoder.Flush())
-	if stopped {
-		g.stats.StopReason = StopString
-	} else {
-		rest += g.stops.Flush()
+	last := sampled{Piece: Piece{ID: noToken, Channel: g.channel.Channel(), Recipient: g.channel.Recipient()}}
+	if g.stats.StopReason != StopString {
+		var stopped bool
+		if last.Text, stopped = g.stops.Push(g.decoder.Flush()); stopped {
+			g.stats.StopReason = StopString
+		} else {
+			last.Text += g.stops.Flush()
+		}
 	}
-	if rest != "" {
-		g.emit(Piece{ID: noToken, Text: rest, Channel: g.channel.Channel(), Recipient: g.channel.Recipient()})
+	g.reader.finish(&last, g.stats.StopReason == StopEOS)
+	if last.Text != "" || last.Call != nil || last.CallEnds {
+		g.emit(last.Piece)
+	}
+	for _, p := range last.more {
+		if g.abandoned {
+			return
+		}
+		g.emit(p)
 	}
 }
 
@@ -340,12 +366,17 @@ func (s *Session) rewind(ids []int32) []int32 {
 
 // Piece is one step of a generation: a token and the text that it completes. Text is empty if
 // the token ends in the middle of a character, or if the text may be the beginning of a stop
-// string; a later piece then contains it. If text is still held back when the generation
-// ends, a last piece with the ID -1 contains it. The concatenated texts of all pieces whose Channel is
-// "" or ChannelFinal are the answer.
+// string or of a mark; a later piece then contains it. A token that ends one part of the answer and begins another one has
+// further pieces with the ID -1, and so has text that is still held back when the generation
+// ends. The concatenated texts of all pieces of KindAnswer are the answer; see [Answer].
 type Piece struct {
 	ID   int32
 	Text string
+	Kind Kind
+	// Call begins a call of a tool, with its ID and name. Its arguments are the texts of this piece and of those that follow, up to
+	// one with CallEnds. A call that is cut off has none.
+	Call     *ToolCall
+	CallEnds bool
 	// Channel is the part of the answer that Text belongs to, for models whose answers have several, such
 	// as gpt-oss: "" for all others. Text has no marks of parts. Recipient is the tool that the part calls, such
 	// as functions.weather, or "".
@@ -365,7 +396,7 @@ const (
 
 // Answers reports whether the text is part of the answer, rather than of what the model thinks or says to
 // tools.
-func (p *Piece) Answers() bool { return p.Channel == "" || p.Channel == ChannelFinal }
+func (p *Piece) Answers() bool { return p.Kind == KindAnswer }
 
 // noToken is the ID of a piece that contains only held-back text.
 const noToken = -1
@@ -375,6 +406,7 @@ const noToken = -1
 func (g *generation) beginAnswer(f *channel.Format) {
 	answered := g.options.answered
 	g.channel = f.Behind(g.ids[:max(0, len(g.ids)-len(answered))])
+	g.reader.begin(g.options.reading)
 	for _, id := range answered {
 		g.decodeToken(&sampled{Piece: Piece{ID: id}})
 	}

@@ -40,6 +40,7 @@ type guesser struct {
 	passes   draft.Passes
 	always   bool // verify as many guesses as allowed
 	max      int
+	bytes    int64 // that drafters hold of the engine's memory, all of it for guesses
 
 	request draft.Request
 	asked   []draft.Drafter // for the running pass, the last of which may have made the guesses
@@ -54,16 +55,17 @@ type guesser struct {
 // if there is no memory for it.
 func (s *Session) newGuesser() (*guesser, error) {
 	e := s.engine
-	d := &guesser{always: e.drafts.named(), max: e.drafts.max(), passes: e.expectedPasses()}
 	if !e.mayDraft || !e.drafts.named() && !e.draftsPlanned() && !exec.Drafts(e.model) {
 		return nil, nil
 	}
+	d := &guesser{always: e.drafts.named(), max: e.drafts.max(), passes: e.expectedPasses()}
 	d.guesses, d.request.Seconds = make([]int32, 0, d.max), make([]draft.Second, 0, d.max)
 	err := s.seq.AllowDrafts(d.max)
 	if err == nil {
 		err = s.openDrafters(d)
 	}
 	if err == nil {
+		e.guessing.add(s)
 		return d, nil
 	}
 	d.close()
@@ -91,7 +93,7 @@ func (s *Session) openDrafters(d *guesser) error {
 	}
 	lookup, err := draft.NewLookup(e.model.Budget(), tokens)
 	if err == nil {
-		d.drafters = append(d.drafters, lookup)
+		d.drafters, d.bytes = append(d.drafters, lookup), draft.LookupBytes(tokens)
 	} else if computes == nil {
 		return err
 	}
@@ -114,8 +116,7 @@ func (e *Engine) draftsPlanned() bool {
 // startDrafts prepares the session's guesses for an answer.
 func (g *generation) startDrafts() (err error) {
 	s := g.session
-	if !s.drafts {
-		s.drafts = true
+	if s.guesser == nil {
 		if s.guesser, err = s.newGuesser(); err != nil {
 			return err
 		}
@@ -221,8 +222,9 @@ func (d *guesser) close() {
 // sampled is a token that a pass gave, and what it means for the text.
 type sampled struct {
 	Piece
-	ends    bool // the model's end-of-text token
-	stopped bool // a stop string is complete
+	more    []Piece // further parts of the answer that the token completes
+	ends    bool    // the model's end-of-text token
+	stopped bool    // a stop string is complete
 }
 
 // sample chooses the token behind a position, unless the pass already gave a token that ends the

@@ -15,7 +15,7 @@ import (
 // harmonyTokenizer has single letters and the special tokens of harmony.
 func harmonyTokenizer(t *testing.T) *token.Tokenizer {
 	vocab, added := map[string]int{}, []map[string]any{}
-	for _, c := range "abcdefghijklmnopqrstuvwxyzé" {
+	for _, c := range "abcdefghijklmnopqrstuvwxyzé .=" {
 		vocab[string(c)] = len(vocab)
 	}
 	for _, c := range []string{"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"} {
@@ -52,7 +52,7 @@ func TestPiecesBelongToChannels(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]string{"": "", ChannelAnalysis: "hmxy", ChannelFinal: "yes"}, texts)
-	require.Equal(t, "yes", string(g.text), "the conversation keeps the answer alone")
+	require.Equal(t, "yes", g.answer.Text(), "the conversation keeps the answer alone")
 }
 
 // TestCandidatesHoldTheAnswerAlone continues an answer behind tokens that another generation gave: what they think and
@@ -86,4 +86,39 @@ func TestCandidatesHoldTheAnswerAlone(t *testing.T) {
 		require.Equal(t, all[before:], c.IDs)
 		require.Equal(t, "yes"[max(0, 3-len(all)+before):], text.String(), "%d tokens before", before)
 	}
+}
+
+// TestCallsOfChannelsAreSeparate decodes two calls of one tool, whose headers are between them, and one of another.
+func TestCallsOfChannelsAreSeparate(t *testing.T) {
+	tok := harmonyTokenizer(t)
+	encode := func(text string) []int32 {
+		ids, err := tok.Encode(text, token.EncodeOptions{AllowSpecial: true})
+		require.NoError(t, err)
+		return ids
+	}
+	stops, err := sample.NewStopMatcher(nil)
+	require.NoError(t, err)
+	g := &generation{decoder: tok.NewDecoder(), stops: stops, yield: func(Piece, error) bool { return true }}
+	g.channel = channel.New(tok.ID, tok.TokenBytes).Behind(encode("<|start|>assistant"))
+	const call = "<|channel|>commentary to=functions.%<|constrain|>json<|message|>"
+	answer := strings.ReplaceAll(call, "%", "f") + "a<|call|><|start|>assistant" + strings.ReplaceAll(call, "%", "f") + "b<|call|><|start|>assistant" +
+		"<|channel|>analysis<|message|>hm<|end|><|start|>assistant" + strings.ReplaceAll(call, "%", "g") + "c"
+	for _, id := range encode(answer) {
+		next := sampled{Piece: Piece{ID: id}}
+		g.decodeToken(&next)
+		g.emit(next.Piece)
+	}
+	g.stats.StopReason = StopEOS
+	ends := 0
+	g.yield = func(p Piece, _ error) bool { ends++; require.True(t, p.CallEnds); return true }
+	g.flush()
+	require.Equal(t, 1, ends)
+	var got []string
+	for _, c := range g.answer.ToolCalls() {
+		got = append(got, c.Name+" "+c.Arguments)
+		require.Len(t, c.ID, callIDLength)
+	}
+	require.Equal(t, []string{"f a", "f b", "g c"}, got)
+	require.Equal(t, "hm", g.answer.Thinking())
+	require.Empty(t, g.answer.Text())
 }

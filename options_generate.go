@@ -29,11 +29,20 @@ type GenerateOptions struct {
 	// implies LogProbs.
 	LogProbs    bool
 	TopLogProbs int
+	// KeepPrompt makes the prompt, with its message, part of the session when its prefill starts. It stays there if
+	// that is interrupted or fails, and a later generation continues behind it: Session.Messages then ends with a
+	// message of the user, see [AddUserMessage]. A session with a name is saved at the start of a long prompt, so that
+	// it also survives the end of the process.
+	KeepPrompt bool
+	// KeepText, with KeepPrompt, is what the session keeps of the last message of a prompt that is interrupted: a
+	// document without the question about it. "" is the whole message.
+	KeepText string
 	// OnPrefill, if set, is called after each prefill chunk with the number of prompt tokens
 	// that are processed and their total.
 	OnPrefill func(done, total int)
 
-	answered []int32 // the prompt's last tokens, if they begin the answer
+	reading  *reading // how the answer to the prompt is read; nil: all of it is text
+	answered []int32  // the prompt's last tokens, if they begin the answer
 }
 
 // maxTopLogProbs is the greatest GenerateOptions.TopLogProbs.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/build"
 	"github.com/llmrun/llmrun/store/digest"
+	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -79,9 +81,7 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*mo
 			if refused != nil {
 				return // it is returned
 			}
-			if o.importRefused = true; o.Notify != nil {
-				o.Notify(fmt.Sprintf("the model is opened without a pack: %v", err))
-			}
+			o.refuseImport(err)
 		},
 	})
 	if err != nil {
@@ -96,6 +96,48 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*mo
 	}
 	f.Hashes = o.hashes()
 	return f, nil
+}
+
+// refuseImport notes why the model runs without a pack.
+func (o *Options) refuseImport(err error) {
+	if o.importRefused = true; o.Notify != nil {
+		o.Notify(fmt.Sprintf("the model is opened without a pack: %v", err))
+	}
+}
+
+// planImport decides again about a model that open would import first, if the cache has no room for its pack: open
+// then uses the model's own files, and so does the plan.
+func (o *Options) planImport(ctx context.Context, f *modelfile.Files, perTensor *exec.W8A8, a admission) (admission, error) {
+	if f.Packed() != nil || !o.mayCache() || !f.Quantized() && !a.imports {
+		return a, nil
+	}
+	refused, err := o.importRoom(ctx, f)
+	if refused == nil || err != nil {
+		return a, err
+	}
+	o.refuseImport(refused)
+	return o.decide(ctx, f, perTensor, nil)
+}
+
+// importRoom returns why the cache has no room for the model's pack, nil if it has, or if the pack is there.
+func (o *Options) importRoom(ctx context.Context, f *modelfile.Files) (refused, err error) {
+	im, err := weights.ImportWith(weights.ImportOptions{})(f)
+	if err != nil {
+		return nil, err
+	}
+	need, err := im.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	at := SessionDir{o.Cache.Dir, o.Cache.KeyFile}
+	if refused = pack.CheckCache(o.cacheFS(), o.Cache.Dir, packLimit(at, o.Cache.Size), need); !errors.Is(refused, pack.ErrNoRoom) {
+		return nil, nil // opening the model reports other errors
+	}
+	has, err := modelfile.HasCached(ctx, o.fsys(), f.Path, modelfile.CacheOptions{Hashes: o.hashes(), FS: o.cacheFS(), Dir: o.Cache.Dir})
+	if has || err != nil {
+		return nil, err
+	}
+	return refused, nil
 }
 
 // admitImport refuses a budget in which the model's pack would not run, and a prompt that no context of

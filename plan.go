@@ -98,6 +98,9 @@ func PlanMemory(ctx context.Context, path string, opts Options, how PlanOptions)
 	// Refuse an insufficient budget before measuring the machine.
 	a, err := opts.decide(ctx, f, perTensor, nil)
 	if err == nil {
+		a, err = opts.planImport(ctx, f, perTensor, a)
+	}
+	if err == nil {
 		err = errors.Join(opts.planDraftModel(f), opts.planReward())
 	}
 	if err == nil {

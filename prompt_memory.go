@@ -160,11 +160,3 @@ func (e *Engine) replanHeap(more int64) error {
 	}
 	return err
 }
-
-// contents returns the texts of messages.
-func contents(messages []Message) (texts []string) {
-	for i := range messages {
-		texts = append(texts, messages[i].Content)
-	}
-	return texts
-}

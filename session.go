@@ -32,10 +32,8 @@ type Session struct {
 	created time.Time
 	saves   sessionSaves
 
-	// guesser guesses tokens; nil: none, or not started. drafts: it was started. The goroutine that set running
-	// owns both.
+	// guesser guesses tokens; nil: none, or not started. The goroutine that set running owns it; see guessing.
 	guesser *guesser
-	drafts  bool
 
 	// stores are those of the session's adapters. The goroutine that set running owns it.
 	stores exec.Stores
@@ -201,7 +199,7 @@ func (s *Session) release() error {
 	s.finishSave()
 	err := s.takeUnsaved()
 	s.seq.Close()
-	s.guesser.close()
+	s.closeGuesser()
 	if s.lock != nil {
 		_ = s.lock.Close() // the lock is released in any case
 	}
@@ -297,7 +295,7 @@ func (s *Session) Reset() error {
 func (s *Session) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.messages)
+	return cloneMessages(s.messages)
 }
 
 // SetSystem sets the system message; "" removes it. It takes effect with the next turn, for

@@ -143,7 +143,7 @@ func (s *Session) restore(ctx context.Context, store *sessionStore, m *segment.M
 	}
 	s.ids, s.created, s.restored = m.Tokens, m.Created, s.seq.Len()
 	for _, msg := range m.Messages {
-		s.messages = append(s.messages, Message(msg))
+		s.messages = append(s.messages, Message{Role: msg.Role, Content: msg.Content})
 	}
 	return err
 }
@@ -262,7 +262,7 @@ func (s *Session) manifest(store *sessionStore) *segment.Manifest {
 		Created: s.created, Saved: now, Tokens: ids, PageTokens: store.stores.PageTokens(),
 	}
 	for _, msg := range messages {
-		m.Messages = append(m.Messages, segment.Message(msg))
+		m.Messages = append(m.Messages, segment.Message{Role: msg.Role, Content: msg.Content})
 	}
 	return m
 }

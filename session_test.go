@@ -228,5 +228,5 @@ func TestDecodeAllocations(t *testing.T) {
 	for range 20 {
 		step()
 	}
-	require.LessOrEqual(t, testing.AllocsPerRun(50, step), 2.0)
+	require.LessOrEqual(t, testutil.AllocsPerRun(50, 2, step), 2.0)
 }

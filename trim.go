@@ -128,7 +128,7 @@ func (e *Engine) applyWithRepair(budget int64, lean bool) error {
 	m := &e.mem
 	if m.repair > 0 {
 		m.need.Heap += m.repair
-		_, err := e.replan(budget)
+		_, err := e.replan(budget, false)
 		m.need.Heap -= m.repair
 		if err != nil {
 			return err
@@ -142,27 +142,38 @@ func (e *Engine) applyWithRepair(budget int64, lean bool) error {
 func (e *Engine) applyBudget(budget int64, lean bool) error {
 	m := &e.mem
 	e.model.TrimCache()
-	before := m.budget.Limit()
+	before, stays := m.budget.Limit(), false
+	refuse := func(err error) error { // those that were refused memory continue with the old budget
+		m.budget.SetLimit(before)
+		_ = e.model.SetHot(m.current.KVHot)
+		e.model.CacheEmbeddingRows(m.level == TrimNone)
+		return err
+	}
 	for range 8 {
-		plan, err := e.replan(budget)
-		if err != nil {
+		plan, err := e.replan(budget, stays)
+		switch {
+		case err != nil && stays:
+			return refuse(err)
+		case err != nil:
 			return err
 		}
 		if lean {
 			plan = plan.Lean(m.shape)
-		}
-		if lean {
 			e.model.CacheEmbeddingRows(false)
 		}
-		if err := e.model.SetHot(plan.KVHot); errors.Is(err, exec.ErrClosed) {
-			return ErrClosed
+		switch spilled, err := e.spillTo(plan); {
+		case err != nil:
+			return err
+		case !spilled && !stays:
+			stays = true
+			continue
 		}
+		e.freeDrafts(plan.By[tiering.Drafts])
 		if before != 0 && smaller(before, budget) == before {
 			m.budget.SetLimit(budget)
 		}
 		if err := e.model.Replan(context.Background(), plan); err != nil {
-			m.budget.SetLimit(before) // those that were refused memory continue with the old budget
-			return wrapClosed(err)
+			return refuse(wrapClosed(err))
 		}
 		// A session may have grown in the meantime; then try again.
 		if m.budget.TrySetLimit(budget) {
@@ -171,8 +182,7 @@ func (e *Engine) applyBudget(budget int64, lean bool) error {
 			return nil
 		}
 	}
-	m.budget.SetLimit(before)
-	return fmt.Errorf("%w: sessions grow faster than the engine releases memory", ErrBudget)
+	return refuse(fmt.Errorf("%w: sessions grow faster than the engine releases memory", ErrBudget))
 }
 
 // wrapClosed returns ErrClosed for the error of a closed model.
@@ -183,11 +193,29 @@ func wrapClosed(err error) error {
 	return err
 }
 
-// replan makes a plan with enough room for the current sessions.
-func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
+// spillTo moves pages to flash until those in memory have the room that a plan gives them. It reports
+// whether that succeeded; a full disk leaves pages in memory.
+func (e *Engine) spillTo(plan *tiering.Plan) (bool, error) {
+	m := &e.mem
+	room := plan.By[tiering.KVHot]
+	if plan.KVHot == 0 && m.need.KVCold && m.budget.Usage().By[tiering.KVHot] > room {
+		if err := e.model.SetHot(max(1, room-m.shape.KVFixed)); errors.Is(err, exec.ErrClosed) {
+			return false, ErrClosed
+		}
+	}
+	if err := e.model.SetHot(plan.KVHot); errors.Is(err, exec.ErrClosed) {
+		return false, ErrClosed
+	}
+	return m.budget.Usage().By[tiering.KVHot] <= room, nil
+}
+
+// replan makes a plan with enough room for the current sessions: for the pages that cannot move to flash, or,
+// if none can move because stays is set, for all in memory. It changes nothing.
+func (e *Engine) replan(budget int64, stays bool) (*tiering.Plan, error) {
 	m := &e.mem
 	need := m.need
 	need.Budget, need.Opening, need.DriverPeak = budget, 0, 0 // the model and the device's driver are open
+	need.HeldDrafts = e.heldDrafts()
 	plan, err := makePlan(m.shape, need, m.current.Rates)
 	var room int64
 	var refused *MinimumError
@@ -207,11 +235,10 @@ func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A full disk leaves pages in memory.
-		if err := e.model.SetHot(max(1, room-m.shape.KVFixed)); errors.Is(err, exec.ErrClosed) {
-			return nil, ErrClosed
+		if !stays {
+			used -= e.model.Spillable()
 		}
-		if used = m.budget.Usage().By[tiering.KVHot]; room >= used {
+		if room >= used {
 			return plan, nil
 		}
 		need.KVHot = used

@@ -2,6 +2,7 @@ package llmrun_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -86,7 +87,9 @@ func TestTrim(t *testing.T) {
 func TestWatchPressure(t *testing.T) {
 	w := openWide(t, math.MaxInt32)
 	e := w.engine
-	want, full := w.generate(t), held(e)
+	want := w.generate(t)
+	require.NoError(t, e.Trim(llmrun.TrimNone)) // memory of pages grows in steps, of which this keeps what is in use
+	full := held(e)
 
 	root := &changingFS{files: fstest.MapFS{}}
 	now := time.Unix(0, 0)
@@ -143,4 +146,63 @@ func (c *changingFS) Open(name string) (fs.File, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.files.Open(name)
+}
+
+// TestARefusedBudgetChangesNothing sets budgets that are too small for the pages of several sessions that are not
+// full: none of the others moves to flash. In the smallest budget that is not refused, all sessions go on, and
+// the memory of their pages shrinks to few more than those in memory.
+func TestARefusedBudgetChangesNothing(t *testing.T) {
+	ctx, path := t.Context(), wide(t)
+	options := llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{Chunk: 48, KV: "f32"}, Cache: llmrun.CacheOptions{KVDir: t.TempDir(), NoKV: true}}
+	least := minimum(t, path, options)
+	options.Memory.RAM = llmrun.NoLimit
+	e := open(t, path, options)
+	o := limit(2)
+	o.IgnoreEOS = true
+	var sessions []*llmrun.Session
+	var want [][]int32
+	for i := range 12 {
+		s := newSession(t, e)
+		sessions, want = append(sessions, s), append(want, complete(t, s.GenerateIDs(ctx, someIDs(e, 300)[i:], o)).IDs)
+	}
+	before := e.KVUse()
+	require.Zero(t, before.ColdPages)
+	err := e.SetBudget(least)
+	var refused *llmrun.MinimumError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, before, e.KVUse(), "after a refusal")
+	for range 8 { // what moves to flash may make the next minimum smaller or larger by a little
+		if err = e.SetBudget(refused.Minimum); !errors.As(err, &refused) {
+			break
+		}
+	}
+	require.NoError(t, err)
+	use := e.KVUse()
+	require.Positive(t, use.ColdPages)
+	require.Less(t, e.Memory().Held["kv hot"], int64(use.HotPages+3)*int64(use.PageBytes))
+	for i, s := range sessions {
+		require.NoError(t, s.Reset())
+		require.Equal(t, want[i], complete(t, s.GenerateIDs(ctx, someIDs(e, 300)[i:], o)).IDs)
+	}
+}
+
+// TestABudgetTakesTheMemoryOfGuesses sets the smallest budget in which the model opens while a session holds memory for
+// guesses: it is not refused, and the guesses come back with the memory.
+func TestABudgetTakesTheMemoryOfGuesses(t *testing.T) {
+	w := openWide(t, llmrun.NoLimit)
+	e := w.engine
+	want := w.generate(t)
+	guesses := e.Memory().Held["drafts"]
+	require.Positive(t, guesses)
+	var refused *llmrun.MinimumError
+	require.ErrorAs(t, e.SetBudget(w.minimum-1), &refused)
+	require.Equal(t, w.minimum, refused.Minimum)
+	require.Equal(t, guesses, e.Memory().Held["drafts"], "a refusal changes nothing")
+	require.NoError(t, e.SetBudget(w.minimum))
+	require.Zero(t, e.Memory().Held["drafts"])
+	require.Equal(t, want, w.generate(t))
+	require.Zero(t, e.Memory().Held["drafts"])
+	require.NoError(t, e.SetBudget(llmrun.NoLimit))
+	require.Equal(t, want, w.generate(t))
+	require.Equal(t, guesses, e.Memory().Held["drafts"])
 }

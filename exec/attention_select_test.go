@@ -156,7 +156,7 @@ func TestSelectingAllocatesNothing(t *testing.T) {
 	require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 1600, 1), &ExtendOptions{}))
 	s.ids = append(make([]int32, 0, 2048), s.ids...)
 	next, reader, ctx := []int32{1}, &ExtendOptions{Each: func(int, []float32) error { return nil }}, context.Background()
-	require.Zero(t, testing.AllocsPerRun(30, func() { // one of the tokens completes a block
+	require.Zero(t, testutil.AllocsPerRun(30, 0, func() { // one of the tokens completes a block
 		if err := m.Extend(ctx, s, next, reader); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestPickedPagesAllocateNothing(t *testing.T) {
 	s.ids = append(make([]int32, 0, 4096), s.ids...)
 	next, reader, ctx := []int32{1}, &ExtendOptions{Each: func(int, []float32) error { return nil }}, context.Background()
 	before := m.KVStats().Read
-	require.Zero(t, testing.AllocsPerRun(40, func() {
+	require.Zero(t, testutil.AllocsPerRun(40, 0, func() {
 		if err := m.Extend(ctx, s, next, reader); err != nil {
 			t.Fatal(err)
 		}

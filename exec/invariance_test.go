@@ -162,7 +162,7 @@ func requireNoAllocs(t *testing.T, m *Model) {
 	next := []int32{1}
 	reader := &ExtendOptions{Each: func(_ int, logits []float32) error { next[0] = argmax(logits); return nil }}
 	ctx := context.Background()
-	allocs := testing.AllocsPerRun(20, func() {
+	allocs := testutil.AllocsPerRun(20, 0, func() {
 		if err := m.Extend(ctx, s, next, reader); err != nil {
 			t.Fatal(err)
 		}

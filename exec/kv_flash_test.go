@@ -164,7 +164,7 @@ func TestColdDecodeAllocatesNothing(t *testing.T) {
 	s.ids = append(make([]int32, 0, 4096), s.ids...)
 	next := []int32{1}
 	reader := &ExtendOptions{Each: func(_ int, logits []float32) error { next[0] = argmax(logits); return nil }}
-	require.Zero(t, testing.AllocsPerRun(20, func() {
+	require.Zero(t, testutil.AllocsPerRun(20, 0, func() {
 		if err := m.Extend(context.Background(), s, next, reader); err != nil {
 			t.Fatal(err)
 		}

@@ -58,8 +58,13 @@ func (m *Model) SetHot(bytes int64) error {
 	if m.closed {
 		return ErrClosed
 	}
-	return m.cache.SetHot(bytes)
+	err := m.cache.SetHot(bytes)
+	m.cache.Compact()
+	return err
 }
+
+// Spillable returns the most bytes of memory that SetHot can return.
+func (m *Model) Spillable() int64 { return m.cache.Spillable() }
 
 // SpillNeed returns the bytes of KV that must be written to flash before the sequence has n tokens, and
 // those of its pages that are written.

@@ -141,8 +141,12 @@ func (m *Model) betweenPasses(plan *tiering.Plan, change func() error) error {
 	return err
 }
 
-// TrimCache frees KV memory that no sequence uses.
-func (m *Model) TrimCache() { m.cache.Trim() }
+// TrimCache frees, between two passes, KV memory that no sequence uses.
+func (m *Model) TrimCache() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cache.Compact()
+}
 
 // CacheEmbeddingRows turns the embedding row cache on or off. It holds often used rows of an
 // embedding on flash; without it, each lookup reads flash.

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant"
 )
@@ -25,6 +26,6 @@ func TestPrefetchAnyStep(t *testing.T) {
 		for _, step := range [][]*weights.Linear{{full}, {full, part}, {gone}, {part, gone, full}, {}, {new(weights.Linear)}} {
 			require.NotPanics(t, func() { p.prefetch(step...) })
 		}
-		require.Zero(t, testing.AllocsPerRun(10, func() { p.prefetch(full, part, gone) }))
+		require.Zero(t, testutil.AllocsPerRun(10, 0, func() { p.prefetch(full, part, gone) }))
 	}
 }

@@ -237,7 +237,7 @@ func TestSharedDecodeAllocatesNothing(t *testing.T) {
 				release()
 			}()
 			before := Passes(m)
-			allocs := testing.AllocsPerRun(20, func() {
+			allocs := testutil.AllocsPerRun(20, 0, func() {
 				goOn <- struct{}{}
 				if err := errors.Join(other(), <-done); err != nil {
 					t.Fatal(err)

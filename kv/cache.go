@@ -311,7 +311,7 @@ func (c *Cache) trim() {
 		return last
 	})
 	for s := range c.frames {
-		if s.keep == s.slabs {
+		if s.keep == s.slabs && len(s.frame.Bytes()) <= s.slabs*c.slabBytes { // it grew by whole steps
 			continue
 		}
 		s.slabs = s.keep

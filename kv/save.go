@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -151,6 +152,9 @@ func (p *Save) write(write prefetch.WriteFunc) {
 			n = p.chain[i].Pages
 		}
 		f, err := store.Write(parent, at*page, p.tokens[at*page:(at+n)*page], p.pagesFrom(at), p.behind.Durable, counted)
+		if errors.Is(err, fs.ErrPermission) && p.seq.cache.forgetPersisted() { // some systems do not replace open files
+			f, err = store.Write(parent, at*page, p.tokens[at*page:(at+n)*page], p.pagesFrom(at), p.behind.Durable, counted)
+		}
 		if err != nil {
 			p.chain, p.err = p.chain[:i], err
 			return
@@ -164,6 +168,20 @@ func (p *Save) write(write prefetch.WriteFunc) {
 	if p.behind.State != nil && at > 0 {
 		p.err = store.WriteState(parent, p.behind.State, p.behind.Durable, counted)
 	}
+}
+
+// forgetPersisted closes the persisted segments of pages in memory, which are then written again before they leave
+// it. It reports whether there were any.
+func (c *Cache) forgetPersisted() (any bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s := range c.seqs {
+		if slices.ContainsFunc(s.saved, savedSegment.persisted) {
+			s.cutSaved(0)
+			any = true
+		}
+	}
+	return any
 }
 
 // pagesFrom returns a function that yields the bytes of pages from first on, which are in memory or on flash.

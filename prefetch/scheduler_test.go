@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -330,7 +331,7 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 	s := NewScheduler()
 	s.Join(func() {}, func() {})
 	w, overdue := newWriteWait(), time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
-	require.Zero(t, testing.AllocsPerRun(50, func() {
+	require.Zero(t, testutil.AllocsPerRun(50, 0, func() {
 		a, _ := s.Admit(Awaited, 1)
 		b, _ := s.admitStreamed(streamRead{bytes: 1 << 30})
 		c, _ := s.Admit(Guessed, 1)

@@ -250,5 +250,5 @@ func requireNoAllocations(t *testing.T, s *Stream, tails int, sizes []int64, uni
 		s.Finish()
 	}
 	pass()
-	require.Zero(t, testing.AllocsPerRun(20, pass))
+	require.Zero(t, testutil.AllocsPerRun(20, 0, pass))
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // writerFunc is a function that implements io.WriterAt.
@@ -116,5 +118,5 @@ func TestWritingBehindAllocatesNothing(t *testing.T) {
 		}
 	}
 	run()
-	require.Zero(t, testing.AllocsPerRun(20, run))
+	require.Zero(t, testutil.AllocsPerRun(20, 0, run))
 }

@@ -12,7 +12,7 @@ import (
 func softmaxBlocksAVX512(w *BlockWeights, n int, scores, scales, state *float32, stride int, next *byte, lines int)
 
 //go:noescape
-func softmaxBlockAVX2(w *BlockWeights, scores, scales, state *float32)
+func softmaxBlockAVX2(w *BlockWeights, scores, scales, state *float32, next *byte, lines int)
 
 // The weighted-sum kernels compute o[q][e] = o[q][e]·decay + scale·Σ code[q][t]·values[t][e].
 // weightedSum4x16AVX2 handles 4 queries and 16 elements, and the other names follow
@@ -26,20 +26,27 @@ func weightedSum4x64AVX512(o *float32, stride int, w *BlockWeights, values, next
 func weightedSum1x64AVX512(o *float32, w *BlockWeights, values, next *int8, step, pairs int)
 
 //go:noescape
-func weightedSum4x16AVX2(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
+func weightedSum4x16AVX2(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
 
 //go:noescape
-func weightedSum1x16AVX2(o *float32, w *BlockWeights, values *int8, step, pairs int)
+func weightedSum1x16AVX2(o *float32, w *BlockWeights, values, next *int8, step, pairs int)
+
+//go:noescape
+func weightedSum4x16VNNI(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
+
+//go:noescape
+func weightedSum1x16VNNI(o *float32, w *BlockWeights, values, next *int8, step, pairs int)
 
 // hasVNNI reports whether the processor has 512-bit integer multiply-adds. Without
 // them AVX-512 gains nothing here.
 var hasVNNI = cpu.X86.HasAVX512VNNI
 
 func (k avx512) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, next []byte) {
-	const line = 64 // bytes that memory brings at once
-	lines := (len(next)/line + len(w) - 1) / len(w)
-	softmaxBlocksAVX512(&w[0], len(w), &scores[0], &scales[0], &state[0], stride, unsafe.SliceData(next), lines)
+	softmaxBlocksAVX512(&w[0], len(w), &scores[0], &scales[0], &state[0], stride, unsafe.SliceData(next), linesEach(next, len(w)))
 }
+
+// linesEach returns how many cache lines of next each of n queries prefetches.
+func linesEach(next []byte, n int) int { return (len(next)/cacheLine + n - 1) / n }
 
 func (k avx512) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
 	c := 0
@@ -53,34 +60,56 @@ func (k avx512) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, v
 			weightedSum1x64AVX512(&o[i*stride+c], &w[i], &values[2*c], ahead, 2*d, pairs)
 		}
 	}
-	weightedSumFrom(k.portable, c, o, stride, d, w, values, pairs)
+	weightedSumFrom(k.portable, c, o, stride, d, w, values, next, pairs)
 }
 
-func (k avx2) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, _ []byte) {
+func (k avx2) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, next []byte) {
+	lines := linesEach(next, len(w))
 	for i := range w {
 		p := (*[BlockTokens]float32)(scores[i*BlockTokens:])
-		softmaxBlockAVX2(&w[i], &p[0], &w[i].mask(p, scales)[0], &state[i*stride])
+		ahead := next[min(i*lines*cacheLine, len(next)):]
+		softmaxBlockAVX2(&w[i], &p[0], &w[i].mask(p, scales)[0], &state[i*stride], unsafe.SliceData(ahead), min(lines, len(ahead)/cacheLine))
 	}
 }
 
-func (k avx2) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, values, _ []int8, pairs int) {
-	weightedSumFrom(k.portable, 0, o, stride, d, w, values, pairs)
+func (k avx2) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
+	weightedSumFrom(k.portable, 0, o, stride, d, w, values, next, pairs)
 }
 
 // weightedSumFrom weighs the elements from c on with AVX2, and portably what is less
 // than a step of it.
-func weightedSumFrom(twin portable, c int, o []float32, stride, d int, w []BlockWeights, values []int8, pairs int) {
+func weightedSumFrom(twin portable, c int, o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
 	for ; c+16 <= d; c += 16 {
+		ahead := &next[BlockTokens/2*(d+c)] // the second half's share of these elements
 		i := 0
 		for ; i+4 <= len(w); i += 4 {
-			weightedSum4x16AVX2(&o[i*stride+c], stride, &w[i], &values[2*c], 2*d, pairs)
+			weightedSum4x16AVX2(&o[i*stride+c], stride, &w[i], &values[2*c], ahead, 2*d, pairs)
 		}
 		for ; i < len(w); i++ {
-			weightedSum1x16AVX2(&o[i*stride+c], &w[i], &values[2*c], 2*d, pairs)
+			weightedSum1x16AVX2(&o[i*stride+c], &w[i], &values[2*c], ahead, 2*d, pairs)
 		}
 	}
 	if c < d {
 		twin.weightedSumRest(c, o, stride, d, w, values, pairs)
+	}
+}
+
+// The kernels of AVX-VNNI take two pairs of tokens at a time. If the number of pairs is odd, the
+// last is one of tokens without a weight.
+func (k avxVNNI) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
+	c := 0
+	for ; c+16 <= d; c += 16 {
+		ahead := &next[BlockTokens/2*(d+c)]
+		i := 0
+		for ; i+4 <= len(w); i += 4 {
+			weightedSum4x16VNNI(&o[i*stride+c], stride, &w[i], &values[2*c], ahead, 2*d, pairs)
+		}
+		for ; i < len(w); i++ {
+			weightedSum1x16VNNI(&o[i*stride+c], &w[i], &values[2*c], ahead, 2*d, pairs)
+		}
+	}
+	if c < d {
+		k.weightedSumRest(c, o, stride, d, w, values, pairs)
 	}
 }
 

@@ -8,9 +8,13 @@ import "unsafe"
 // kernel for comes from the fused portable twin.
 type avx2 struct{ elementwise }
 
-func newAVX2() kernels { return avx2{elementwise{quantizer{portable{fused}}}} }
+func newAVX2() avx2 { return avx2{elementwise{quantizer{portable{fused}}}} }
 
 func (avx2) name() string { return "avx2" }
+
+// avxVNNI is avx2 with the 256-bit integer multiply-adds of AVX-VNNI. The name is the same:
+// LLMRUN_CPU=avx2 selects what the processor has of both.
+type avxVNNI struct{ avx2 }
 
 //go:noescape
 func weightedSumF32x4AVX2(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens, d int)

@@ -10,14 +10,26 @@
 
 // Softmax of a block of 64 scores. attend.go has the formulas.
 
-// func softmaxBlockAVX2(w *BlockWeights, scores, scales, state *float32)
-// The kernel overwrites the scores with weights. X14 is the greatest score before this
+// func softmaxBlockAVX2(w *BlockWeights, scores, scales, state *float32, next *byte, lines int)
+// The kernel overwrites the scores with weights, and prefetches lines of next. X14 is the greatest score before this
 // block, X15 the greatest including it, and Y8 the shift subtracted from the scores.
-TEXT ·softmaxBlockAVX2(SB), NOSPLIT, $0-32
+TEXT ·softmaxBlockAVX2(SB), NOSPLIT, $0-48
 	MOVQ w+0(FP), DI
 	MOVQ scores+8(FP), SI
 	MOVQ scales+16(FP), R8
 	MOVQ state+24(FP), R9
+	MOVQ next+32(FP), R13
+	MOVQ lines+40(FP), CX
+	TESTQ CX, CX
+	JZ   asked
+
+ask:
+	PREFETCHT1 (R13)
+	ADDQ $64, R13
+	DECQ CX
+	JNZ  ask
+
+asked:
 	VBROADCASTSS ·minusInf(SB), Y2
 
 	// VMAXPS returns its second source when an element is a NaN: the maximum so

@@ -12,11 +12,15 @@
 //
 //	DI outputs, R10 bytes apart   R8 weights of the first query
 //	SI values, DX bytes from a pair to the next   R9 next weights   CX pairs left
+//	R13 memory to prefetch: the next block
 
-// LOAD loads 16 elements of a pair of tokens.
+// LOAD loads 16 elements of a pair of tokens. It prefetches half as many bytes of
+// the next block.
 #define LOAD \
-	VPMOVSXBW (SI), Y8   \
-	VPMOVSXBW 16(SI), Y9
+	VPMOVSXBW  (SI), Y8   \
+	VPMOVSXBW  16(SI), Y9 \
+	PREFETCHT1 (R13)      \
+	ADDQ       $16, R13
 
 // CONSTANTS points R9 at the first pair of weights.
 #define CONSTANTS MOVQ R8, R9
@@ -51,15 +55,16 @@
 	ADDQ $BlockWeights__size, R8 \
 	ADDQ R10, DI
 
-// func weightedSum4x16AVX2(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
+// func weightedSum4x16AVX2(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
 // Four queries, 16 elements.
-TEXT ·weightedSum4x16AVX2(SB), NOSPLIT, $0-48
+TEXT ·weightedSum4x16AVX2(SB), NOSPLIT, $0-56
 	MOVQ o+0(FP), DI
 	MOVQ stride+8(FP), R10
 	MOVQ w+16(FP), R8
 	MOVQ values+24(FP), SI
-	MOVQ step+32(FP), DX
-	MOVQ pairs+40(FP), CX
+	MOVQ next+32(FP), R13
+	MOVQ step+40(FP), DX
+	MOVQ pairs+48(FP), CX
 	SHLQ $2, R10
 	CONSTANTS
 	ZERO8
@@ -90,14 +95,15 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weightedSum1x16AVX2(o *float32, w *BlockWeights, values *int8, step, pairs int)
+// func weightedSum1x16AVX2(o *float32, w *BlockWeights, values, next *int8, step, pairs int)
 // One query, 16 elements.
-TEXT ·weightedSum1x16AVX2(SB), NOSPLIT, $0-40
+TEXT ·weightedSum1x16AVX2(SB), NOSPLIT, $0-48
 	MOVQ o+0(FP), DI
 	MOVQ w+8(FP), R8
 	MOVQ values+16(FP), SI
-	MOVQ step+24(FP), DX
-	MOVQ pairs+32(FP), CX
+	MOVQ next+24(FP), R13
+	MOVQ step+32(FP), DX
+	MOVQ pairs+40(FP), CX
 	CONSTANTS
 	ZERO2(Y0, Y1)
 

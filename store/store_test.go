@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -149,5 +150,5 @@ func TestSum64(t *testing.T) {
 	_, _ = h.Write(b)
 	require.Equal(t, Sum64(1, a, b), h.Sum64())
 	require.EqualValues(t, 0x44bc2cf5ad770999, Sum64(0, []byte("abc")), "the published XXH64 test vector")
-	require.Zero(t, testing.AllocsPerRun(10, func() { Sum64(1, a, b) }))
+	require.Zero(t, testutil.AllocsPerRun(10, 0, func() { Sum64(1, a, b) }))
 }

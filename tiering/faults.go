@@ -47,12 +47,12 @@ func (l *Lease) mapFault(size int) error {
 	return fmt.Errorf("injected: %w", syscall.ENOMEM)
 }
 
-// mapPages is the function mapPages, which tests can make fail.
-func (l *Lease) mapPages(size int) ([]byte, error) {
+// reservePages is the function reservePages, which tests can make fail.
+func (l *Lease) reservePages(size int) ([]byte, error) {
 	if err := l.mapFault(size); err != nil {
 		return nil, err
 	}
-	return mapPages(size)
+	return reservePages(size)
 }
 
 // recommit is the function recommit, which tests can make fail.

@@ -49,7 +49,7 @@ func AllocRoom(b *Budget, p Purpose, n, room int) (*Frame, error) {
 	}
 	size, err := pageRound(max(n, room))
 	if err == nil && size > 0 {
-		f.pages, err = f.lease.mapPages(size)
+		f.pages, err = f.lease.reservePages(size)
 	}
 	if err == nil {
 		err = f.Resize(n)

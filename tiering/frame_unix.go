@@ -11,6 +11,9 @@ func mapPages(size int) ([]byte, error) {
 	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 }
 
+// reservePages is mapPages: pages that are not used take no memory.
+func reservePages(size int) ([]byte, error) { return mapPages(size) }
+
 // unmapPages unmaps the result of mapPages. It fails only for a slice that is not a
 // mapping, which is a bug in Frame.
 func unmapPages(pages []byte) {

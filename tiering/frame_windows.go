@@ -8,7 +8,15 @@ import (
 
 // mapPages reserves and commits size bytes of zeroed memory.
 func mapPages(size int) ([]byte, error) {
-	addr, err := windows.VirtualAlloc(0, uintptr(size), windows.MEM_RESERVE|windows.MEM_COMMIT, windows.PAGE_READWRITE)
+	return allocate(size, windows.MEM_RESERVE|windows.MEM_COMMIT)
+}
+
+// reservePages reserves the addresses of size bytes, which recommit makes usable. Windows counts committed memory toward
+// the limit of the system even if nothing uses it.
+func reservePages(size int) ([]byte, error) { return allocate(size, windows.MEM_RESERVE) }
+
+func allocate(size int, kind uint32) ([]byte, error) {
+	addr, err := windows.VirtualAlloc(0, uintptr(size), kind, windows.PAGE_READWRITE)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +39,7 @@ func discard(pages []byte) {
 	_ = windows.VirtualFree(uintptr(unsafe.Pointer(unsafe.SliceData(pages))), uintptr(len(pages)), windows.MEM_DECOMMIT)
 }
 
-// recommit makes discarded pages usable again.
+// recommit makes reserved or discarded pages usable.
 func recommit(pages []byte) error {
 	_, err := windows.VirtualAlloc(uintptr(unsafe.Pointer(unsafe.SliceData(pages))), uintptr(len(pages)), windows.MEM_COMMIT, windows.PAGE_READWRITE)
 	return err

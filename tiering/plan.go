@@ -178,6 +178,8 @@ type Need struct {
 	// a requested context exceeds it, the plan needs to hold only the first KVPrompt tokens.
 	KVWrites int64
 	KVPrompt int
+	// HeldDrafts is what drafters of sessions hold, which stays.
+	HeldDrafts int64
 }
 
 // Plan states which parts of the weights and the KV of a model are in memory and which

@@ -152,8 +152,9 @@ func (m *planner) fixed() (by Ledger) {
 	if m.hot < m.kv(m.Context) {
 		by[KVFrames] = m.kvFrames()
 	}
+	by[Drafts] = m.HeldDrafts
 	if m.DraftsRequired {
-		by[Drafts] = m.drafts()
+		by[Drafts] = max(by[Drafts], m.drafts())
 	}
 	by[Rewards] = m.Reward.At(m.Context)
 	by[Cached] = m.cachedRows()
@@ -234,9 +235,9 @@ func (m *planner) assign(p *Plan) error {
 	if free < 0 || max(m.opening(), m.uploading()) > m.limit() {
 		return m.refuse(p.By)
 	}
-	if drafts := m.drafts(); !m.DraftsRequired && drafts <= free/draftDivisor {
-		p.By[Drafts] = drafts
-		rest, free = rest-drafts, free-drafts
+	if more := max(0, m.drafts()-p.By[Drafts]); more <= free/draftDivisor {
+		p.By[Drafts] += more
+		rest, free = rest-more, free-more
 	}
 	extra := max(m.chunkGrant(free), min(free, m.extraScratch(max(m.chunkAtLeast, m.lowChunk()))))
 	p.ExpertSlots = m.minSlots()

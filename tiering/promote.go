@@ -38,7 +38,7 @@ func Promote(old *Frame, p Purpose, room int, copyStep func(dst, src []byte)) (*
 	}()
 	all, err := pageRound(max(n, room))
 	if err == nil && all > 0 {
-		f.pages, err = lease.mapPages(all)
+		f.pages, err = lease.reservePages(all)
 	}
 	if err == nil && size > 0 {
 		err = lease.recommit(f.pages[:size])

@@ -199,12 +199,12 @@ func (c *conversation) handle(ctx context.Context, text string) error {
 
 // ask adds a message to the conversation and answers it.
 func (c *conversation) ask(ctx context.Context, text string) error {
-	before := len(c.messages)
-	c.messages = append(c.messages, llmrun.Message{Role: "user", Content: text})
+	before := c.messages
+	c.messages = llmrun.AddUserMessage(c.messages, text)
 	err := c.answer(ctx)
 	if last := c.messages[len(c.messages)-1]; last.Role == "user" {
 		// There is no answer: the message is removed, so that asking again does not repeat it.
-		c.messages = c.messages[:before]
+		c.messages = before
 	}
 	return err
 }
@@ -234,8 +234,8 @@ func (c *conversation) answer(ctx context.Context) (err error) {
 	err = cli.Interruption(ctx, err)
 	c.s.Out.EndLine()
 	got.explainEmpty(func(text string) { c.note("(%s)", text) })
-	if got.text.Len() > 0 {
-		c.messages = append(c.messages, llmrun.Message{Role: "assistant", Content: got.text.String()})
+	if len(got.ids) > 0 {
+		c.messages = append(c.messages, got.Message())
 	}
 	err = errors.Join(err, unsaved)
 	if isFull(err, c.session) {

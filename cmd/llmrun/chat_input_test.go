@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestReadMessageFromAPipe checks how lines, continued lines and blocks become messages.
@@ -144,7 +145,7 @@ func TestEndsOfALine(t *testing.T) {
 func TestLongMessageLeavesNoGarbage(t *testing.T) {
 	read := func(size int) float64 {
 		text := strings.Repeat("x", size) + "\n"
-		return testing.AllocsPerRun(1, func() {
+		return testutil.AllocsPerRun(1, 0, func() {
 			_, err := readMessage(&pipeInput{lines: bufio.NewReader(strings.NewReader(text)), ram: 8 * 20000})
 			require.ErrorIs(t, err, llmrun.ErrBudget)
 		})

@@ -150,15 +150,10 @@ func override[T any](target, given *T) {
 
 // An answer is the output of a generation so far.
 type answer struct {
+	llmrun.Answer
 	ids      []int32
-	text     strings.Builder
-	thinking strings.Builder // what the model thought before it
-	calls    []toolCall
-	// arguments are those of the last call. inCall says that the last piece belongs to it.
-	arguments strings.Builder
-	inCall    bool
-	logProbs  bool // collect tokens
-	tokens    []llmrun.Piece
+	logProbs bool // collect tokens
+	tokens   []llmrun.Piece
 }
 
 // collect appends the pieces of a generation to the answer and passes the text of each piece to
@@ -174,13 +169,8 @@ func (a *answer) collect(pieces iter.Seq2[llmrun.Piece, error], show func(text s
 				a.tokens = append(a.tokens, piece)
 			}
 		}
-		if !piece.Answers() {
-			a.addAside(&piece)
-			continue
-		}
-		a.inCall = false
-		a.text.WriteString(piece.Text)
-		if piece.Text == "" {
+		a.Add(&piece)
+		if !piece.Answers() || piece.Text == "" {
 			continue
 		}
 		if err := show(piece.Text); err != nil {
@@ -190,34 +180,9 @@ func (a *answer) collect(pieces iter.Seq2[llmrun.Piece, error], show func(text s
 	return nil
 }
 
-// toolCall is a call that the model asks for.
-type toolCall struct {
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
-}
-
-// addAside adds a piece that is not part of the answer.
-func (a *answer) addAside(piece *llmrun.Piece) {
-	last := len(a.calls) - 1
-	a.inCall = a.inCall && a.calls[last].Name == piece.Recipient
-	switch {
-	case piece.Recipient == "":
-		a.thinking.WriteString(piece.Text)
-		return
-	case piece.Text == "":
-		return
-	case !a.inCall:
-		a.calls, a.inCall = append(a.calls, toolCall{Name: piece.Recipient}), true
-		a.arguments.Reset()
-		last++
-	}
-	a.arguments.WriteString(piece.Text)
-	a.calls[last].Arguments = a.arguments.String()
-}
-
 // explainEmpty tells why there is no text, if the model only thought.
 func (a *answer) explainEmpty(note func(text string)) {
-	if a.text.Len() == 0 && len(a.calls) == 0 && a.thinking.Len() > 0 {
+	if a.Text() == "" && len(a.ToolCalls()) == 0 && a.Thinking() != "" {
 		note("the answer ended while the model was thinking; --json prints its thoughts, and a greater -n leaves room for an answer")
 	}
 }

@@ -96,7 +96,7 @@ func TestCollectStopsWhenTheOutputFails(t *testing.T) {
 	})
 	require.ErrorIs(t, err, full)
 	require.Equal(t, 3, produced)
-	require.Equal(t, "xxx", got.text.String())
+	require.Equal(t, "xxx", got.Text())
 }
 
 // TestAsidesAreNotTheAnswer collects an answer with a thought and two calls.
@@ -115,22 +115,23 @@ func TestAsidesAreNotTheAnswer(t *testing.T) {
 	collect := func(list ...llmrun.Piece) {
 		require.NoError(t, got.collect(pieces(list...), func(text string) error { shown += text; return nil }))
 	}
-	collect(llmrun.Piece{Text: "hm", Channel: llmrun.ChannelAnalysis}, llmrun.Piece{Text: "m", Channel: llmrun.ChannelAnalysis})
+	collect(llmrun.Piece{Text: "hm", Kind: llmrun.KindThinking}, llmrun.Piece{Text: "m", Kind: llmrun.KindThinking})
 	got.explainEmpty(func(string) { notes++ })
 	require.Equal(t, 1, notes)
+	a, b := &llmrun.ToolCall{ID: "1", Name: "a"}, &llmrun.ToolCall{ID: "2", Name: "b"}
 	collect(
-		llmrun.Piece{Text: "{", Channel: llmrun.ChannelCommentary, Recipient: "functions.a"},
-		llmrun.Piece{Text: "}", Channel: llmrun.ChannelCommentary, Recipient: "functions.a"},
-		llmrun.Piece{Text: "1", Channel: llmrun.ChannelCommentary, Recipient: "functions.b"},
-		llmrun.Piece{Text: "yes", Channel: llmrun.ChannelFinal},
+		llmrun.Piece{Text: "{", Kind: llmrun.KindToolCall, Call: a},
+		llmrun.Piece{Text: "}", Kind: llmrun.KindToolCall, CallEnds: true},
+		llmrun.Piece{Text: "1", Kind: llmrun.KindToolCall, Call: b},
+		llmrun.Piece{Text: "yes"},
 	)
 	got.explainEmpty(func(string) { notes++ })
 	require.Equal(t, 1, notes)
 	require.Equal(t, "yes", shown)
-	require.Equal(t, "yes", got.text.String())
+	require.Equal(t, "yes", got.Text())
 	report := newRunReport(&got, llmrun.Stats{}, nil)
 	require.Equal(t, "hmm", report.Thinking)
-	require.Equal(t, []toolCall{{"functions.a", "{}"}, {"functions.b", "1"}}, report.ToolCalls)
+	require.Equal(t, []llmrun.ToolCall{{ID: "1", Name: "a", Arguments: "{}"}, {ID: "2", Name: "b", Arguments: "1"}}, report.ToolCalls)
 }
 
 // TestStatsLine checks the line that summarizes a run.
@@ -147,22 +148,4 @@ func TestStatsLine(t *testing.T) {
 	require.Contains(t, formatStats(stats, &seed), "; 30 tokens forgotten in 2 slides; seed 7")
 	require.Equal(t, "prompt 9975 tokens; no answer; interrupted",
 		formatStats(llmrun.Stats{PromptTokens: 9975, StopReason: "cancelled"}, &seed))
-}
-
-// TestCallsAreSeparate collects two calls of one tool, whose headers are between them, and one of another.
-func TestCallsAreSeparate(t *testing.T) {
-	const f, g = "functions.f", "functions.g"
-	call := func(text, to string) llmrun.Piece {
-		return llmrun.Piece{Text: text, Channel: llmrun.ChannelCommentary, Recipient: to}
-	}
-	var a answer
-	require.NoError(t, a.collect(func(yield func(llmrun.Piece, error) bool) {
-		for _, p := range []llmrun.Piece{call("{", f), call("", f), call("}", f), {}, {}, call("", f), call("{1}", f), call("{2}", g), {Channel: llmrun.ChannelAnalysis, Text: "hm"}, call("{3}", g)} {
-			if !yield(p, nil) {
-				return
-			}
-		}
-	}, func(string) error { return nil }))
-	require.Equal(t, []toolCall{{f, "{}"}, {f, "{1}"}, {g, "{2}"}, {g, "{3}"}}, a.calls)
-	require.Equal(t, "hm", a.thinking.String())
 }

@@ -19,7 +19,7 @@ func importCommand() *cli.Command {
 		Summary:  "write a model in the format that loads fastest",
 		About: `Writes a model (a GGUF file, any part of a split one, or a Hugging Face directory) as a pack: one file with the weights in their memory layout, checksums, the tokenizer and the model's configuration. The import is lossless, also for GPTQ and AWQ weights, unless --quant quantizes float weights. -m takes a pack like any model.
 
-Without -o the pack goes into the cache, where run and chat find it; they import a model on its first use. --replace writes the pack beside the model and then deletes the weight files, for devices that cannot store both.
+Without -o the pack goes into the cache, where run and chat find it; they import a model on its first use. --replace writes the pack beside the model, verifies it, and then deletes the weight files: until then the disk holds both.
 
 ` + aboutMixes() + `
 
@@ -36,7 +36,7 @@ An interrupted import, or one that fills the disk, leaves no file.
 			i := &importFlags{}
 			f.Group("Output")
 			f.Text(&i.to, "o output", "FILE.pack", "the file to write; default: a file in the cache, or with --replace beside the model")
-			f.Toggle(&i.replace, "replace", "delete the model's weight files after the pack is written and verified")
+			f.Toggle(&i.replace, "replace", "delete the model's weight files after the pack is written and verified; the disk needs room for both until then")
 			f.Toggle(&i.force, "force", "replace an existing pack")
 			i.cache.addDir(f)
 			f.Toggle(&i.json, "json", "print one JSON object")

@@ -153,7 +153,11 @@ func showModel(s *cli.Streams, inspection *llmrun.Inspection) {
 	line("family", "%s (%s)", info.Family, info.Format)
 	line("parameters", "%s", cli.FormatCount(info.Parameters))
 	line("weights", "%s: %s", cli.FormatBytes(info.WeightBytes), tensorTypes(info.TensorTypes))
-	line("layers", "%d of width %d, feed-forward %d", info.Layers, info.Dim, info.FFN)
+	inner := ""
+	if info.FFN > 0 { // models may have experts in all layers
+		inner = fmt.Sprintf(", feed-forward %d", info.FFN)
+	}
+	line("layers", "%d of width %d%s", info.Layers, info.Dim, inner)
 	line("attention", "%s", attention(info))
 	if info.Experts > 0 {
 		line("experts", "%d, of which %d are active per token", info.Experts, info.ExpertsUsed)

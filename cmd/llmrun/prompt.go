@@ -18,6 +18,8 @@ type promptFlags struct {
 	text *string
 	file string
 	ram  *ramFlag // --ram; nil for commands without it
+
+	document int // bytes of the text that read returned which come from file, if text follows; 0: all is the prompt
 }
 
 func (p *promptFlags) add(f *cli.FlagSet) {
@@ -46,7 +48,9 @@ func (p *promptFlags) read(s *cli.Streams, exact bool) (string, error) {
 		return "", err
 	}
 	if p.text != nil {
-		return trimLineEnd(text) + "\n\n" + *p.text, nil
+		text = trimLineEnd(text)
+		p.document = len(text)
+		return text + "\n\n" + *p.text, nil
 	}
 	if !exact {
 		text = trimLineEnd(text)

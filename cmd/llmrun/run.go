@@ -21,7 +21,7 @@ func runCommand() *cli.Command {
 		Summary:  "answer one prompt",
 		About: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, a file, or standard input. If the model has a chat template, the prompt becomes a user message; with --raw the model continues the text without the template.
 
-Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), passes of the model after the prompt, tokens_per_pass, drafters (name, proposed and accepted guesses; see --draft), seed unless --temp is 0, thinking and tool_calls (name, arguments) of a model whose answers have channels, and stats with --stats. With --logprobs, logprobs lists id, text, logprob and top_logprobs of each token. With --samples, candidates lists text, ids, score, logprob (the mean of its tokens), steps (scores of its steps, with --reward-marker), answer (what it votes for), generated_tokens, stop_reason and seed of each answer; with --beam, candidates are the beams that are left, and steps lists the continuations of each step: of (the index of the beginning in the step before, -1 in the first), text of the step, score, kept; steps_left_out counts further steps, for which the list has no room; chosen is the index of the one that was taken, why says why, and generated_tokens and tokens_per_pass count the tokens of all of them.`,
+Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), passes of the model after the prompt, tokens_per_pass, drafters (name, proposed and accepted guesses; see --draft), seed unless --temp is 0, thinking (what the model thought before the answer), tool_calls (id, name, arguments), and stats with --stats. With --logprobs, logprobs lists id, text, logprob and top_logprobs of each token. With --samples, candidates lists text, ids, score, logprob (the mean of its tokens), steps (scores of its steps, with --reward-marker), answer (what it votes for), generated_tokens, stop_reason and seed of each answer; with --beam, candidates are the beams that are left, and steps lists the continuations of each step: of (the index of the beginning in the step before, -1 in the first), text of the step, score, kept; steps_left_out counts further steps, for which the list has no room; chosen is the index of the one that was taken, why says why, and generated_tokens and tokens_per_pass count the tokens of all of them.`,
 		Brief: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, a file, or standard input.`,
 		Examples: []cli.Example{
 			{Line: `llmrun run -p "Tell me a story about a brave fox named Ruby."`, Purpose: "a story from the bundled model"},
@@ -165,17 +165,17 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	if err != nil {
 		return err
 	}
-	options.ParseSpecial = r.specialText
+	options.ParseSpecial, options.KeepPrompt = r.specialText, r.model.session != ""
+	options.KeepText = r.keptText(session.Messages(), prompt.text)
+	progress := newPromptProgress(s, &options)
+	defer progress.finish()
 	if r.samples.several() {
-		return r.generateSamples(ctx, s, engine, session, prompt, options)
+		return r.generateSamples(ctx, s, engine, session, prompt, options, progress)
 	}
 	if r.logProbs != nil {
 		options.LogProbs, options.TopLogProbs = true, *r.logProbs
 	}
-	bar := cli.NewMeter(s, "reading the prompt", cli.FormatTokens)
-	defer bar.Finish()
 	noteSlides(s, &options)
-	options.OnPrefill = func(done, total int) { bar.Update(int64(done), int64(total)) }
 	pieces, err := r.pieces(ctx, engine, session, prompt, options)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	var got answer
 	got.logProbs = r.logProbs != nil
 	err = got.collect(pieces, func(text string) error {
-		bar.Finish()
+		progress.finish()
 		if !r.json {
 			s.Out.ModelText(text)
 		}
@@ -196,10 +196,7 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	}
 	s.Out.EndLine()
 	got.explainEmpty(s.Note)
-	unsaved := session.Flush() // before the report, which includes the bytes written
-	if r.model.session != "" && session.Len() > 0 {
-		unsaved = errors.Join(unsaved, session.Save(""))
-	}
+	unsaved := r.save(session) // before the report, which includes the bytes written
 	switch {
 	case err == nil || cli.WasStopped(err):
 		if isFull(err, session) {
@@ -209,7 +206,19 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	case isFull(err, session):
 		err = fmt.Errorf("%w; %s", err, r.model.contextFullMessage(engine, session, err))
 	}
+	if cli.WasStopped(err) && len(got.ids) == 0 {
+		r.noteInterrupted(s, progress, session.Stats(), unsaved)
+	}
 	return errors.Join(err, unsaved)
+}
+
+// save saves a named session, and waits for what is being written.
+func (r *runFlags) save(session *llmrun.Session) error {
+	err := session.Flush()
+	if r.model.session != "" && session.Len() > 0 {
+		err = errors.Join(err, session.Save(""))
+	}
+	return err
 }
 
 // report prints the timings and the JSON object, to which add adds fields. seed is nil for greedy decoding.
@@ -263,7 +272,7 @@ func (r *runFlags) libraryPrompt(engine *llmrun.Engine, session *llmrun.Session,
 	if r.system != nil {
 		messages = withSystem(messages, *r.system)
 	}
-	return llmrun.Prompt{Messages: append(messages, llmrun.Message{Role: "user", Content: prompt.text})}, nil
+	return llmrun.Prompt{Messages: llmrun.AddUserMessage(messages, prompt.text)}, nil
 }
 
 // finite returns x, or 0 for NaN and infinities, which JSON cannot express.

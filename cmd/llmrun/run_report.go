@@ -4,23 +4,23 @@ import "github.com/llmrun/llmrun"
 
 // A runReport is the JSON object of --json. Scripts depend on its names.
 type runReport struct {
-	IDs             []int32    `json:"ids"`
-	Text            string     `json:"text"`
-	StopReason      string     `json:"stop_reason"`
-	Thinking        string     `json:"thinking,omitempty"`   // what the model thought, if its answers have channels
-	ToolCalls       []toolCall `json:"tool_calls,omitempty"` // calls that it asks for
-	PromptTokens    int        `json:"prompt_tokens"`
-	GeneratedTokens int        `json:"generated_tokens"`
-	PrefillTokPerS  float64    `json:"prefill_tok_per_s"`
-	DecodeTokPerS   float64    `json:"decode_tok_per_s"`
-	PrefillSeconds  float64    `json:"prefill_seconds"`
-	DecodeSeconds   float64    `json:"decode_seconds"`
-	FirstTokenAfter float64    `json:"first_token_seconds"`
-	ReusedTokens    int        `json:"reused_tokens"`    // prompt tokens whose keys and values were reused
-	RestoredTokens  int        `json:"recalled_tokens"`  // those of them that came from the prefix cache on flash
-	SavedBytes      int64      `json:"kept_bytes"`       // written to the cache directory
-	Slides          int        `json:"slides"`           // how often the full context slid
-	ForgottenTokens int        `json:"forgotten_tokens"` // tokens that slides dropped
+	IDs             []int32           `json:"ids"`
+	Text            string            `json:"text"`
+	StopReason      string            `json:"stop_reason"`
+	Thinking        string            `json:"thinking,omitempty"`   // what the model thought
+	ToolCalls       []llmrun.ToolCall `json:"tool_calls,omitempty"` // calls that it asks for
+	PromptTokens    int               `json:"prompt_tokens"`
+	GeneratedTokens int               `json:"generated_tokens"`
+	PrefillTokPerS  float64           `json:"prefill_tok_per_s"`
+	DecodeTokPerS   float64           `json:"decode_tok_per_s"`
+	PrefillSeconds  float64           `json:"prefill_seconds"`
+	DecodeSeconds   float64           `json:"decode_seconds"`
+	FirstTokenAfter float64           `json:"first_token_seconds"`
+	ReusedTokens    int               `json:"reused_tokens"`    // prompt tokens whose keys and values were reused
+	RestoredTokens  int               `json:"recalled_tokens"`  // those of them that came from the prefix cache on flash
+	SavedBytes      int64             `json:"kept_bytes"`       // written to the cache directory
+	Slides          int               `json:"slides"`           // how often the full context slid
+	ForgottenTokens int               `json:"forgotten_tokens"` // tokens that slides dropped
 
 	Passes        int             `json:"passes"` // of the whole model after the prompt
 	TokensPerPass float64         `json:"tokens_per_pass"`
@@ -46,10 +46,10 @@ func newRunReport(got *answer, stats llmrun.Stats, seed *uint64) runReport {
 	return runReport{
 		Passes: stats.Passes, TokensPerPass: stats.TokensPerPass(), Drafters: drafterReports(stats),
 		IDs:             ids,
-		Text:            got.text.String(),
+		Text:            got.Text(),
 		StopReason:      stats.StopReason,
-		Thinking:        got.thinking.String(),
-		ToolCalls:       got.calls,
+		Thinking:        got.Thinking(),
+		ToolCalls:       got.ToolCalls(),
 		PromptTokens:    stats.PromptTokens,
 		ReusedTokens:    stats.ReusedTokens,
 		RestoredTokens:  stats.RestoredTokens,

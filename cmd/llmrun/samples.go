@@ -125,21 +125,21 @@ type choice struct {
 }
 
 // generateSamples generates the candidates, prints the chosen one and saves a named session.
-func (r *runFlags) generateSamples(ctx context.Context, s *cli.Streams, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt, options llmrun.GenerateOptions) error {
+func (r *runFlags) generateSamples(ctx context.Context, s *cli.Streams, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt, options llmrun.GenerateOptions, progress *promptProgress) error {
 	if engine.Tokenizer() == nil && (r.samples.vote != nil || r.samples.scorer != nil) {
 		return needTokenizer(engine)
 	}
-	bar := cli.NewMeter(s, "reading the prompt", cli.FormatTokens)
-	defer bar.Finish()
-	options.OnPrefill = func(done, total int) { bar.Update(int64(done), int64(total)) }
 	c, err := r.collectSamples(ctx, engine, session, prompt, options)
-	bar.Finish()
+	progress.finish()
 	stopped := cli.Interruption(ctx, err)
 	if cli.WasStopped(stopped) && len(c.candidates) > 0 {
 		s.Note(fmt.Sprintf("interrupted: %d of %d answers are complete, and one of them is printed", len(c.candidates), r.samples.count))
 	} else if err = stopped; err != nil {
 		if cli.WasStopped(err) {
 			s.Note("interrupted before an answer was complete")
+			unsaved := r.save(session)
+			r.noteInterrupted(s, progress, session.Stats(), unsaved)
+			err = errors.Join(err, unsaved)
 		}
 		if isFull(err, session) {
 			err = fmt.Errorf("%w; %s", err, r.model.contextFullMessage(engine, session, err))
@@ -162,7 +162,7 @@ func (r *runFlags) generateSamples(ctx context.Context, s *cli.Streams, engine *
 		fmt.Fprintf(s.Err, "%s; %d tokens in %d passes\n", c.why, stats.GeneratedTokens, stats.Passes)
 	}
 	got := answer{ids: c.chosen.IDs}
-	got.text.WriteString(c.chosen.Text)
+	got.Add(&llmrun.Piece{Text: c.chosen.Text})
 	return errors.Join(r.report(s, &got, engine, stats, options.Sampling.Seed, r.samples.addTo(c)), s.Out.Failure(), unsaved)
 }
 

@@ -20,7 +20,7 @@ func synthCommand() *cli.Command {
 		Summary:  "write a model of random weights, for measurements",
 		About: `Writes a GGUF file with the shape, the tensor types and the rotary settings of a published model, and random weights. Speed and memory do not depend on the values of weights, so that you can measure llmrun and other engines without a download.
 
-Tensors are quantized in the mixes of llama.cpp's quantizer. The same flags write the same bytes. synth replaces an existing file only with --force, and leaves no file when it fails.
+Tensors are quantized in the mixes of llama.cpp's quantizer; mxfp4 has that type in all matrices of the layers, which it gives to experts alone. The same flags write the same bytes. synth replaces an existing file only with --force, and leaves no file when it fails.
 
 --json prints {"path":"…","shape":"…","quant":"…","bytes":…}, or with --list {"quant":"…","shapes":[{"name":"…","parameters":…,"bytes":…}]}.`,
 		Examples: []cli.Example{

@@ -73,7 +73,7 @@ func (c *hfConfig) shape(h *Hyper) {
 	h.FFN = c.most("intermediate_size")
 	h.Vocab = c.required("vocab_size")
 	h.Context = c.required("max_position_embeddings")
-	h.HeadDim = c.num("head_dim", 0)
+	h.HeadDim = c.num("head_dim", c.num("attention_head_dim", 0))
 	if h.HeadDim == 0 && h.Heads > 0 {
 		h.HeadDim = h.Dim / h.Heads
 	}
@@ -227,6 +227,7 @@ func (c *hfConfig) ropes(h *Hyper) {
 	} else {
 		if scaling := c.object("rope_scaling"); scaling != nil {
 			h.Rope = scaling.rope(flat, &fraction)
+			h.QueryGrowth = scaling.float("llama_4_scaling_beta", 0)
 			c.fail(scaling.Err)
 		}
 		if base := c.float("rope_local_base_freq", 0); base != 0 {

@@ -34,6 +34,13 @@ func (c *hfConfig) recurrence(h *Hyper) {
 	if norms := c.boolean("mamba_rms_norm"); norms == nil || *norms {
 		h.Recurrence.NormGroups = h.Recurrence.Groups
 	}
+	if first := c.boolean("mamba_norm_before_gate"); first != nil {
+		h.Recurrence.NormFirst = *first
+	}
+	var limits []*float64
+	if c.get("time_step_limit", &limits); len(limits) == 2 && (limits[1] != nil || limits[0] != nil && *limits[0] > 0) {
+		c.fail(fmt.Errorf("%w: %s: field time_step_limit: the steps of recurrent layers have limits", ErrUnsupported, c.path))
+	}
 	for _, key := range []string{"mamba_proj_bias", "use_bias", "attention_bias"} {
 		if bias := c.boolean(key); bias != nil && *bias {
 			c.fail(fmt.Errorf("%w: %s: field %s: biases beside recurrent layers", ErrUnsupported, c.path, key))
@@ -58,6 +65,7 @@ func (c *hfConfig) layerPattern(h *Hyper) {
 			h.LayerTypes[i] = FullAttention
 		}
 	}
+	c.blockTypes(h)
 	pattern := c.str("hybrid_override_pattern")
 	if len(pattern) > maxLayers {
 		c.fail(fmt.Errorf("%w: %s: field hybrid_override_pattern: %d layers, more than %d", ErrModel, c.path, len(pattern), maxLayers))
@@ -71,6 +79,26 @@ func (c *hfConfig) layerPattern(h *Hyper) {
 		}
 		h.LayerTypes = append(h.LayerTypes, kind)
 		if letter == '-' {
+			h.DenseLayers = append(h.DenseLayers, l)
+		}
+	}
+}
+
+// blockTypes reads the types of layers that have one block each, where they are listed by name.
+func (c *hfConfig) blockTypes(h *Hyper) {
+	const key = "layers_block_type"
+	var kinds []string
+	if c.get(key, &kinds); kinds == nil || h.LayerTypes != nil {
+		return
+	}
+	for l, name := range kinds {
+		kind, ok := map[string]string{"mamba": mamba, "attention": FullAttention, "mlp": noMixer, "moe": noMixer}[name]
+		if !ok {
+			c.fail(fmt.Errorf("%w: %s: field %s: layer %d is %q", ErrUnsupported, c.path, key, l, name))
+			return
+		}
+		h.LayerTypes = append(h.LayerTypes, kind)
+		if name == "mlp" {
 			h.DenseLayers = append(h.DenseLayers, l)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -118,10 +119,15 @@ func (f *Family) Spec(h *Hyper) (*Spec, error) {
 // scaledContext returns the longest sequence after rope scaling. Checkpoints whose users
 // enable yarn themselves state the trained length.
 func (h *Hyper) scaledContext() int {
-	if h.Rope.Kind != "yarn" {
+	r := &h.Rope
+	if _, original := r.contextScale(h.Context); len(r.Long) > 0 && original >= float64(h.Context) {
+		// The long factors begin behind the context that the file states, and are for texts so many times longer.
+		return int(math.Min(float64(h.Context)*math.Max(1, slices.Max(r.Long)), maxContext))
+	}
+	if r.Kind != "yarn" {
 		return h.Context
 	}
-	stretched := math.Min(h.Rope.Factor*float64(h.Rope.OriginalContext), maxContext)
+	stretched := math.Min(r.Factor*float64(r.OriginalContext), maxContext)
 	return max(h.Context, int(stretched))
 }
 

@@ -71,6 +71,7 @@ var (
 	// falconH1 has attention and Mamba-2 side by side in each layer. Its multipliers are folded into the weights of GGUF files.
 	falconH1 = Family{
 		name: "falcon_h1", hf: []string{"falcon_h1"}, gguf: []string{"falcon-h1"},
+		defaults: map[string]string{"mamba_rms_norm": "false", "mamba_norm_before_gate": "true"},
 		describe: func(h *Hyper, s *Spec) error {
 			for l := range s.Layers {
 				s.Layers[l].Mixer = AttentionAndRecurrent

@@ -34,15 +34,37 @@ func (c *hfConfig) latent(h *Hyper) {
 	l.Value = c.num("v_head_dim", l.Nope)
 	h.HeadDim = l.Nope + l.Rope
 	h.Experts = c.num("n_routed_experts", h.Experts)
-	if c.str("scoring_func") == "sigmoid" || c.str("topk_method") == "noaux_tc" {
-		h.RouterSigmoid = true
-	}
-	if method := c.str("topk_method"); method != "" && method != "greedy" {
+	kind := c.str("model_type")
+	// Models behind DeepSeek V2 have no other routers, and their files may omit what says so.
+	h.RouterSigmoid = h.Experts > 0 && kind != "deepseek_v2" && c.str("scoring_func") != "softmax"
+	if method := c.str("topk_method"); h.RouterSigmoid && method == "" || method != "" && method != "greedy" {
 		h.Groups = ExpertGroups{c.num("n_group", 1), c.num("topk_group", 0), 1}
 	}
 	h.Groups.setBest(h)
-	for layer := range min(c.num("first_k_dense_replace", 0), len(h.KVHeads)) {
-		h.DenseLayers = append(h.DenseLayers, layer)
+	c.denseLayers(h, map[string]int{"deepseek_v3": 3, "glm4_moe_lite": 1}[kind])
+}
+
+// denseLayers reads which layers have no experts: the first ones, as many as the family's if the file omits it, or those of
+// a list.
+func (c *hfConfig) denseLayers(h *Hyper, first int) {
+	var kinds []string
+	if c.get("mlp_layer_types", &kinds); kinds == nil {
+		for layer := range min(c.num("first_k_dense_replace", first), len(h.KVHeads)) {
+			h.DenseLayers = append(h.DenseLayers, layer)
+		}
+	}
+	if kinds != nil && len(kinds) != len(h.KVHeads) {
+		c.fail(fmt.Errorf("%w: %s: field mlp_layer_types: %d entries for %d layers", ErrModel, c.path, len(kinds), len(h.KVHeads)))
+		return
+	}
+	for layer, kind := range kinds {
+		switch kind {
+		case "dense":
+			h.DenseLayers = append(h.DenseLayers, layer)
+		case "sparse":
+		default:
+			c.fail(fmt.Errorf("%w: %s: field mlp_layer_types: layer %d is %q", ErrUnsupported, c.path, layer, kind))
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -100,7 +101,7 @@ func TestAutomatonAllocatesNothing(t *testing.T) {
 	l := newAutomaton(t, 512)
 	dst := make([]int32, 0, 16)
 	next := int32(0)
-	require.Zero(t, testing.AllocsPerRun(2000, func() {
+	require.Zero(t, testutil.AllocsPerRun(2000, 0, func() {
 		next = next*7 + 3&63
 		l.Append(next % 11)
 		dst, _ = l.Draft(dst[:0], 16)

@@ -3,6 +3,8 @@ package modelfile
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/store"
@@ -76,6 +78,21 @@ func OpenCached(ctx context.Context, fsys vfs.FS, path string, o CacheOptions) (
 	packed.warnings = f.warnings
 	_ = f.Close() // it was only read, and an error would lose the open pack
 	return packed, nil
+}
+
+// HasCached reports whether a cache has the pack of a model. It changes nothing. Without any pack in the cache it does
+// not hash the model.
+func HasCached(ctx context.Context, fsys vfs.FS, path string, o CacheOptions) (bool, error) {
+	packs, err := o.FS.ReadDir(o.Dir)
+	if err != nil || !slices.ContainsFunc(packs, func(e vfs.Info) bool { return strings.HasSuffix(e.Name, pack.Suffix) }) {
+		return false, err
+	}
+	content, err := (&Files{Path: path, FS: fsys, Hashes: o.Hashes}).Content(ctx)
+	if err != nil {
+		return false, err
+	}
+	suffix := pack.NameSuffix(content.Fingerprint)
+	return slices.ContainsFunc(packs, func(e vfs.Info) bool { return !e.IsDir && strings.HasSuffix(e.Name, suffix) }), nil
 }
 
 // isForeign reports whether path is a file that does not begin like a GGUF file. Its content is

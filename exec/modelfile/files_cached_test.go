@@ -147,7 +147,7 @@ func TestUnusableCaches(t *testing.T) {
 		notice string
 	}{
 		{"read-only", func() vfs.FS { return vfs.FromIOFS(fstest.MapFS{}) }, 0, "read-only"},
-		{"too small", func() vfs.FS { return vfs.NewMem() }, 100, "may hold 100"},
+		{"too small", func() vfs.FS { return vfs.NewMem() }, 100, "may take 100 B"},
 		{"disk full", func() vfs.FS {
 			return vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
 				if op.Kind == vfs.OpWrite {

@@ -120,6 +120,13 @@ func (ts *TensorSet) OutsideLayers(layer int) int {
 	return -1
 }
 
+// predictsNext reports whether a layer of a safetensors file joins the hidden state with the next token's embedding, to
+// predict the token behind it. Files need not count such layers.
+func (ts *TensorSet) predictsNext(layer int) bool {
+	_, joins := ts.Source.Tensor(strings.TrimSuffix(ts.name("", layer), ".") + ".eh_proj.weight")
+	return joins && !ts.Hyper.GGUF
+}
+
 // checkSurplus returns an error if a tensor belongs to a layer that the configuration does
 // not count. The network would compute without that layer, and its answers would be wrong.
 func (ts *TensorSet) checkSurplus() error {
@@ -130,7 +137,7 @@ func (ts *TensorSet) checkSurplus() error {
 			continue
 		}
 		number, _, _ := strings.Cut(rest, ".")
-		if layer, err := strconv.Atoi(number); err == nil && layer >= ts.Hyper.Layers+ts.Hyper.NextLayers {
+		if layer, err := strconv.Atoi(number); err == nil && layer >= ts.Hyper.Layers+ts.Hyper.NextLayers && !ts.predictsNext(layer) {
 			return ts.Hyper.FieldError(arch.KeyLayers, "%d layers, but the tensor %s belongs to layer %d; correct the field or download the model again",
 				ts.Hyper.Layers, t.Name, layer)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/pack"
@@ -217,7 +218,7 @@ func TestEmbeddingLookupAllocatesNothing(t *testing.T) {
 	r := newLookupTest(t, flashEmbedding(5000, noError), tiering.EmbeddingRowCache)
 	ids := make([]int32, 1)
 	random := rand.New(rand.NewPCG(1, 1))
-	require.Zero(t, testing.AllocsPerRun(500, func() {
+	require.Zero(t, testutil.AllocsPerRun(500, 0, func() {
 		ids[0] = int32(random.IntN(5000))
 		if err := r.Lookup(context.Background(), r.dst, ids, r.raw); err != nil {
 			panic(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/onnx/graph"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/lab/schedule"
 	"github.com/llmrun/llmrun/quant"
 )
@@ -220,7 +221,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	k := b.prepare(op)
 	x, y := hetero.View{Buffer: b.pool.Take(), Stride: 64}, hetero.View{Buffer: b.pool.Take(), Stride: 64}
 	b.fill(x, 4, 64)
-	allocated := testing.AllocsPerRun(50, func() {
+	allocated := testutil.AllocsPerRun(50, 0, func() {
 		ticket, err := k.Submit(x, y)
 		if err != nil {
 			t.Fatal(err)

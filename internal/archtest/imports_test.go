@@ -28,6 +28,7 @@ var rules = []rule{
 	{dir: "quant/internal/asmgen"},
 	{dir: "store/gcm", external: []string{"golang.org/x/sys"}},
 	{dir: "store/vfs", external: []string{"github.com/edsrzf/mmap-go", "golang.org/x/sys"}},
+	{dir: "text/answer"},
 	{dir: "text/channel"},
 	{dir: "text/jinja"},
 	{dir: "tiering", external: []string{"golang.org/x/sys"}},

@@ -28,6 +28,7 @@ var seededRandom = []string{"New", "NewPCG", "NewChaCha8", "NewSource", "NewZipf
 //   - It does not look at /proc/self, whose numbers depend on the system and on what ran before. Only the name of
 //     the program's own file may stand there.
 //   - It draws no random numbers without a seed of its own.
+//   - It counts allocations with testutil.AllocsPerRun, which leaves out those of the runtime.
 //
 // A function is marked by calling testutil.Measured, and its name begins with TestMeasured then and only then.
 func TestTestsDoNotDependOnTheWeather(t *testing.T) {
@@ -202,6 +203,9 @@ func (w *weatherVisitor) check(call *ast.CallExpr) {
 			w.add(call.Pos(), "polls for a time of its own; testutil.Eventually waits for conditions")
 		}
 	}
+	if calls(call, "testing", "AllocsPerRun") {
+		w.add(call.Pos(), "counts what the runtime allocates for itself; testutil.AllocsPerRun leaves it out")
+	}
 	if w.fakeClock || w.benchmark {
 		return
 	}
@@ -226,6 +230,7 @@ func TestWeatherRules(t *testing.T) {
 		unseeded       = "draws a random number without a seed of its own"
 		seededFromTime = "takes the time as the seed of random numbers"
 		polls          = "polls for a time of its own; testutil.Eventually waits for conditions"
+		allocations    = "counts what the runtime allocates for itself; testutil.AllocsPerRun leaves it out"
 		naming         = ": a test is named TestMeasured… if and only if it calls testutil.Measured"
 	)
 	for _, c := range []struct {
@@ -257,6 +262,8 @@ func TestWeatherRules(t *testing.T) {
 		{name: "random with the time", source: `func BenchmarkA(b *testing.B) { rand.NewPCG(uint64(time.Now().UnixNano()), 1) }`, want: []string{seededFromTime}},
 		{name: "polling", source: `func TestA(t *testing.T) { require.Eventually(t, f, 5, 1) }`, want: []string{polls}},
 		{name: "waiting", source: `func TestA(t *testing.T) { testutil.Eventually(t, "a", f) }`},
+		{name: "allocations", source: `func TestA(t *testing.T) { require.Zero(t, testing.AllocsPerRun(5, f)) }`, want: []string{allocations}},
+		{name: "allocations of the work alone", source: `func TestA(t *testing.T) { require.Zero(t, testutil.AllocsPerRun(5, 0, f)) }`},
 		{name: "measured without the name", source: `func TestA(t *testing.T) { testutil.Measured(t) }`, want: []string{"TestA" + naming}},
 		{name: "named without the mark", source: `func TestMeasuredA(t *testing.T) {}`, want: []string{"TestMeasuredA" + naming}},
 	} {

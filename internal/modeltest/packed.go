@@ -80,6 +80,22 @@ func WriteRaw(t testing.TB, config Fields, tensors map[string]RawTensor) vfs.FS 
 	return fsys
 }
 
+// ReadRaw reads the config.json and the tensors of a fixture.
+func ReadRaw(t testing.TB, dir string) (config Fields, tensors map[string]RawTensor) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &config))
+	src, err := safetensors.Open(vfs.OS(), dir)
+	require.NoError(t, err)
+	defer src.Close()
+	tensors = map[string]RawTensor{}
+	for _, tensor := range src.Tensors() {
+		tensors[tensor.Name] = RawTensor{Dtype: tensor.Type.String(), Shape: tensor.Shape, Data: readRows(t, src, tensor).data}
+	}
+	return config, tensors
+}
+
 // Pack adds a weight's packed tensors with random codes to a file, and returns the floats that
 // they represent.
 func (p PackedAs) Pack(tensors map[string]RawTensor, module string, rows, cols int, rng *rand.Rand) []float32 {

@@ -161,8 +161,8 @@ func TestRunDoesNotAllocate(t *testing.T) {
 	w := newPool(t, 4)
 	task := &countTask{}
 	fn := task.Part
-	require.Zero(t, testing.AllocsPerRun(200, func() { w.RunTask(16, task) }))
-	require.Zero(t, testing.AllocsPerRun(200, func() { w.Run(16, fn) }))
+	require.Zero(t, testutil.AllocsPerRun(200, 0, func() { w.RunTask(16, task) }))
+	require.Zero(t, testutil.AllocsPerRun(200, 0, func() { w.Run(16, fn) }))
 }
 
 // TestOversubscribedMachine runs far more workers than cores. A waiting worker must check

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // rangeFunc adapts a function to RangeTask.
@@ -145,7 +147,7 @@ func TestRunRangePropagatesPanics(t *testing.T) {
 	done := atomic.Int64{}
 	w.RunRange(100, 1, rangeFunc(func(lo, hi, _ int) { done.Add(int64(hi - lo)) }))
 	require.EqualValues(t, 100, done.Load())
-	require.Zero(t, testing.AllocsPerRun(50, func() { w.RunRange(100, 7, emptyTask{}) }))
+	require.Zero(t, testutil.AllocsPerRun(50, 0, func() { w.RunRange(100, 7, emptyTask{}) }))
 }
 
 type emptyTask struct{}

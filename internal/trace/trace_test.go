@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // file is the part of the trace file that the tests check.
@@ -73,7 +75,7 @@ func TestNilRecorderRecordsNothing(t *testing.T) {
 	var r *Recorder
 	lane := r.Lane("host", "main")
 	require.Nil(t, lane)
-	allocs := testing.AllocsPerRun(10, func() {
+	allocs := testutil.AllocsPerRun(10, 0, func() {
 		lane.Begin("a")
 		lane.Span("b", 0, r.Now(), nil)
 		lane.End()

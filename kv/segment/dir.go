@@ -196,6 +196,9 @@ func (d *Dir) sweep(sub string) error {
 	if err != nil {
 		return err
 	}
+	if err := vfs.SweepScratch(d.fsys, dir); err != nil {
+		return err
+	}
 	for _, f := range files {
 		name, mark, temporary := strings.Cut(f.Name, vfs.TempMark)
 		owner, locked := strings.CutSuffix(f.Name, lockSuffix)
@@ -211,7 +214,7 @@ func (d *Dir) sweep(sub string) error {
 		if err != nil {
 			continue // its owner is alive
 		}
-		if temporary {
+		if temporary && vfs.ProvesAbsence(lock) {
 			// A file that cannot be removed does no harm; the next sweep retries.
 			_ = d.fsys.Remove(vfs.Join(dir, f.Name))
 		}

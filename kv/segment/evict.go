@@ -86,7 +86,8 @@ func (d *Dir) room(need, leave int64) (bool, error) {
 	}
 	total := int64(0)
 	for _, f := range files {
-		if !f.IsDir && !vfs.IsSealedName(f.Name) { // only those with the key can remove encrypted segments
+		// Only those with the key can remove encrypted segments. Scratch files are no segments, and end with their process.
+		if !f.IsDir && !vfs.IsSealedName(f.Name) && !vfs.IsScratchName(f.Name) {
 			total += f.Size // temporary files of other processes count as well
 		}
 	}

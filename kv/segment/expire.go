@@ -15,8 +15,9 @@ type Removed struct {
 
 // Expire removes the sessions that were last saved before a time, with all segments that may
 // hold their text (see RemoveSession), and the segments without a session that were last used
-// before it. It spares sessions and segments in use. The age of a damaged session is that of
-// its file. After Expire returns nil, a power loss does not bring the files back.
+// before it. It spares sessions and segments in use. The age of a damaged session is that of its
+// file; which segments are its own is not known, so that each goes by its own age. After Expire
+// returns nil, a power loss does not bring the files back.
 func (d *Dir) Expire(before time.Time) (r Removed, err error) {
 	names, err := d.SessionNames()
 	if err != nil {
@@ -26,7 +27,7 @@ func (d *Dir) Expire(before time.Time) (r Removed, err error) {
 		if !d.savedAt(name).Before(before) {
 			continue
 		}
-		freed, failed := d.RemoveSession(name)
+		freed, failed := d.removeSession(name, false)
 		r.Bytes += freed
 		switch {
 		case failed == nil:

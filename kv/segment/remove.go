@@ -16,8 +16,12 @@ import (
 //
 // The segments are not only those that the session names: token ids of the same text are
 // also in segments that an earlier save left behind, that other settings wrote, or that
-// continue an answer which was later replaced. See [Dir.textSegments].
-func (d *Dir) RemoveSession(name string) (freed int64, err error) {
+// continue an answer which was later replaced. See [Dir.textSegments]. If the session is damaged, nothing
+// says which they are: every segment that no other session needs may be one.
+func (d *Dir) RemoveSession(name string) (freed int64, err error) { return d.removeSession(name, true) }
+
+// removeSession is RemoveSession. Without unknown it leaves the segments that a damaged session may need.
+func (d *Dir) removeSession(name string, unknown bool) (freed int64, err error) {
 	if err := CheckName(name); err != nil {
 		return 0, err
 	}
@@ -42,10 +46,16 @@ func (d *Dir) RemoveSession(name string) (freed int64, err error) {
 		return 0, err
 	}
 	var text []Info
-	if m != nil { // otherwise nothing says which segments hold its text
-		if text, err = d.textOnly(m, name); err != nil {
-			return 0, err
-		}
+	switch {
+	case m != nil:
+		text, err = d.textOnly(m, name)
+	case !unknown, errors.Is(err, vfs.ErrNotRegular): // a link says nothing about the segments here
+		err = nil
+	default:
+		text, err = d.unneeded(name)
+	}
+	if err != nil {
+		return 0, err
 	}
 	if err := d.fsys.Remove(d.sessionPath(name)); err != nil {
 		return 0, err
@@ -76,6 +86,20 @@ func (d *Dir) textOnly(m *Manifest, name string) ([]Info, error) {
 		return nil, err
 	}
 	return slices.DeleteFunc(list, func(c Info) bool { return !held[c.ID] || others[c.ID] || d.inUse(c.ID) }), nil
+}
+
+// unneeded returns the segments that no session but the one with a name needs. If that one cannot be read, each of them
+// may hold its text. If another session cannot be read either, it may need any of them, and none is returned.
+func (d *Dir) unneeded(name string) ([]Info, error) {
+	others, err := d.pinned(name)
+	if errors.Is(err, store.ErrUnsupported) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := d.files()
+	return slices.DeleteFunc(list, func(c Info) bool { return others[c.ID] || d.inUse(c.ID) }), err
 }
 
 // removeAll removes segments, also after one that cannot be removed.

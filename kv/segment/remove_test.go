@@ -53,3 +53,19 @@ func TestRemovedSessionStaysRemoved(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, names)
 }
+
+// TestRemovingADamagedSessionFreesItsSegments removes a session whose file is damaged: what no other session needs may
+// hold its text, and goes with it.
+func TestRemovingADamagedSessionFreesItsSegments(t *testing.T) {
+	fsys := vfs.NewMem()
+	s := openStore(t, fsys, 0)
+	require.NoError(t, save(s.dir, "talk", mustWrite(t, s, randomTokens(1, 128), 16)))
+	require.NoError(t, save(s.dir, "other", mustWrite(t, s, randomTokens(2, 64), 16)))
+	change(t, fsys, s.dir.sessionPath("talk"), func(b []byte) []byte { return b[:len(b)-1] })
+	freed, err := s.dir.RemoveSession("talk")
+	require.NoError(t, err)
+	require.Positive(t, freed)
+	require.Len(t, filesIn(t, fsys, "cache/kv", Suffix), 1)
+	_, err = s.dir.VerifySession("other")
+	require.NoError(t, err)
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"runtime"
 	"strings"
 	"unicode"
 
@@ -38,6 +39,33 @@ func CheckName(name string) error {
 	return nil
 }
 
+// checkDevice returns an error for a new session with the name of a device of Windows, which is one with any extension. A
+// session that exists has been saved elsewhere, and stays usable there.
+func (d *Dir) checkDevice(name string) error {
+	if !isDevice(name) {
+		return nil
+	}
+	if _, err := d.fsys.Stat(d.sessionPath(name)); err == nil && runtime.GOOS != "windows" {
+		return nil
+	}
+	return fmt.Errorf("%w: %q is a device on Windows; use another name", ErrName, name)
+}
+
+// isDevice reports whether the part of a name before the first dot is reserved for a device of Windows.
+func isDevice(name string) bool {
+	name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	switch name {
+	case "con", "prn", "aux", "nul":
+		return true
+	}
+	for _, port := range []string{"com", "lpt"} {
+		if n, ok := strings.CutPrefix(name, port); ok && len(n) == 1 && strings.Contains("0123456789", n) {
+			return true
+		}
+	}
+	return false
+}
+
 func (d *Dir) sessionPath(name string) string {
 	return vfs.Join(d.sessionsPath(), name+sessionSuffix)
 }
@@ -53,6 +81,9 @@ type SessionLock struct {
 // lock, LockSession does not wait and the error wraps vfs.ErrLocked.
 func (d *Dir) LockSession(name string) (*SessionLock, error) {
 	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	if err := d.checkDevice(name); err != nil {
 		return nil, err
 	}
 	if err := makeDir(d.fsys, d.sessionsPath()); err != nil {
@@ -141,8 +172,43 @@ func (d *Dir) checkSegments(m *Manifest) error {
 		if err != nil {
 			return err
 		}
+		if err := d.keepSegment(m.Segments[i].ID, name); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// keepSegment syncs a segment, and the state behind it, unless the file is the one that this process has synced: another
+// process may have evicted that one since, and written the same segment again. The caller holds the lock of evictions.
+func (d *Dir) keepSegment(id ID, name string) error {
+	if _, err := d.fsys.Stat(d.statePath(id)); !errors.Is(err, fs.ErrNotExist) {
+		if err := errors.Join(err, d.keepState(id, true)); err != nil {
+			return err
+		}
+	}
+	d.mu.Lock()
+	held := d.open[id]
+	if held != nil && d.synced[id] {
+		held.Retain()
+	} else {
+		held = nil
+	}
+	d.mu.Unlock()
+	f, err := d.fsys.Open(d.path(name))
+	if err == nil {
+		if held == nil || !vfs.SameFile(held.file, f) {
+			err = f.Sync()
+		}
+		err = errors.Join(err, f.Close())
+	}
+	if held != nil {
+		err = errors.Join(err, held.Close())
+	}
+	if errors.Is(err, fs.ErrPermission) { // the system syncs nothing that it opened for reading
+		return nil
+	}
+	return err
 }
 
 // OpenSegments opens the segments of a session. The caller closes them. The error

@@ -182,8 +182,13 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 	f, err := s.acquire(h.name())
 	damaged := s.dir.isDamaged(h.id)
 	if err == nil && (durable || damaged) {
-		if err = s.dir.ensureDurable(f); err != nil {
-			err = errors.Join(err, f.Close())
+		err = s.dir.ensureDurable(f)
+		if err != nil {
+			err = errors.Join(err, f.Close()) // first: some systems do not remove open files
+		}
+		var lost *syncError
+		if errors.As(err, &lost) && !errors.Is(err, fs.ErrPermission) {
+			err = errors.Join(err, s.dir.discard(h.name(), h.id))
 		}
 	}
 	switch {
@@ -226,6 +231,13 @@ func (s *Store) newHeader(parent ID, start int, tokens []int32) (*header, error)
 	}, nil
 }
 
+// syncError is the error of a sync: the bytes of the file must be considered lost, unless the system refuses to sync
+// files that were opened for reading.
+type syncError struct{ error }
+
+// Unwrap returns the reason.
+func (s *syncError) Unwrap() error { return s.error }
+
 // ensureDurable verifies an existing segment and syncs it to the disk, unless this
 // process has already done so.
 func (d *Dir) ensureDurable(f *File) error {
@@ -239,7 +251,7 @@ func (d *Dir) ensureDurable(f *File) error {
 	}
 	if !synced {
 		if err := f.file.Sync(); err != nil {
-			return errors.Join(err, d.discard(f.name(), f.id))
+			return &syncError{err}
 		}
 	}
 	d.mu.Lock()

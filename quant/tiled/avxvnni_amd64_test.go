@@ -4,16 +4,11 @@ package tiled
 
 import (
 	_ "embed"
-	"fmt"
-	"go/constant"
-	"go/token"
-	"go/types"
-	"regexp"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 //go:embed avxvnni_amd64.h
@@ -22,8 +17,6 @@ var vnniHeader string
 // TestVNNIEncodings compares what the macros of avxvnni_amd64.h encode with what llvm-mc
 // assembles. Most machines cannot run these instructions.
 func TestVNNIEncodings(t *testing.T) {
-	macros := regexp.MustCompile(`#define (\w+)\(codes, sum\) \\\n((?:\tBYTE .*\n)+)`).FindAllStringSubmatch(vnniHeader, -1)
-	require.Len(t, macros, 4)
 	for _, c := range []struct {
 		macro, codes, sum string
 		avx512, vex       string
@@ -36,26 +29,6 @@ func TestVNNIEncodings(t *testing.T) {
 		{"VPDPBUSD_TOKEN12", "7", "11", "62 52 45 28 50 dc", "c4 42 45 50 dc"}, // vpdpbusd ymm11, ymm7, ymm12
 		{"VPDPBUSD_TOKEN12", "15", "8", "62 52 05 28 50 c4", "c4 42 05 50 c4"}, // vpdpbusd ymm8, ymm15, ymm12
 	} {
-		var got []string
-		for _, macro := range macros {
-			if macro[1] == c.macro {
-				got = append(got, encode(t, macro[2], c.codes, c.sum))
-			}
-		}
-		require.Equal(t, []string{c.avx512, c.vex}, got, "%s(%s, %s)", c.macro, c.codes, c.sum)
+		require.Equal(t, []string{c.avx512, c.vex}, testutil.MacroBytes(t, vnniHeader, c.macro, c.codes, c.sum), "%s(%s, %s)", c.macro, c.codes, c.sum)
 	}
-}
-
-// encode evaluates the bytes of a macro for two arguments.
-func encode(t *testing.T, body, codes, sum string) string {
-	var all []string
-	for _, expression := range regexp.MustCompile(`\$(\S+)`).FindAllStringSubmatch(body, -1) {
-		text := strings.NewReplacer("codes", codes, "sum", sum).Replace(expression[1])
-		v, err := types.Eval(token.NewFileSet(), nil, token.NoPos, text)
-		require.NoError(t, err, text)
-		n, err := strconv.ParseUint(constant.ToInt(v.Value).ExactString(), 10, 8)
-		require.NoError(t, err, text)
-		all = append(all, fmt.Sprintf("%02x", n))
-	}
-	return strings.Join(all, " ")
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestNEONPanels checks that NEON panels equal portable panels after subtracting the
@@ -92,7 +94,7 @@ func TestNEONDoesNotAllocate(t *testing.T) {
 			for _, tokens := range []int{1, 2, 4} {
 				x := randomVector(tokens*cols, 23)
 				a, s, y := activationsOf(x, cols, tokens), NewScratch(tokens), make([]float32, tokens*TileRows)
-				require.Zero(t, testing.AllocsPerRun(2, func() {
+				require.Zero(t, testutil.AllocsPerRun(2, 0, func() {
 					a.Set(0, x[:cols])
 					Multiply(y, m, 0, 1, a, s)
 				}), "%s, %d tokens", typ, tokens)

@@ -271,7 +271,7 @@ func TestDecodingDoesNotAllocate(t *testing.T) {
 			for _, tokens := range []int{1, 2} {
 				a, s := activationsOf(x, cols, tokens), NewScratch(tokens)
 				y := make([]float32, tokens*rows)
-				allocs := testing.AllocsPerRun(2, func() {
+				allocs := testutil.AllocsPerRun(2, 0, func() {
 					a.Set(0, x[:cols])
 					Multiply(y, m, 0, m.Tiles(), a, s)
 				})

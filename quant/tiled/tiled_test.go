@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
 )
 
@@ -77,7 +78,7 @@ func TestPackIsLossless(t *testing.T) {
 				require.Equal(t, src[row*n:(row+1)*n], got, "row %d", row)
 			}
 			got := make([]byte, n)
-			require.Zero(t, testing.AllocsPerRun(5, func() { UnpackRow(got, typ, m.Data, cols, rows-1) }), "decoding reads embedding rows with UnpackRow")
+			require.Zero(t, testutil.AllocsPerRun(5, 0, func() { UnpackRow(got, typ, m.Data, cols, rows-1) }), "decoding reads embedding rows with UnpackRow")
 		})
 	}
 }

@@ -192,8 +192,10 @@ func (m *Memo) store(name string, stamp vfs.Stamp, e entry) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := m.removeStale(name); err != nil {
-		return err
+	if vfs.ProvesAbsence(lock) {
+		if err := m.removeStale(name); err != nil {
+			return err
+		}
 	}
 	known := m.load(name)
 	if known == nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // sealed is a text and what crypto/cipher makes of it.
@@ -108,7 +110,7 @@ func openAllocatesNothing(t *testing.T) {
 	s := newSealed(t, rand.New(rand.NewPCG(3, 1)), 4096)
 	o := s.opener(t)
 	scratch, dst := new(Scratch), make([]byte, len(s.text))
-	require.Zero(t, testing.AllocsPerRun(100, func() {
+	require.Zero(t, testutil.AllocsPerRun(100, 0, func() {
 		if !o.Open(scratch, dst, s.chars, &s.nonce, &s.about, &s.tag) {
 			panic("it does not open")
 		}

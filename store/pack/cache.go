@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // ErrNoRoom reports that a pack does not fit into its cache or on the disk.
@@ -25,18 +26,30 @@ const (
 	defaultCacheDivisor = 3
 	// reserveBytes of the disk always stay free.
 	reserveBytes = 256 << 20
+	// keptDivisor: of the size that the user gives a cache, packs get the part that keys and values leave, at least
+	// three quarters; a third more than a pack is enough for it.
+	keptDivisor = 3
 	// usageSuffix is the suffix of the file that records when a pack was last used.
 	usageSuffix   = ".use"
 	maxUsageBytes = 64 << 10
 )
 
-// CheckRoom returns an error if the disk of dir lacks the space for a file of need bytes.
+// CheckRoom returns an error if the disk of dir lacks the space for a pack of need bytes.
 func CheckRoom(fsys vfs.FS, dir string, need int64) error {
 	if free, known := vfs.FreeSpace(fsys, dir); known && need > free-reserveBytes {
-		return fmt.Errorf("%w: the pack takes %d bytes, the disk of %s has %d bytes free; free some space or choose another directory", ErrNoRoom, need, dir, free)
+		return fullDisk(dir, need, free, "choose another directory with -o")
 	}
 	return nil
 }
+
+// fullDisk returns the error of a disk that lacks the space for a pack.
+func fullDisk(dir string, need, free int64, otherwise string) error {
+	return fmt.Errorf("%w: the pack takes %s, and the disk of %s has %s free, of which %s stay free; free at least %s, or %s", ErrNoRoom,
+		tiering.SizeText(need), dir, tiering.SizeText(free), tiering.SizeText(reserveBytes), tiering.AtLeastText(need+reserveBytes-free), otherwise)
+}
+
+// inCache is what the user can do if a cache has no room for a pack.
+const inCache = "choose another directory with --cache-dir, or write a file elsewhere with llmrun import -o"
 
 // Cache is a directory of packs that were imported on first use. Several processes and
 // goroutines may use it at the same time.
@@ -92,7 +105,7 @@ func (c *Cache) sweep() error {
 		if err != nil {
 			continue // its writer is alive
 		}
-		if temporary {
+		if temporary && vfs.ProvesAbsence(lock) {
 			c.removeQuietly(f.Name)
 		}
 		if err := lock.Close(); err != nil {
@@ -112,7 +125,7 @@ func (c *Cache) path(name string) string { return vfs.Join(c.dir, name) }
 // contains the version of the tile order, so that a program does not find packs that it
 // cannot use.
 func (c *Cache) Path(source string, f Fingerprint) (string, error) {
-	suffix := fmt.Sprintf("-%s-%d%s", f, tiled.LayoutVersion, Suffix)
+	suffix := NameSuffix(f)
 	files, err := c.fsys.ReadDir(c.dir)
 	if err != nil {
 		return "", err
@@ -123,6 +136,11 @@ func (c *Cache) Path(source string, f Fingerprint) (string, error) {
 		}
 	}
 	return c.path(cleanName(source) + suffix), nil
+}
+
+// NameSuffix returns what the names of all packs of a source end in, which Path looks for.
+func NameSuffix(f Fingerprint) string {
+	return fmt.Sprintf("-%s-%d%s", f, tiled.LayoutVersion, Suffix)
 }
 
 // SampledPath returns the path of the pack that an older program made, which named it by a
@@ -208,39 +226,71 @@ func (c *Cache) Remove(name string) error {
 // MakeRoom removes the least recently used packs until a pack of need bytes fits. If it
 // cannot fit, MakeRoom removes nothing and returns an error that wraps ErrNoRoom.
 func (c *Cache) MakeRoom(need int64) error {
-	list, err := c.List()
+	r, err := c.room(need)
 	if err != nil {
 		return err
 	}
-	total := int64(0)
-	for _, p := range list {
-		total += p.Bytes
-	}
-	free, known := vfs.FreeSpace(c.fsys, c.dir)
-	limit := c.limit
-	if limit == 0 {
-		limit = defaultLimit(free+total, known)
-	}
-	if need > limit {
-		return fmt.Errorf("%w: the pack takes %d bytes, the cache %s may hold %d", ErrNoRoom, need, c.dir, limit)
-	}
-	if known && need > free+total-reserveBytes {
-		return fmt.Errorf("%w: the pack takes %d bytes, the disk of %s has %d bytes free; free some space or choose another directory", ErrNoRoom, need, c.dir, free)
-	}
-	fits := func() bool { return total+need <= limit && (!known || need <= free-reserveBytes) }
-	for _, p := range slices.Backward(list) {
-		if fits() {
+	for _, p := range slices.Backward(r.packs) {
+		if r.fits(need) {
 			return nil
 		}
 		if err := c.Remove(p.Name); err != nil {
 			continue // in use, on a system that cannot remove open files
 		}
-		total, free = total-p.Bytes, free+p.Bytes
+		r.total, r.free = r.total-p.Bytes, r.free+p.Bytes
 	}
-	if !fits() {
+	if !r.fits(need) {
 		return fmt.Errorf("%w: packs in %s are in use and could not be removed", ErrNoRoom, c.dir)
 	}
 	return nil
+}
+
+// CheckCache returns the error of MakeRoom for a pack that cannot fit into a cache, which need not exist yet. limit
+// is that of OpenCache. CheckCache changes nothing.
+func CheckCache(fsys vfs.FS, dir string, limit, need int64) error {
+	_, err := (&Cache{fsys: fsys, dir: dir, limit: limit}).room(need)
+	return err
+}
+
+// cacheRoom is the room of a cache.
+type cacheRoom struct {
+	packs       []Cached // as List returns them
+	total       int64    // bytes of the packs
+	limit, free int64    // of the cache, and of the disk
+	known       bool     // free is known
+}
+
+// room returns the room of the cache, or an error that wraps ErrNoRoom if a pack of need bytes has none even if all
+// others are removed.
+func (c *Cache) room(need int64) (r cacheRoom, err error) {
+	if r.packs, err = c.List(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return r, err
+	}
+	for _, p := range r.packs {
+		r.total += p.Bytes
+	}
+	r.free, r.known = vfs.FreeSpaceFor(c.fsys, c.dir)
+	r.limit = c.limit
+	why := ""
+	if r.limit == 0 {
+		r.limit = defaultLimit(r.free+r.total, r.known)
+		if why = ", the default"; r.limit < defaultCacheBytes {
+			why = ", by default a third of the free disk"
+		}
+	}
+	switch {
+	case need > r.limit:
+		return r, fmt.Errorf("%w: the pack takes %s, and the packs in %s may take %s%s; permit at least %s with --cache-size, or write a file with llmrun import -o", ErrNoRoom,
+			tiering.SizeText(need), c.dir, tiering.SizeText(r.limit), why, tiering.AtLeastText(need+need/keptDivisor+1))
+	case r.known && need > r.free+r.total-reserveBytes:
+		return r, fullDisk(c.dir, need, r.free+r.total, inCache)
+	}
+	return r, nil
+}
+
+// fits reports whether a pack of need bytes fits beside the others.
+func (r *cacheRoom) fits(need int64) bool {
+	return r.total+need <= r.limit && (!r.known || need <= r.free-reserveBytes)
 }
 
 // defaultLimit returns the limit of a cache that may use available bytes of the disk, if

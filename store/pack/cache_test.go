@@ -76,7 +76,9 @@ func TestMakeRoom(t *testing.T) {
 	cache, _ := openCache(t, 500)
 	err := cache.MakeRoom(501)
 	require.ErrorIs(t, err, ErrNoRoom)
-	require.ErrorContains(t, err, "takes 501 bytes, the cache cache/packs may hold 500")
+	require.ErrorContains(t, err, "the pack takes 501 B, and the packs in cache/packs may take 500 B; permit at least 669 B with --cache-size, or ")
+	require.Equal(t, err, CheckCache(cache.fsys, cache.dir, 500, 501))
+	require.NoError(t, CheckCache(cache.fsys, cache.dir, 500, 500))
 	require.Len(t, names(t, cache), 3, "a failed MakeRoom removes nothing")
 	cache.limit = 0
 	require.NoError(t, cache.MakeRoom(1<<30), "it fits into the default limit")
@@ -89,9 +91,13 @@ func TestMakeRoomOnDisk(t *testing.T) {
 	require.NoError(t, err)
 	err = c.MakeRoom(1 << 59)
 	require.ErrorIs(t, err, ErrNoRoom)
-	require.ErrorContains(t, err, "bytes free")
+	require.Regexp(t, "the disk of .* has .* free, of which 256 MiB stay free; free at least .*, or choose another directory with --cache-dir", err)
+	require.ErrorIs(t, CheckCache(vfs.OS(), vfs.Join(c.dir, "none/yet"), 1<<60, 1<<59), ErrNoRoom)
+	require.ErrorContains(t, CheckRoom(vfs.OS(), c.dir, 1<<59), "256 MiB stay free; free at least ")
 	c.limit = 0
-	require.ErrorIs(t, c.MakeRoom(1<<59), ErrNoRoom)
+	err = c.MakeRoom(1 << 59)
+	require.ErrorIs(t, err, ErrNoRoom)
+	require.ErrorContains(t, err, "--cache-size")
 }
 
 // TestMakeRoomWithoutRemoving uses a file system that cannot remove the packs.

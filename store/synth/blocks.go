@@ -33,6 +33,13 @@ var recipes = map[quant.Type]blockRecipe{
 	quant.Q4_K: {std: 258.3, minimum: 7.5},
 	quant.Q5_K: {std: 526.9, minimum: 15.5},
 	quant.Q6_K: {std: 1365.7, scaleOffset: 208, signed: true},
+	quant.Q2_K: {std: 13.874, scaleOffset: 80, minimum: 1.5},
+	// The code books of these are tables, so these deviations are measured, over random codes.
+	quant.IQ4_NL:  {std: 67.4, signed: true},
+	quant.IQ2_XS:  {std: 56.0},
+	quant.IQ2_S:   {std: 56.4},
+	quant.IQ3_XXS: {std: 142.4},
+	quant.IQ3_S:   {std: 139.8},
 }
 
 // newFiller returns a filler for elements with the standard deviation std.

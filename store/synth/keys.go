@@ -3,6 +3,7 @@ package synth
 import (
 	"cmp"
 	"math"
+	"slices"
 
 	"github.com/llmrun/llmrun/store/gguf"
 )
@@ -44,11 +45,8 @@ func (s Shape) sizes(k *keys) {
 	k.putInt("block_count", s.Layers)
 	k.putInt("context_length", s.Context)
 	k.putInt("embedding_length", s.Dim)
-	k.putInt("feed_forward_length", max(s.FFN, s.DenseFFN))
 	k.putInt("attention.head_count", s.Heads)
-	k.putInt("attention.head_count_kv", s.KVHeads)
-	k.putInt("attention.key_length", s.HeadDim)
-	k.putInt("attention.value_length", s.HeadDim)
+	s.widths(k)
 	if s.Arch == "cohere2" {
 		k.putFloat("attention.layer_norm_epsilon", s.NormEps)
 		k.putFloat("logit_scale", cohereLogitScale)
@@ -56,7 +54,7 @@ func (s Shape) sizes(k *keys) {
 		k.putFloat("attention.layer_norm_rms_epsilon", s.NormEps)
 	}
 	k.putFloat("rope.freq_base", s.Rope.Base)
-	k.putInt("rope.dimension_count", cmp.Or(s.Rope.Dim, s.HeadDim))
+	k.putInt("rope.dimension_count", cmp.Or(s.Rope.Dim, s.Layered.HeadDim, s.HeadDim))
 	s.yarn(k)
 	k.putInt("vocab_size", s.Vocab)
 	if s.Rope.LocalBase != 0 {
@@ -77,12 +75,102 @@ func (s Shape) sizes(k *keys) {
 		k.putInt("ssm.state_size", d.HeadDim)
 		k.putInt("ssm.inner_size", d.Heads*d.HeadDim)
 	}
+	if s.Convs.Taps > 0 {
+		k.putInt("shortconv.l_cache", s.Convs.Taps)
+	}
 	if s.Experts > 0 {
-		k.putInt("expert_count", s.Experts)
-		k.putInt("expert_used_count", s.ExpertsUsed)
-		k.putInt("expert_feed_forward_length", s.FFN)
+		s.expertKeys(k)
 	}
 }
+
+// expertKeys adds the keys of experts.
+func (s Shape) expertKeys(k *keys) {
+	k.putInt("expert_count", s.Experts)
+	k.putInt("expert_used_count", s.ExpertsUsed)
+	k.putInt("expert_feed_forward_length", s.FFN)
+	if s.DenseLayers > 0 {
+		k.putInt("leading_dense_block_count", s.DenseLayers)
+	}
+	switch s.Arch {
+	case "lfm2moe":
+		k.putInt("expert_gating_func", gatingSigmoid)
+	case "qwen35moe":
+		k.putInt("expert_shared_feed_forward_length", s.SharedFFN)
+	case "deepseek2":
+		k.putInt("expert_shared_count", 1)
+		k.putInt("expert_group_count", 1)
+		k.putInt("expert_group_used_count", 1)
+		k.putFloat("expert_weights_scale", glmRoutedScale)
+		k.put(k.arch+".expert_weights_norm", true)
+	}
+}
+
+// widths adds the keys of the sizes that layers may have of their own.
+func (s Shape) widths(k *keys) {
+	inner, kvHeads := make([]int32, s.Layers), make([]int32, s.Layers)
+	for l := range s.Layers {
+		inner[l], kvHeads[l] = int32(s.inner(l)), int32(s.kvHeads(l))
+	}
+	k.putEach("attention.head_count_kv", kvHeads)
+	switch {
+	case s.Layered.Interval > 0:
+		k.putEach("feed_forward_length", inner)
+		s.layeredKeys(k)
+	case s.Latent.Rank > 0:
+		k.putInt("feed_forward_length", s.DenseFFN)
+		s.latentKeys(k)
+	default:
+		if s.Arch != "qwen35moe" { // its files do not have it
+			k.putInt("feed_forward_length", max(s.FFN, s.DenseFFN))
+		}
+		k.putInt("attention.key_length", s.HeadDim)
+		k.putInt("attention.value_length", s.HeadDim)
+	}
+}
+
+// putEach adds a value for each layer, as one number if all are equal.
+func (k *keys) putEach(name string, values []int32) {
+	if slices.Min(values) == slices.Max(values) {
+		k.putInt(name, int(values[0]))
+		return
+	}
+	k.put(k.arch+"."+name, values)
+}
+
+// layeredKeys adds the keys of Gemma 4.
+func (s Shape) layeredKeys(k *keys) {
+	g := &s.Layered
+	k.putInt("attention.key_length", g.HeadDim)
+	k.putInt("attention.value_length", g.HeadDim)
+	k.putInt("attention.key_length_swa", s.HeadDim)
+	k.putInt("attention.value_length_swa", s.HeadDim)
+	k.putInt("rope.dimension_count_swa", s.HeadDim)
+	k.putInt("attention.shared_kv_layers", g.SharedKV)
+	k.putInt("embedding_length_per_layer_input", g.PerLayer)
+	k.putFloat("final_logit_softcapping", gemmaSoftcap)
+	windows := make([]bool, s.Layers)
+	for l := range windows {
+		windows[l] = !g.full(l)
+	}
+	k.put(k.arch+".attention.sliding_window_pattern", windows)
+}
+
+// latentKeys adds the keys of latent attention: the sizes of what a token stores, and of what follows from it.
+func (s Shape) latentKeys(k *keys) {
+	m := &s.Latent
+	k.putInt("attention.q_lora_rank", m.QRank)
+	k.putInt("attention.kv_lora_rank", m.Rank)
+	k.putInt("attention.key_length", m.Rank+m.Rope)
+	k.putInt("attention.value_length", m.Rank)
+	k.putInt("attention.key_length_mla", s.HeadDim)
+	k.putInt("attention.value_length_mla", s.HeadDim)
+}
+
+const (
+	gemmaSoftcap   = 30  // of the logits of Gemma 4
+	glmRoutedScale = 1.8 // of the experts of GLM-4.7-Flash
+	gatingSigmoid  = 2   // number of the function that chooses experts
+)
 
 // cohereLogitScale multiplies the logits of Command R7B.
 const cohereLogitScale = 0.25
@@ -112,12 +200,28 @@ const (
 // often within the original context, Rope.Factor for those that hardly rotate, and an
 // interpolation for those between.
 func (s Shape) ropeFactors() []float32 {
+	if s.Rope.Turned > 0 {
+		return s.turnedFactors()
+	}
 	factors := make([]float32, s.HeadDim/2)
 	for i := range factors {
 		frequency := math.Pow(s.Rope.Base, -2*float64(i)/float64(s.HeadDim))
 		rotations := ropeOriginalContext * frequency / (2 * math.Pi)
 		smooth := min(max((rotations-ropeLowFreqFactor)/(ropeHighFreqFactor-ropeLowFreqFactor), 0), 1)
 		factors[i] = float32(1 / ((1-smooth)/s.Rope.Factor + smooth))
+	}
+	return factors
+}
+
+// turnedFactors returns divisors that stop all but the first frequencies.
+func (s Shape) turnedFactors() []float32 {
+	const still = 1e30
+	factors := make([]float32, s.Layered.HeadDim/2)
+	for i := range factors {
+		factors[i] = 1
+		if float64(i) >= s.Rope.Turned*float64(len(factors)) {
+			factors[i] = still
+		}
 	}
 	return factors
 }

@@ -1,6 +1,10 @@
 package synth
 
-import "strings"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // Shape describes the sizes of a model and its other properties that determine its speed.
 type Shape struct {
@@ -20,8 +24,72 @@ type Shape struct {
 
 	Experts, ExpertsUsed int // routed experts, and those used per token
 	DenseFFN             int // the file's MLP width in a model with experts
+	DenseLayers          int // first layers that have such an MLP instead of experts
+	SharedFFN            int // inner width of the expert that every token uses; 0 = none
 	Window               int // sliding window in tokens; 0 = none
 	Deltas               Deltas
+	Convs                Convs
+	Latent               Latent
+	Layered              Layered
+}
+
+// Convs are the short convolutions of models that have them in most layers.
+type Convs struct {
+	Taps    int
+	Attends []int // the layers that have attention instead
+}
+
+// inLayer reports whether a layer is a short convolution.
+func (c *Convs) inLayer(l int) bool { return c.Taps > 0 && !slices.Contains(c.Attends, l) }
+
+// Latent holds the sizes of latent attention.
+type Latent struct {
+	Rank  int // of keys and values; 0 = ordinary attention
+	QRank int // of queries
+	Rope  int // rotated elements of a key; HeadDim counts them
+}
+
+// Layered holds what the layers of Gemma 4 do not have in common.
+type Layered struct {
+	Interval int // one of so many layers has no window; 0 = the family has no such layers
+	HeadDim  int // in layers without a window
+	KVHeads  int // in layers without a window, whose values are their keys; 0 = as in the others, with values
+	SharedKV int // last layers that use keys and values of earlier ones, with MLPs twice as wide
+	PerLayer int // width of the embedding that each layer has of its own
+}
+
+// full reports whether a layer of the family has no window.
+func (g *Layered) full(l int) bool { return g.Interval > 0 && (l+1)%g.Interval == 0 }
+
+// headDim returns the elements of a layer's heads.
+func (s *Shape) headDim(l int) int {
+	if s.Layered.full(l) {
+		return s.Layered.HeadDim
+	}
+	return s.HeadDim
+}
+
+// kvHeads returns the heads of keys of a layer, 0 if it has no attention.
+func (s *Shape) kvHeads(l int) int {
+	if s.Convs.inLayer(l) {
+		return 0
+	}
+	if s.Layered.full(l) {
+		return cmp.Or(s.Layered.KVHeads, s.KVHeads)
+	}
+	return s.KVHeads
+}
+
+// inner returns the width of a layer's MLP that is not an expert's.
+func (s *Shape) inner(l int) int {
+	width := s.FFN
+	if s.Experts > 0 {
+		width = s.DenseFFN
+	}
+	if l >= s.Layers-s.Layered.SharedKV {
+		width *= 2
+	}
+	return width
 }
 
 // Deltas holds the sizes of gated delta nets, in models that have them in most layers.
@@ -49,6 +117,8 @@ type Rope struct {
 	Yarn        float64
 	YarnContext int
 	Dim         int // rotated elements of a head; 0 means all
+	// Turned is the part of a head's frequencies that is not 0, in layers without a window; 0 means all.
+	Turned float64
 }
 
 // Parameters that all models of a generation share.
@@ -68,6 +138,7 @@ var (
 	llama32 = Rope{Base: 5e5, Factor: 32}
 	qwen    = Rope{Base: 1e6}
 	qwen35  = Rope{Base: 1e7, Dim: 64}
+	gemma4  = Rope{Base: 1e6, LocalBase: 1e4, Turned: 0.25}
 )
 
 // shapes lists the models by family, the smallest first. The two tiny ones are not
@@ -132,6 +203,11 @@ var shapes = []Shape{
 		Deltas: Deltas{Interval: 4, Keys: 16, Heads: 32, HeadDim: 128, Taps: 4},
 	},
 	{
+		Name: "qwen3.5-35b-a3b", Arch: "qwen35moe", Layers: 40, Dim: 2048, Heads: 16, KVHeads: 2, HeadDim: 256, FFN: 512,
+		Vocab: qwen35Vocab, Context: qwen35Context, NormEps: 1e-6, Rope: qwen35, Experts: 256, ExpertsUsed: 8, SharedFFN: 512,
+		Deltas: Deltas{Interval: 4, Keys: 16, Heads: 32, HeadDim: 128, Taps: 4},
+	},
+	{
 		Name: "llama-3.2-1b", Arch: "llama", Layers: 16, Dim: 2048, Heads: 32, KVHeads: 8, HeadDim: 64, FFN: 8192,
 		Vocab: llamaVocab, Context: llamaContext, Tied: true, NormEps: 1e-5, Rope: llama32,
 	},
@@ -154,6 +230,16 @@ var shapes = []Shape{
 	{
 		Name: "gemma-3-1b", Arch: "gemma3", Layers: 26, Dim: 1152, Heads: 4, KVHeads: 1, HeadDim: 256, FFN: 6912,
 		Vocab: 262144, Context: 32768, Tied: true, NormEps: 1e-6, Rope: Rope{Base: 1e6, LocalBase: 1e4}, Window: 512,
+	},
+	{
+		Name: "gemma-4-e2b", Arch: "gemma4", Layers: 35, Dim: 1536, Heads: 8, KVHeads: 1, HeadDim: 256, FFN: 6144,
+		Vocab: 262144, Context: 131072, Tied: true, NormEps: 1e-6, Rope: gemma4, Window: 512,
+		Layered: Layered{Interval: 5, HeadDim: 512, SharedKV: 20, PerLayer: 256},
+	},
+	{
+		Name: "gemma-4-26b-a4b", Arch: "gemma4", Layers: 30, Dim: 2816, Heads: 16, KVHeads: 8, HeadDim: 256, FFN: 704,
+		Vocab: 262144, Context: 262144, Tied: true, NormEps: 1e-6, Rope: gemma4, Window: 1024,
+		Experts: 128, ExpertsUsed: 8, DenseFFN: 2112, Layered: Layered{Interval: 6, HeadDim: 512, KVHeads: 2},
 	},
 	{
 		Name: "phi-3-mini-4k", Arch: "phi3", Layers: 32, Dim: 3072, Heads: 32, KVHeads: 32, HeadDim: 96, FFN: 8192,
@@ -203,6 +289,16 @@ var shapes = []Shape{
 		Name: "gpt-oss-20b", Arch: "gpt-oss", Layers: 24, Dim: 2880, Heads: 64, KVHeads: 8, HeadDim: 64, FFN: 2880,
 		Vocab: 201088, Context: 131072, NormEps: 1e-5, Rope: Rope{Base: 15e4, Yarn: 32, YarnContext: 4096},
 		Window: 128, Experts: 32, ExpertsUsed: 4,
+	},
+	{
+		Name: "lfm2-8b-a1b", Arch: "lfm2moe", Layers: 24, Dim: 2048, Heads: 32, KVHeads: 8, HeadDim: 64, FFN: 1792,
+		Vocab: 65536, Context: 128000, Tied: true, NormEps: 1e-5, Rope: Rope{Base: 1e6},
+		Experts: 32, ExpertsUsed: 4, DenseFFN: 7168, DenseLayers: 2, Convs: Convs{3, []int{2, 6, 10, 14, 18, 21}},
+	},
+	{
+		Name: "glm-4.7-flash", Arch: "deepseek2", Layers: 47, Dim: 2048, Heads: 20, KVHeads: 1, HeadDim: 256, FFN: 1536,
+		Vocab: 154880, Context: 202752, NormEps: 1e-5, Rope: Rope{Base: 1e6, Dim: 64},
+		Experts: 64, ExpertsUsed: 4, DenseFFN: 10240, DenseLayers: 1, SharedFFN: 1536, Latent: Latent{Rank: 512, QRank: 768, Rope: 64},
 	},
 }
 

@@ -21,8 +21,18 @@ import (
 // shrunk returns a shape with all features of its family that is small enough for a test.
 // Rows of 96 are not whole blocks of the K types, rows of 256 are.
 func shrunk(s Shape) Shape {
-	s.Layers, s.Dim, s.FFN, s.DenseFFN, s.Vocab, s.Context = 4, 96, 256, 0, 300, 64
+	s.Layers, s.Dim, s.FFN, s.DenseFFN, s.SharedFFN, s.Vocab, s.Context = 4, 96, 256, min(s.DenseFFN, 512), min(s.SharedFFN, 64), 300, 64
 	s.Heads, s.KVHeads, s.HeadDim = 3*min(s.Heads/s.KVHeads, 2), 3, 32
+	if s.Latent.Rank > 0 {
+		s.KVHeads, s.HeadDim, s.Latent = 1, 48, Latent{Rank: 96, QRank: 64, Rope: 16}
+	}
+	if g := &s.Layered; g.Interval > 0 { // layers 1 and 3 have no window
+		*g = Layered{Interval: 2, HeadDim: 64, KVHeads: min(g.KVHeads, 1), SharedKV: min(g.SharedKV, 2), PerLayer: min(g.PerLayer, 32)}
+		s.Window = 2
+	}
+	if s.Convs.Taps > 0 {
+		s.Convs.Attends = []int{2}
+	}
 	s.Rope.Dim = min(s.Rope.Dim, 16)
 	if s.Experts > 0 {
 		s.Experts, s.ExpertsUsed = 6, 2
@@ -45,15 +55,19 @@ func write(t *testing.T, o Options) vfs.FS {
 func TestModelsCompute(t *testing.T) {
 	families := map[string]bool{}
 	for i, s := range Shapes() {
-		if families[s.Arch] {
+		family := s.Arch
+		if s.Arch == "gemma4" && s.Experts > 0 {
+			family += " experts"
+		}
+		if families[family] {
 			continue
 		}
-		families[s.Arch] = true
+		families[family] = true
 		for j, mix := range Mixes() {
 			if (i+j)%3 != 0 && s.Arch != "llama" { // all pairs would add little
 				continue
 			}
-			t.Run(s.Arch+" "+mix, func(t *testing.T) {
+			t.Run(family+" "+mix, func(t *testing.T) {
 				fsys := write(t, Options{Shape: shrunk(s), Quant: mix})
 				first, second := predict(t, fsys, []int32{1, 2, 3}), predict(t, fsys, []int32{3, 2, 1})
 				require.NotEqual(t, first, second)
@@ -64,7 +78,7 @@ func TestModelsCompute(t *testing.T) {
 			})
 		}
 	}
-	require.Len(t, families, 18)
+	require.Len(t, families, 23)
 }
 
 // predict returns the logits after ids.

@@ -21,14 +21,19 @@ type tensor struct {
 type role uint8
 
 const (
-	roleNone   role = iota // never quantized
-	roleEmbed              // the embedding
-	roleOutput             // the output head, or a tied embedding
-	roleMatrix             // a matrix of the mix's main type
-	roleQKV                // fused query, key and value projection
-	roleValue              // value projection
-	roleDown               // down projection of the MLP
-	roleMXFP4              // a matrix of experts that every mix has in MXFP4
+	roleNone    role = iota // never quantized
+	roleEmbed               // the embedding
+	roleOutput              // the output head, or a tied embedding
+	roleMatrix              // a matrix of the mix's main type
+	roleQKV                 // fused query, key and value projection
+	roleValue               // value projection
+	roleDown                // down projection of the MLP
+	roleMXFP4               // a matrix of experts that every mix has in MXFP4
+	roleTable               // the embedding of the layers
+	roleKept                // a matrix that stays as it was trained
+	roleQuery               // query projection
+	roleKey                 // key projection
+	roleProject             // projection of attention's output
 )
 
 // fillKind selects the distribution of a tensor's elements.
@@ -53,6 +58,8 @@ type family struct {
 	noNorm   bool   // no norms before attention and MLP
 	parallel bool   // attention and MLP share the norm before them
 	gptOSS   bool   // more biases, sinks, experts in MXFP4
+	bias     bool   // experts are chosen with a bias
+	endNorm  string // name of the last norm, if it is not output_norm
 	ffnNorm  string // name of the norm before the MLP, if it is not ffn_norm
 	pre      string
 }
@@ -82,6 +89,11 @@ var families = map[string]family{
 	"glm4":     {pre: "glm4", qkvBias: true, fusedMLP: true, postNorm: true},
 	"gpt-oss":  {pre: "gpt-4o", qkvBias: true, gptOSS: true, ffnNorm: "post_attention_norm"},
 
+	"qwen35moe": {pre: "qwen35", qkNorm: normHead, ffnNorm: "post_attention_norm"},
+	"gemma4":    {pre: "gpt-2", qkNorm: normHead, postNorm: true},
+	"lfm2moe":   {pre: "lfm2", qkNorm: normHead, bias: true, endNorm: "token_embd_norm"},
+	"deepseek2": {pre: "glm4", bias: true},
+
 	"hunyuan-dense": {pre: "hunyuan-dense", qkNorm: normHead},
 }
 
@@ -92,14 +104,22 @@ func (s Shape) tensors() []tensor {
 	if s.Tied {
 		embed = roleOutput
 	}
-	if s.Rope.Factor != 0 {
-		out = append(out, tensor{name: "rope_freqs.weight", shape: []int{s.HeadDim / 2}, layer: -1, fill: fillRopeFactors})
+	if s.Rope.Factor != 0 || s.Rope.Turned != 0 {
+		dim := cmp.Or(s.Layered.HeadDim, s.HeadDim)
+		out = append(out, tensor{name: "rope_freqs.weight", shape: []int{dim / 2}, layer: -1, fill: fillRopeFactors})
 	}
 	out = append(out, tensor{name: "token_embd.weight", shape: []int{s.Vocab, s.Dim}, role: embed, layer: -1})
+	if width := s.Layered.PerLayer; width > 0 {
+		out = append(out,
+			tensor{name: "per_layer_token_embd.weight", shape: []int{s.Vocab, s.Layers * width}, role: roleTable, layer: -1},
+			tensor{name: "per_layer_model_proj.weight", shape: []int{s.Layers * width, s.Dim}, role: roleKept, layer: -1},
+			tensor{name: "per_layer_proj_norm.weight", shape: []int{width}, layer: -1, fill: fillGain})
+	}
 	for l := range s.Layers {
 		out = append(out, s.layer(l)...)
 	}
-	out = append(out, tensor{name: "output_norm.weight", shape: []int{s.Dim}, layer: -1, fill: fillGain})
+	endNorm := cmp.Or(families[s.Arch].endNorm, "output_norm")
+	out = append(out, tensor{name: endNorm + ".weight", shape: []int{s.Dim}, layer: -1, fill: fillGain})
 	if !s.Tied {
 		out = append(out, tensor{name: "output.weight", shape: []int{s.Vocab, s.Dim}, role: roleOutput, layer: -1})
 	}
@@ -123,9 +143,14 @@ func (s Shape) layer(i int) []tensor {
 	if !f.noNorm {
 		l.add("attn_norm.weight", roleNone, fillGain, s.Dim)
 	}
-	if s.Deltas.inLayer(i) {
+	switch {
+	case s.Deltas.inLayer(i):
 		s.deltas(l)
-	} else {
+	case s.Convs.inLayer(i):
+		s.convolution(l)
+	case s.Latent.Rank > 0:
+		s.latent(l)
+	default:
 		s.attention(l, f)
 	}
 	if f.postNorm {
@@ -134,21 +159,32 @@ func (s Shape) layer(i int) []tensor {
 	if !f.noNorm && !f.parallel {
 		l.add(cmp.Or(f.ffnNorm, "ffn_norm")+".weight", roleNone, fillGain, s.Dim)
 	}
-	switch {
-	case s.Experts > 0:
-		s.experts(l, f)
-	case f.fusedMLP:
-		l.add("ffn_up.weight", roleMatrix, fillMatrix, 2*s.FFN, s.Dim)
-		l.add("ffn_down.weight", roleDown, fillMatrix, s.Dim, s.FFN)
-	default:
-		l.add("ffn_gate.weight", roleMatrix, fillMatrix, s.FFN, s.Dim)
-		l.add("ffn_up.weight", roleMatrix, fillMatrix, s.FFN, s.Dim)
-		l.add("ffn_down.weight", roleDown, fillMatrix, s.Dim, s.FFN)
-	}
+	s.mlp(l, f)
 	if f.postNorm {
 		l.add("post_ffw_norm.weight", roleNone, fillGain, s.Dim)
 	}
+	if s.Layered.Interval > 0 {
+		s.layered(l)
+	}
 	return l.list
+}
+
+// mlp adds the tensors of a layer's MLP, of its experts, or of both.
+func (s Shape) mlp(l *layerTensors, f family) {
+	inner := s.inner(l.layer)
+	if s.Experts > 0 && l.layer >= s.DenseLayers {
+		s.experts(l, f)
+		if s.Layered.Interval == 0 {
+			return // no MLP beside them
+		}
+	}
+	if f.fusedMLP {
+		l.add("ffn_up.weight", roleMatrix, fillMatrix, 2*inner, s.Dim)
+	} else {
+		l.add("ffn_gate.weight", roleMatrix, fillMatrix, inner, s.Dim)
+		l.add("ffn_up.weight", roleMatrix, fillMatrix, inner, s.Dim)
+	}
+	l.add("ffn_down.weight", roleDown, fillMatrix, s.Dim, inner)
 }
 
 // experts adds the tensors of routed experts.
@@ -162,9 +198,24 @@ func (s Shape) experts(l *layerTensors, f family) {
 		l.add("ffn_up_exps.bias", roleNone, fillBias, s.Experts, s.FFN)
 	}
 	l.add("ffn_gate_inp.weight", roleNone, fillRouter, s.Experts, s.Dim)
-	l.add("ffn_gate_exps.weight", matrix, fillMatrix, s.Experts, s.FFN, s.Dim)
+	if s.Layered.Interval > 0 {
+		l.add("ffn_gate_up_exps.weight", matrix, fillMatrix, s.Experts, 2*s.FFN, s.Dim)
+	} else {
+		l.add("ffn_gate_exps.weight", matrix, fillMatrix, s.Experts, s.FFN, s.Dim)
+		l.add("ffn_up_exps.weight", matrix, fillMatrix, s.Experts, s.FFN, s.Dim)
+	}
 	l.add("ffn_down_exps.weight", down, fillMatrix, s.Experts, s.Dim, s.FFN)
-	l.add("ffn_up_exps.weight", matrix, fillMatrix, s.Experts, s.FFN, s.Dim)
+	if f.bias {
+		l.add("exp_probs_b.bias", roleNone, fillBias, s.Experts)
+	}
+	if s.SharedFFN > 0 {
+		l.add("ffn_gate_shexp.weight", roleMatrix, fillMatrix, s.SharedFFN, s.Dim)
+		l.add("ffn_up_shexp.weight", roleMatrix, fillMatrix, s.SharedFFN, s.Dim)
+		l.add("ffn_down_shexp.weight", roleDown, fillMatrix, s.Dim, s.SharedFFN)
+	}
+	if s.SharedFFN > 0 && s.Deltas.Interval > 0 {
+		l.add("ffn_gate_inp_shexp.weight", roleNone, fillBias, s.Dim)
+	}
 }
 
 // deltas adds the tensors of a gated delta net.
@@ -184,7 +235,8 @@ func (s Shape) deltas(l *layerTensors) {
 
 // attention adds the tensors of the attention block.
 func (s Shape) attention(l *layerTensors, f family) {
-	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
+	headDim := s.headDim(l.layer)
+	q, kv := s.Heads*headDim, s.kvHeads(l.layer)*headDim
 	if f.fused {
 		l.add("attn_qkv.weight", roleQKV, fillMatrix, q+2*kv, s.Dim)
 	} else {
@@ -192,9 +244,11 @@ func (s Shape) attention(l *layerTensors, f family) {
 		if s.Deltas.Interval > 0 {
 			rows *= 2 // queries and gates
 		}
-		l.add("attn_q.weight", roleMatrix, fillMatrix, rows, s.Dim)
-		l.add("attn_k.weight", roleMatrix, fillMatrix, kv, s.Dim)
-		l.add("attn_v.weight", roleValue, fillMatrix, kv, s.Dim)
+		l.add("attn_q.weight", roleQuery, fillMatrix, rows, s.Dim)
+		l.add("attn_k.weight", roleKey, fillMatrix, kv, s.Dim)
+		if s.Layered.KVHeads == 0 || !s.Layered.full(l.layer) {
+			l.add("attn_v.weight", roleValue, fillMatrix, kv, s.Dim)
+		}
 	}
 	if f.qkvBias {
 		l.add("attn_q.bias", roleNone, fillBias, q)
@@ -203,16 +257,53 @@ func (s Shape) attention(l *layerTensors, f family) {
 	}
 	switch f.qkNorm {
 	case normHead:
-		l.add("attn_q_norm.weight", roleNone, fillGain, s.HeadDim)
-		l.add("attn_k_norm.weight", roleNone, fillGain, s.HeadDim)
+		l.add("attn_q_norm.weight", roleNone, fillGain, headDim)
+		l.add("attn_k_norm.weight", roleNone, fillGain, headDim)
 	case normFull:
 		l.add("attn_q_norm.weight", roleNone, fillGain, q)
 		l.add("attn_k_norm.weight", roleNone, fillGain, kv)
 	}
-	l.add("attn_output.weight", roleMatrix, fillMatrix, s.Dim, q)
+	l.add("attn_output.weight", roleProject, fillMatrix, s.Dim, q)
 	if f.gptOSS {
 		l.add("attn_output.bias", roleNone, fillBias, s.Dim)
 		l.add("attn_sinks.weight", roleNone, fillBias, s.Heads)
+	}
+}
+
+// convolution adds the tensors of a short convolution.
+func (s Shape) convolution(l *layerTensors) {
+	l.add("shortconv.conv.weight", roleNone, fillGain, s.Dim, s.Convs.Taps)
+	l.add("shortconv.in_proj.weight", roleMatrix, fillMatrix, 3*s.Dim, s.Dim)
+	l.add("shortconv.out_proj.weight", roleMatrix, fillMatrix, s.Dim, s.Dim)
+}
+
+// latent adds the tensors of latent attention.
+func (s Shape) latent(l *layerTensors) {
+	m := &s.Latent
+	l.add("attn_q_a.weight", roleMatrix, fillMatrix, m.QRank, s.Dim)
+	l.add("attn_q_a_norm.weight", roleNone, fillGain, m.QRank)
+	l.add("attn_q_b.weight", roleMatrix, fillMatrix, s.Heads*s.HeadDim, m.QRank)
+	l.add("attn_kv_a_mqa.weight", roleMatrix, fillMatrix, m.Rank+m.Rope, s.Dim)
+	l.add("attn_kv_a_norm.weight", roleNone, fillGain, m.Rank)
+	l.add("attn_k_b.weight", roleMatrix, fillMatrix, s.Heads, m.Rank, s.HeadDim-m.Rope)
+	l.add("attn_v_b.weight", roleMatrix, fillMatrix, s.Heads, s.HeadDim, m.Rank)
+	l.add("attn_output.weight", roleProject, fillMatrix, s.Dim, s.Heads*s.HeadDim)
+}
+
+// layered adds what only the layers of Gemma 4 have.
+func (s Shape) layered(l *layerTensors) {
+	l.add("layer_output_scale.weight", roleNone, fillGain, 1)
+	if width := s.Layered.PerLayer; width > 0 {
+		l.add("inp_gate.weight", roleMatrix, fillMatrix, width, s.Dim)
+		l.add("proj.weight", roleMatrix, fillMatrix, s.Dim, width)
+		l.add("post_norm.weight", roleNone, fillGain, s.Dim)
+	}
+	if s.Experts > 0 {
+		l.add("ffn_gate_inp.scale", roleNone, fillGain, s.Dim)
+		l.add("ffn_down_exps.scale", roleNone, fillGain, s.Experts)
+		for _, name := range []string{"post_ffw_norm_1", "post_ffw_norm_2", "pre_ffw_norm_2"} {
+			l.add(name+".weight", roleNone, fillGain, s.Dim)
+		}
 	}
 }
 
@@ -244,7 +335,7 @@ func (s Shape) Matrices(mixName string) ([]Matrix, error) {
 	}
 	var list []Matrix
 	for _, t := range s.tensors() {
-		if len(t.shape) < 2 || t.role == roleEmbed || t.fill == fillBias {
+		if len(t.shape) < 2 || t.role == roleEmbed || t.role == roleTable || t.fill == fillBias {
 			continue
 		}
 		parts := strings.Split(t.name, ".")

@@ -3,6 +3,7 @@ package synth
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,26 +36,66 @@ var published = map[string]string{
 	"glm4":             "attn_norm attn_q attn_k attn_v attn_q.bias attn_k.bias attn_v.bias attn_output post_attention_norm ffn_norm ffn_up ffn_down post_ffw_norm",
 	"gpt-oss": "attn_norm attn_q attn_k attn_v attn_q.bias attn_k.bias attn_v.bias attn_sinks attn_output attn_output.bias post_attention_norm " +
 		"ffn_gate_inp ffn_gate_inp.bias ffn_gate_exps ffn_gate_exps.bias ffn_down_exps ffn_down_exps.bias ffn_up_exps ffn_up_exps.bias",
-	"hunyuan-dense": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down",
+	"qwen35moe":           "attn_norm attn_qkv attn_gate ssm_conv1d ssm_dt.bias ssm_a ssm_beta ssm_alpha ssm_norm ssm_out post_attention_norm " + qwenExperts,
+	"qwen35moe attention": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output post_attention_norm " + qwenExperts,
+	"gemma4": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output post_attention_norm ffn_norm ffn_gate ffn_up ffn_down " +
+		"post_ffw_norm layer_output_scale inp_gate proj post_norm",
+	"gemma4 experts": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output post_attention_norm ffn_norm ffn_gate ffn_up ffn_down " +
+		"post_ffw_norm layer_output_scale " + gemmaExperts,
+	"gemma4 experts attention": "attn_norm attn_q attn_k attn_q_norm attn_k_norm attn_output post_attention_norm ffn_norm ffn_gate ffn_up ffn_down " +
+		"post_ffw_norm layer_output_scale " + gemmaExperts,
+	"lfm2moe":           "attn_norm shortconv.conv shortconv.in_proj shortconv.out_proj ffn_norm " + routedExperts,
+	"lfm2moe attention": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm " + routedExperts,
+	"lfm2moe dense":     "attn_norm shortconv.conv shortconv.in_proj shortconv.out_proj ffn_norm ffn_gate ffn_up ffn_down",
+	"deepseek2":         latentNames + " " + routedExperts + " ffn_gate_shexp ffn_up_shexp ffn_down_shexp",
+	"deepseek2 dense":   latentNames + " ffn_gate ffn_up ffn_down",
+	"hunyuan-dense":     "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down",
+}
+
+const (
+	routedExperts = "ffn_gate_inp exp_probs_b.bias ffn_gate_exps ffn_down_exps ffn_up_exps"
+	qwenExperts   = "ffn_gate_inp ffn_gate_exps ffn_down_exps ffn_up_exps ffn_gate_inp_shexp ffn_gate_shexp ffn_up_shexp ffn_down_shexp"
+	gemmaExperts  = "ffn_gate_inp ffn_gate_inp.scale ffn_gate_up_exps ffn_down_exps ffn_down_exps.scale post_ffw_norm_1 post_ffw_norm_2 pre_ffw_norm_2"
+	latentNames   = "attn_norm attn_q_a attn_q_a_norm attn_q_b attn_kv_a_mqa attn_kv_a_norm attn_k_b attn_v_b attn_output ffn_norm"
+)
+
+// publishedLayer returns the names of a layer's tensors.
+func publishedLayer(s *Shape, l int) string {
+	name := s.Arch
+	switch attends := slices.Contains([]int{2, 6, 10, 14, 18, 21}, l); {
+	case strings.HasPrefix(name, "qwen35") && l%4 == 3, name == "lfm2moe" && attends:
+		name += " attention"
+	case name == "lfm2moe" && l < 2, name == "deepseek2" && l < 1:
+		name += " dense"
+	case s.Name == "gemma-4-26b-a4b" && l%6 == 5:
+		name += " experts attention"
+	case s.Name == "gemma-4-26b-a4b":
+		name += " experts"
+	}
+	return published[name]
 }
 
 func TestTensorsMatchPublishedFiles(t *testing.T) {
 	for _, s := range Shapes() {
 		var want []string
-		if s.Rope.Factor != 0 {
+		if s.Rope.Factor != 0 || s.Arch == "gemma4" {
 			want = append(want, "rope_freqs.weight")
 		}
-		want = append(want, "token_embd.weight", "output_norm.weight")
+		want = append(want, "token_embd.weight")
+		if s.Arch == "lfm2moe" {
+			want = append(want, "token_embd_norm.weight")
+		} else {
+			want = append(want, "output_norm.weight")
+		}
+		if s.Name == "gemma-4-e2b" {
+			want = append(want, "per_layer_token_embd.weight", "per_layer_model_proj.weight", "per_layer_proj_norm.weight")
+		}
 		if !s.Tied {
 			want = append(want, "output.weight")
 		}
 		for l := range s.Layers {
-			names := published[s.Arch]
-			if s.Arch == "qwen35" && l%4 == 3 {
-				names = published["qwen35 attention"]
-			}
-			for _, name := range strings.Fields(names) {
-				if !strings.HasSuffix(name, ".bias") && name != "ssm_a" {
+			for _, name := range strings.Fields(publishedLayer(&s, l)) {
+				if !strings.HasSuffix(name, ".bias") && !strings.HasSuffix(name, ".scale") && name != "ssm_a" {
 					name += ".weight"
 				}
 				want = append(want, fmt.Sprintf("blk.%d.%s", l, name))
@@ -80,6 +121,19 @@ func TestParameters(t *testing.T) {
 		s, ok := FindShape(name)
 		require.True(t, ok)
 		require.InDelta(t, millions, float64(s.Parameters())/1e6, 1, name)
+	}
+}
+
+// TestLargeParameters compares with numbers that the authors give in billions, without what is not text: of Gemma 4 E2B
+// they count 2.3 besides the embedding of the layers.
+func TestLargeParameters(t *testing.T) {
+	table := 262144 * 35 * 256 / 1e9
+	for name, billions := range map[string]float64{
+		"lfm2-8b-a1b": 8.3, "gemma-4-26b-a4b": 25.2, "gemma-4-e2b": 2.3 + table, "qwen3.5-35b-a3b": 34.7, "glm-4.7-flash": 29.9,
+	} {
+		s, ok := FindShape(name)
+		require.True(t, ok)
+		require.InDelta(t, billions, float64(s.Parameters())/1e9, 0.07, name)
 	}
 }
 
@@ -128,6 +182,22 @@ func TestMixes(t *testing.T) {
 		{"qwen3-30b-a3b", "q4_k_m", "blk.0.ffn_down_exps", "Q6_K"},
 		{"qwen3-30b-a3b", "q4_k_m", "blk.0.ffn_gate_inp", "F32"},
 		{"qwen3-30b-a3b", "q4_k_m", "blk.0.attn_norm", "F32"},
+		{"llama-3.2-1b", "iq2_xs", "token_embd", "Q5_K"},
+		{"llama-3.1-8b", "iq2_xs", "token_embd", "Q2_K"},
+		{"llama-3.2-1b", "iq2_xs", "blk.1.ffn_down", "Q2_K"}, // the first eighth
+		{"llama-3.2-1b", "iq2_xs", "blk.2.ffn_down", "IQ2_XS"},
+		{"llama-3.2-1b", "iq2_xs", "blk.2.attn_v", "Q4_K"},
+		{"llama-3.2-1b", "iq3_xxs", "blk.2.attn_q", "IQ2_S"},
+		{"llama-3.2-1b", "iq3_xxs", "blk.2.attn_output", "IQ3_S"},
+		{"llama-3.2-1b", "iq3_s", "token_embd", "Q6_K"},
+		{"llama-3.2-1b", "mxfp4", "blk.2.ffn_up", "MXFP4"},
+		{"llama-3.2-1b", "mxfp4", "token_embd", "Q8_0"},
+		{"qwen2.5-0.5b", "iq3_s", "blk.0.attn_q", "IQ4_NL"}, // 896 is not a multiple of 256
+		{"gemma-4-e2b", "q4_k_m", "per_layer_token_embd", "Q4_K"},
+		{"gemma-4-e2b", "q4_k_m", "per_layer_model_proj", "BF16"},
+		{"gemma-4-e2b", "f16", "per_layer_model_proj", "F16"},
+		{"glm-4.7-flash", "q4_k_m", "blk.0.attn_k_b", "Q5_0"}, // 192 is not a multiple of 256
+		{"qwen3.5-35b-a3b", "q4_k_m", "blk.0.ffn_gate_inp_shexp", "F32"},
 	} {
 		s, ok := FindShape(test.shape)
 		require.True(t, ok)
@@ -148,6 +218,7 @@ func TestFillersHaveTheRequestedDeviation(t *testing.T) {
 	const elems = 1 << 18
 	for _, typ := range []quant.Type{
 		quant.Q4_0, quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.F16, quant.BF16, quant.MXFP4,
+		quant.Q2_K, quant.IQ4_NL, quant.IQ2_XS, quant.IQ2_S, quant.IQ3_XXS, quant.IQ3_S,
 	} {
 		const want = 0x1p-6 * 1.5275 // 16-bit floats can have this deviation too
 		fill, err := newFiller(typ, want)
@@ -221,7 +292,11 @@ func TestMatrices(t *testing.T) {
 			names[m.Name]++
 		}
 		require.Equal(t, 1, names["output"], s.Name)
+		if s.Arch == "gemma4" && s.Experts > 0 { // both in each layer
+			names["ffn_down"] = 0
+		}
 		require.Equal(t, s.Layers, names["ffn_down"]+names["ffn_down_exps"], s.Name)
+		weights += int64(s.Vocab) * int64(s.Layered.PerLayer*s.Layers)
 		if !s.Tied {
 			weights += int64(s.Vocab) * int64(s.Dim)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -16,8 +17,8 @@ var ErrLocked = errors.New("locked by another process or session")
 // ErrLocked; it does not wait. Close on the result releases the lock and removes the file.
 // The system releases the locks of a process that dies; the leftover file does no harm.
 //
-// On a file system without locks, Lock always succeeds; only one process uses such a file
-// system.
+// On a file system without locks, such as some network and FUSE file systems, Lock excludes the callers of this
+// process only.
 func Lock(fsys FS, name string) (io.Closer, error) {
 	if l, ok := fsys.(locker); ok {
 		return l.lock(name)
@@ -48,17 +49,54 @@ type unlocker func() error
 
 func (u unlocker) Close() error { return u() }
 
-// memLocks holds the locks of a Mem. They have no files.
+// errNoLocks reports that a file system has no locks.
+var errNoLocks = errors.New("the file system has no locks")
+
+// processLocks are the locks of this process on file systems that have none.
+var processLocks memLocks
+
+// lockInProcess locks a file for this process, and closes it.
+func lockInProcess(f *os.File, name string) (io.Closer, error) {
+	full, err := filepath.Abs(name)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return nil, wrap("lock", name, noOffset, err)
+	}
+	lock, err := processLocks.take(full, name)
+	if err != nil {
+		return nil, err
+	}
+	return processLock(func() error {
+		_ = os.Remove(name) // if that fails, an empty file remains, which does no harm
+		return lock.Close()
+	}), nil
+}
+
+// processLock releases a lock that other processes do not see.
+type processLock func() error
+
+func (p processLock) Close() error { return p() }
+
+// ProvesAbsence reports whether a lock shows that no other process holds it. On a file system without locks it does not.
+func ProvesAbsence(lock io.Closer) bool {
+	_, here := lock.(processLock)
+	return !here
+}
+
+// memLocks holds the locks of a Mem, or of a process. They have no files.
 type memLocks struct {
 	mu   sync.Mutex
 	held map[string]bool
 }
 
-func (m *Mem) lock(name string) (io.Closer, error) {
-	l := &m.locks
+func (m *Mem) lock(name string) (io.Closer, error) { return m.locks.take(cleanName(name), name) }
+
+// take locks a path, whose name is for messages.
+func (l *memLocks) take(clean, name string) (io.Closer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clean := cleanName(name)
 	if l.held[clean] {
 		return nil, wrap("lock", name, noOffset, ErrLocked)
 	}
@@ -95,7 +133,9 @@ func (osFS) lock(name string) (io.Closer, error) {
 		if err != nil {
 			return nil, wrap("lock", name, noOffset, err)
 		}
-		if err := lockFile(f); err != nil {
+		if err := lockFile(f); errors.Is(err, errNoLocks) {
+			return lockInProcess(f, name)
+		} else if err != nil {
 			f.Close()
 			return nil, wrap("lock", name, noOffset, err)
 		}

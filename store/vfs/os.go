@@ -186,7 +186,7 @@ func (f *osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-func (f *osFile) Sync() error { return wrap("sync", f.name, noOffset, f.f.Sync()) }
+func (f *osFile) Sync() error { return wrap("sync", f.name, noOffset, syncFile(f.f)) }
 
 func (f *osFile) Truncate(size int64) error {
 	return wrap("truncate", f.name, size, f.f.Truncate(size))

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // queueOver returns a queue and a file on disk that it can read.
@@ -137,7 +139,7 @@ func TestQueueable(t *testing.T) {
 func TestReadQueueAllocatesNothing(t *testing.T) {
 	q, f := queueOver(t, OS(), 4, numbered(8*DirectAlign))
 	memory := alignedMemory(4 * DirectAlign)
-	require.Zero(t, testing.AllocsPerRun(50, func() {
+	require.Zero(t, testutil.AllocsPerRun(50, 0, func() {
 		for i := range 4 {
 			q.Add(f, memory[i*DirectAlign:][:DirectAlign], int64(i*DirectAlign), i)
 		}

@@ -1,10 +1,13 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
+	"strings"
 )
 
 // Scratch creates a temporary file in dir that only its owner may access. The file
@@ -28,13 +31,41 @@ type scratcher interface {
 	scratch(dir string) (File, error)
 }
 
+const scratchPrefix, scratchSuffix = "scratch-", ".tmp"
+
 func scratchName(dir string) string {
-	return Join(dir, fmt.Sprintf("scratch-%d-%016x.tmp", os.Getpid(), rand.Uint64()))
+	return Join(dir, fmt.Sprintf("%s%d-%016x%s", scratchPrefix, os.Getpid(), rand.Uint64(), scratchSuffix))
 }
+
+// IsScratchName reports whether a file in a directory is one of [Scratch].
+func IsScratchName(name string) bool {
+	return strings.HasPrefix(name, scratchPrefix) && strings.HasSuffix(name, scratchSuffix)
+}
+
+// SweepScratch removes the files of [Scratch] in dir that processes left when they were killed. A file of a
+// process that runs has a name only where the system does not remove open files, so it stays.
+func SweepScratch(fsys FS, dir string) error {
+	if s, ok := fsys.(scratchSweeper); ok {
+		return s.sweepScratch(dir)
+	}
+	files, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, f := range files {
+		if IsScratchName(f.Name) && !f.IsDir {
+			_ = fsys.Remove(Join(dir, f.Name)) // in use, or the next sweep retries
+		}
+	}
+	return err
+}
+
+// scratchSweeper is implemented by file systems whose scratch files have other names than their files.
+type scratchSweeper interface{ sweepScratch(dir string) error }
 
 // unlink removes the name of an open file, now or on Close.
 func unlink(fsys FS, f File, name string) File {
-	if fsys.Remove(name) == nil {
+	if err := fsys.Remove(name); err == nil || errors.Is(err, fs.ErrNotExist) { // another process may have swept it
 		return f
 	}
 	return &removeOnClose{File: f, remove: func() error { return fsys.Remove(name) }}
@@ -48,7 +79,7 @@ type removeOnClose struct {
 
 func (f *removeOnClose) Close() error {
 	err := f.File.Close()
-	if removeErr := f.remove(); err == nil {
+	if removeErr := f.remove(); err == nil && !errors.Is(removeErr, fs.ErrNotExist) {
 		err = removeErr
 	}
 	return err

@@ -50,3 +50,34 @@ func TestScratch(t *testing.T) {
 		})
 	}
 }
+
+// TestSweepScratch leaves scratch files of killed processes where the system does not remove open files.
+func TestSweepScratch(t *testing.T) {
+	mem := NewMem()
+	require.NoError(t, mem.MkdirAll("d"))
+	const left, used, other = "d/scratch-1-00.tmp", "d/scratch-2-00.tmp", "d/page.tmp"
+	for _, sealed := range []bool{false, true} {
+		for _, name := range []string{left, used, other} {
+			f, err := mem.Create(name)
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+		}
+		fsys := NewFaulty(mem, func(op Op) error {
+			if op.Kind == OpRemove && op.Path == used {
+				return os.ErrPermission
+			}
+			return nil
+		})
+		if sealed {
+			fsys = Sealed(fsys, [SealKeyBytes]byte{1})
+		}
+		require.NoError(t, SweepScratch(fsys, "d"))
+		require.NoError(t, SweepScratch(fsys, "missing"))
+		_, err := mem.Stat(left)
+		require.ErrorIs(t, err, os.ErrNotExist)
+		for _, name := range []string{used, other} {
+			_, err := mem.Stat(name)
+			require.NoError(t, err, name)
+		}
+	}
+}

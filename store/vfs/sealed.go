@@ -95,6 +95,9 @@ func (s *sealedFS) scratch(dir string) (File, error) {
 	return scratchSealed(file, tags, s), nil
 }
 
+// sweepScratch sweeps below the encryption, where scratch files have their plain names.
+func (s *sealedFS) sweepScratch(dir string) error { return SweepScratch(s.fsys, dir) }
+
 // Stat describes a sealed file or a directory.
 func (s *sealedFS) Stat(name string) (Info, error) {
 	info, err := s.fsys.Stat(s.path(name))

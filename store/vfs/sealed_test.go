@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // testKey returns a key for tests.
@@ -225,7 +227,7 @@ func TestSealedReadsAllocateNothing(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	p := make([]byte, 66*sealBlock)
-	require.Zero(t, testing.AllocsPerRun(10, func() {
+	require.Zero(t, testutil.AllocsPerRun(10, 0, func() {
 		_, err := f.ReadAt(p, sealBlock)
 		require.NoError(t, err)
 	}))

@@ -17,6 +17,20 @@ func FreeSpace(fsys FS, dir string) (bytes int64, ok bool) {
 	return 0, false
 }
 
+// FreeSpaceFor is FreeSpace for a directory that need not exist: it asks for the nearest one above it that does.
+func FreeSpaceFor(fsys FS, dir string) (bytes int64, ok bool) {
+	for {
+		if _, err := fsys.Stat(dir); err == nil {
+			return FreeSpace(fsys, dir)
+		}
+		above, _ := Split(dir)
+		if above == dir {
+			return 0, false
+		}
+		dir = above
+	}
+}
+
 // freeSpaceReporter is implemented by file systems that report free space.
 type freeSpaceReporter interface {
 	freeSpace(dir string) (bytes int64, ok bool)

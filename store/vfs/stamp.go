@@ -30,6 +30,19 @@ func StampOf(f File) (s Stamp, ok bool, err error) {
 	return Stamp{}, false, nil
 }
 
+// SameFile reports whether a file, which [OpenDirect] may have opened, and one of Open are known to be the same.
+func SameFile(a, b File) bool {
+	if d, ok := a.(*directFile); ok {
+		a = d.File
+	}
+	x, known, err := StampOf(a)
+	if !known || err != nil {
+		return false
+	}
+	y, known, err := StampOf(b)
+	return known && err == nil && x.Device == y.Device && x.Inode == y.Inode && x.Inode != 0
+}
+
 // stamped is implemented by files that have a stamp.
 type stamped interface {
 	fileStamp() (s Stamp, ok bool, err error)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // randomBytes returns n bytes that differ from place to place.
@@ -63,7 +65,7 @@ func TestMappedReadsReturnTheBytes(t *testing.T) {
 	_, err := f.ReadAt(make([]byte, 1), -1)
 	require.ErrorIs(t, err, os.ErrInvalid)
 	p := make([]byte, windowBytes)
-	require.Zero(t, testing.AllocsPerRun(20, func() {
+	require.Zero(t, testutil.AllocsPerRun(20, 0, func() {
 		if _, err := f.ReadAt(p, 12345); err != nil {
 			t.Fatal(err)
 		}

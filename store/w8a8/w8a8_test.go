@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -65,7 +66,7 @@ func TestRoundTrip(t *testing.T) {
 				require.Equal(t, element(m, channel, r), v)
 			}
 		}
-		require.Zero(t, testing.AllocsPerRun(10, func() {
+		require.Zero(t, testutil.AllocsPerRun(10, 0, func() {
 			if err := f.Column(m, 2, got, raw); err != nil {
 				t.Error(err)
 			}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 func TestGreedy(t *testing.T) {
@@ -265,7 +267,7 @@ func TestSampleDoesNotAllocate(t *testing.T) {
 			for range 100 {
 				step()
 			}
-			require.Zero(t, testing.AllocsPerRun(100, step))
+			require.Zero(t, testutil.AllocsPerRun(100, 0, step))
 		})
 	}
 }

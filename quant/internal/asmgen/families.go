@@ -12,6 +12,7 @@ var quantOutputs = []output{
 		{ISA: "AVX2", Load: "VMOVDQU", Reg: "Y", Bytes: 32},
 	}},
 	{"avx2_values_i8_amd64.s", "values_amd64.s.tmpl", valuesKernel{Lower: "avx2", Four: "weightedSum4x16AVX2", One: "weightedSum1x16AVX2"}},
+	{"avxvnni_values_i8_amd64.s", "values_amd64.s.tmpl", valuesKernel{Lower: "avx2", VNNI: true, Four: "weightedSum4x16VNNI", One: "weightedSum1x16VNNI"}},
 	{"avx2_values_f8_amd64.s", "values_amd64.s.tmpl", valuesKernel{Lower: "avx2", F8: true, Four: "weightedSumF8x4x16", One: "weightedSumF8x1x16"}},
 	{"avx512_values_i8_amd64.s", "values_amd64.s.tmpl", valuesKernel{Lower: "avx512", Wide: true, Four: "weightedSum4x64AVX512", One: "weightedSum1x64AVX512"}},
 	{"avx512_values_f8_amd64.s", "values_amd64.s.tmpl", valuesKernel{Lower: "avx512", Wide: true, F8: true, Four: "weightedSumF8x4AVX512", One: "weightedSumF8x1AVX512"}},
@@ -57,6 +58,7 @@ type valuesKernel struct {
 	Lower     string // the prefix of the header with common macros
 	Wide      bool   // registers of 512 bits
 	F8        bool   // 8-bit floats, token after token; otherwise integers in pairs of tokens
+	VNNI      bool   // VPDPWSSD with registers of 256 bits, two pairs of tokens at a time
 	Four, One string // the functions for four queries and for one
 }
 
@@ -67,8 +69,11 @@ func (k valuesKernel) Sums() int  { return pick(k.Wide, 4, 2) }
 
 func (k valuesKernel) Reg() string { return pick(k.Wide, "Z", "Y") }
 
-// NextBytes is the size of the argument next, which wide kernels have.
-func (k valuesKernel) NextBytes() int { return pick(k.Wide, 8, 0) }
+// Next reports whether the functions prefetch the next block, NextBytes is the size of
+// that argument, and Ahead how many bytes narrow kernels of integers prefetch at once.
+func (k valuesKernel) Next() bool     { return k.Wide || !k.F8 }
+func (k valuesKernel) NextBytes() int { return pick(k.Next(), 8, 0) }
+func (k valuesKernel) Ahead() int     { return pick(k.VNNI, 32, 16) }
 
 // Type and Count are the type of values and what the last argument counts.
 func (k valuesKernel) Type() string  { return pick(k.F8, "uint8", "int8") }

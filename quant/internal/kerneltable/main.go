@@ -85,7 +85,7 @@ type column struct {
 
 var columns = []column{
 	{name: "AVX2", arch: "amd64", quant: "avx2", tiled: "avx2", suffix: "AVX2", base: -1},
-	{name: "AVX-VNNI", arch: "amd64", quant: "avx2", tiled: "avxVNNI", suffix: "VNNI", base: 0},
+	{name: "AVX-VNNI", arch: "amd64", quant: "avxVNNI", tiled: "avxVNNI", suffix: "VNNI", base: 0},
 	{name: "AVX-512", arch: "amd64", quant: "avx512", tiled: "avx512", suffix: "AVX512", base: -1},
 	{name: "AMX", arch: "amd64", quant: "avx512", tiled: "amx", suffix: "AMX", base: 2},
 	{name: "NEON", arch: "arm64", quant: "neon", tiled: "neon", suffix: "NEON", base: -1},

@@ -1,0 +1,156 @@
+package llmrun
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/text/answer"
+	"github.com/llmrun/llmrun/text/jinja"
+)
+
+// formatOf returns the chat format of a template without a tokenizer.
+func formatOf(t *testing.T, source string) *chatFormat {
+	t.Helper()
+	parsed, err := jinja.Parse(source)
+	require.NoError(t, err)
+	return &chatFormat{source: source, template: parsed, answers: answer.New(source), bos: "<s>", eos: "</s>"}
+}
+
+// weather is a tool for tests.
+var weather = Tool{
+	Name: "weather", Description: "the weather of a city",
+	Parameters: []byte(`{"type":"object","properties":{"city":{"type":"string","description":"its name"},"days":{"type":"integer","description":"how many"},"units":{"type":"array","description":"of the answer"}}}`),
+}
+
+// weatherCalls are a call and, for models that make several calls, another one.
+var weatherCalls = []ToolCall{
+	{ID: "abcdefghi", Name: "weather", Arguments: `{"city": "Zürich \"West\"", "days": 2, "units": ["C", 1.5, true, null, {"a": {}}]}`},
+	{ID: "jklmnopqr", Name: "weather", Arguments: `{"city": "Rome"}`},
+}
+
+// readAnswer returns the answer that comes in pieces of n bytes behind a prompt.
+func readAnswer(how *reading, text string, n int) *Answer {
+	var r reader
+	r.begin(how)
+	got := &Answer{}
+	add := func(s *sampled) {
+		got.Add(&s.Piece)
+		for i := range s.more {
+			got.Add(&s.more[i])
+		}
+	}
+	for len(text) > 0 {
+		k := min(n, len(text))
+		next := sampled{Piece: Piece{Text: text[:k]}}
+		r.read(&next)
+		add(&next)
+		text = text[k:]
+		if next.stopped {
+			break
+		}
+	}
+	last := sampled{Piece: Piece{ID: noToken}}
+	r.finish(&last, true)
+	add(&last)
+	r.close()
+	return got
+}
+
+// TestTemplatesWriteCallsThatAreReadBack renders a conversation with calls by each template that has tools, takes what it writes for
+// the calls as a model's answer to the same conversation, and reads the calls back: whole, byte by byte, and behind a required beginning.
+func TestTemplatesWriteCallsThatAreReadBack(t *testing.T) {
+	found := 0
+	for _, dir := range []string{"text/jinja/testdata", "testdata/templates", "../shared/templates"} {
+		paths, err := filepath.Glob(filepath.Join(dir, "*.jinja"))
+		require.NoError(t, err)
+		for _, path := range paths {
+			source, err := os.ReadFile(path)
+			require.NoError(t, err)
+			c := formatOf(t, string(source))
+			if !c.probeTools().offers {
+				_, _, err := c.prompt([]Message{{Role: "user", Content: "hi"}}, ChatOptions{Tools: []Tool{weather}}, nil)
+				require.ErrorIs(t, err, ErrOptions)
+				continue
+			}
+			found++
+			t.Run(path, func(t *testing.T) { readBack(t, c) })
+		}
+	}
+	require.GreaterOrEqual(t, found, 6)
+}
+
+func readBack(t *testing.T, c *chatFormat) {
+	calls := weatherCalls
+	if c.probeTools().single {
+		calls = calls[:1]
+	}
+	o := ChatOptions{Tools: []Tool{weather}}
+	asked := []Message{{Role: "user", Content: "How is the weather?"}}
+	text, begun, err := c.prompt(asked, o, nil)
+	require.NoError(t, err)
+	require.Contains(t, text, `its name`)
+	how := c.reading(text, begun, &o)
+
+	closed := o
+	closed.NoGenerationPrompt = true
+	before, _, err := c.prompt(asked, closed, nil)
+	require.NoError(t, err)
+	all, _, err := c.prompt(append(asked, Message{Role: "assistant", ToolCalls: calls}), closed, nil)
+	require.NoError(t, err)
+	if rest, ok := strings.CutPrefix(all, before); ok {
+		all = rest
+	}
+	at := c.answers.FirstCall(all)
+	require.GreaterOrEqual(t, at, 0, all)
+	reply := strings.TrimRight(all[at:], "\n")
+	for _, end := range []string{"<|im_end|>", "<|eot_id|>", "</s>", "<｜end▁of▁sentence｜>"} {
+		reply = strings.TrimSuffix(reply, end)
+	}
+	if how.end != "" {
+		reply = "hm\n" + how.end + "\n\n" + reply
+	}
+	for _, n := range []int{1 << 20, 1, 3} {
+		got := readAnswer(how, reply, n)
+		require.Empty(t, got.Text())
+		requireCalls(t, calls, got)
+	}
+
+	// Behind its beginning, the rest of the call is the answer.
+	for _, name := range []string{"", "weather"} {
+		o.ToolChoice, o.ToolName, o.OneToolCall = ToolsRequired, name, true
+		text, begun, err := c.prompt(asked, o, nil)
+		require.NoError(t, err)
+		_, rest, ok := strings.Cut(reply, strings.TrimPrefix(begun, "\n"+how.end+"\n\n"))
+		require.True(t, ok, "%q does not begin %q", begun, reply)
+		got := readAnswer(c.reading(text, begun, &o), rest, 2)
+		require.Empty(t, got.Text())
+		requireCalls(t, calls[:1], got)
+	}
+
+	// The results of the calls are part of the next prompt.
+	all, _, err = c.prompt([]Message{
+		asked[0],
+		{Role: "assistant", Thinking: "hm", ToolCalls: weatherCalls[1:]},
+		{Role: "tool", Content: "sunny", ToolCallID: "call_of_another_server", Name: "weather"},
+	}, ChatOptions{Tools: []Tool{weather}}, nil)
+	require.NoError(t, err)
+	require.Contains(t, all, "sunny")
+	require.Contains(t, all, "Rome")
+	require.NotContains(t, all, "None")
+}
+
+func requireCalls(t *testing.T, want []ToolCall, got *Answer) {
+	t.Helper()
+	calls := got.ToolCalls()
+	require.Len(t, calls, len(want))
+	for i := range want {
+		require.Equal(t, want[i].Name, calls[i].Name)
+		require.Equal(t, want[i].Arguments, calls[i].Arguments)
+		require.Len(t, calls[i].ID, callIDLength)
+		require.True(t, calls[i].Complete())
+	}
+}
