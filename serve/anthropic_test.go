@@ -69,7 +69,7 @@ func TestAnthropicOptions(t *testing.T) {
 func TestAnthropicThoughts(t *testing.T) {
 	w := httptest.NewRecorder()
 	g := &anthropicRun{anthropicRequest: &anthropicRequest{server: demo()}, stream: newStream(w, true)}
-	for _, p := range []llmrun.Piece{{Text: "Let", Channel: llmrun.ChannelAnalysis}, {Text: " me", Channel: llmrun.ChannelAnalysis}, {Text: "Yes", Channel: llmrun.ChannelFinal}} {
+	for _, p := range []llmrun.Piece{{Text: "Let", Kind: llmrun.KindThinking}, {Text: " me", Kind: llmrun.KindThinking}, {Text: "Yes", Kind: llmrun.KindAnswer}} {
 		require.NoError(t, g.piece(&p))
 	}
 	require.NoError(t, g.finish(llmrun.Stats{StopReason: llmrun.StopEOS}))

@@ -84,3 +84,9 @@ func text(t *testing.T, r io.Reader) string {
 	require.NoError(t, err)
 	return string(data)
 }
+
+// openModels returns the models that are open.
+func openModels(s *Server) []loaded {
+	open, _ := s.models.loaded()
+	return open
+}

@@ -416,10 +416,11 @@ func TestTooManyOfOneClient(t *testing.T) {
 // TestClosing checks that a server that drains refuses requests while an answer goes on, and that Close ends the answer with an
 // error in its stream.
 func TestClosing(t *testing.T) {
+	body := endless(t, "") // it opens the server that tests share
 	check := testutil.NoGoroutinesLeft(t)
 	s := newDemo(nil)
 	web := httptest.NewServer(s)
-	answer, err := web.Client().Post(web.URL+"/v1/chat/completions", "application/json", strings.NewReader(endless(t, "")))
+	answer, err := web.Client().Post(web.URL+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	require.NoError(t, err)
 	_, err = answer.Body.Read(make([]byte, 100))
 	require.NoError(t, err)

@@ -119,7 +119,7 @@ func New(o Options) (*Server, error) {
 		responses: &responses{room: room}, mux: http.NewServeMux(), now: time.Now, id: randomID, made: time.Now(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.models = newRegistry(&o, s.metrics)
+	s.models = newRegistry(&o)
 	s.route()
 	return s, nil
 }
