@@ -343,6 +343,9 @@ func (c *chatFormat) callBegin(name string) (string, error) {
 			end = min(end, i)
 		}
 	}
+	if strings.HasPrefix(rest[end:], "{") { // arguments are an object
+		end++
+	}
 	return begun + name + rest[:end], nil
 }
 

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -74,23 +75,30 @@ type anthropicUsage struct {
 	Output        int `json:"output_tokens"`
 }
 
-// anthropicBlock is a text, or the thoughts before it.
+// anthropicBlock is a text, the thoughts before it, or a call of a tool.
 type anthropicBlock struct {
 	Type      string  `json:"type"`
 	Text      *string `json:"text,omitempty"`
 	Thinking  *string `json:"thinking,omitempty"`
 	Signature *string `json:"signature,omitempty"` // of thoughts; empty, because the server accepts all
+	// Of a call.
+	ID    string          `json:"id,omitempty"`
+	Name  string          `json:"name,omitempty"`
+	Input json.RawMessage `json:"input,omitempty"`
 
 	content strings.Builder
 }
 
-// close sets the text of a block.
+// close sets what a block has when it ends.
 func (b *anthropicBlock) close() {
 	text := b.content.String()
-	if b.Text != nil {
+	switch {
+	case b.Text != nil:
 		b.Text = &text
-	} else {
+	case b.Thinking != nil:
 		b.Thinking = &text
+	default:
+		b.Input = rawArguments(&llmrun.ToolCall{Arguments: text})
 	}
 }
 
@@ -110,6 +118,7 @@ type anthropicTextDelta struct {
 	Type     string  `json:"type"`
 	Text     *string `json:"text,omitempty"`
 	Thinking *string `json:"thinking,omitempty"`
+	Input    *string `json:"partial_json,omitempty"`
 }
 
 type anthropicEnd struct {
@@ -124,7 +133,9 @@ type anthropicRequest struct {
 	stream   bool
 	messages []llmrun.Message
 	options  llmrun.GenerateOptions
+	thinking string // the level that the request wants
 	sampling sampling
+	prompt   prompt // of tests; nil = the conversation
 }
 
 // readAnthropicPrompt reads what a message and the count of its tokens have in common.
@@ -133,7 +144,7 @@ func (s *Server) readAnthropicPrompt(o *object) *anthropicRequest {
 	if system := anthropicText(o, "system"); system != "" {
 		r.messages = append(r.messages, llmrun.Message{Role: "system", Content: system})
 	}
-	turns := readMessages(o, func(m *object) string { return anthropicText(m, "content") })
+	turns := readTurns(o)
 	switch {
 	case len(turns) == 0:
 		o.fail("messages", "must be a list with at least one message")
@@ -143,43 +154,123 @@ func (s *Server) readAnthropicPrompt(o *object) *anthropicRequest {
 	r.messages = append(r.messages, turns...)
 	r.options.Chat.Extra = o.values("chat_template_kwargs")
 	r.readThinking(o)
-	o.refuse("tools", "is not supported yet")
+	r.readTools(o)
 	return r
 }
 
-// readThinking reads whether the model shall think, which is a variable of its template.
+// readThinking reads whether the model shall think.
 func (r *anthropicRequest) readThinking(o *object) {
 	if !o.has("thinking") {
 		return
 	}
 	thinking := o.inner("thinking")
-	kind := thinking.text("type")
-	switch kind {
-	case "enabled", "adaptive", "disabled":
+	switch thinking.text("type") {
+	case "enabled", "adaptive":
+		r.thinking = llmrun.ThinkOn
+	case "disabled":
+		r.thinking = llmrun.ThinkOff
 	default:
 		thinking.fail("type", "must be enabled, adaptive or disabled")
 	}
-	if r.options.Chat.Extra == nil {
-		r.options.Chat.Extra = map[string]any{}
-	}
-	r.options.Chat.Extra["enable_thinking"] = kind != "disabled"
 }
 
-// anthropicText reads a text, or a list of blocks of which all are texts. Thoughts of earlier answers are dropped, as templates do.
+// readTools reads the tools that the model may call, and whether it must.
+func (r *anthropicRequest) readTools(o *object) {
+	chat := &r.options.Chat
+	for _, t := range o.list("tools") {
+		if kind := t.text("type"); kind != "" && kind != "custom" {
+			t.fail("type", "must be custom: the server itself has no tools")
+		}
+		chat.Tools = append(chat.Tools, readTool(t, "input_schema"))
+	}
+	if !o.has("tool_choice") {
+		return
+	}
+	choice := o.inner("tool_choice")
+	chat.OneToolCall = choice.boolean("disable_parallel_tool_use", false)
+	switch choice.text("type") {
+	case "auto":
+	case "none":
+		chat.ToolChoice = llmrun.ToolsNone
+	case "any":
+		if chat.ToolChoice = llmrun.ToolsRequired; len(chat.Tools) == 0 {
+			o.fail("tool_choice", "needs tools")
+		}
+	case "tool":
+		requireTool(choice, chat)
+	default:
+		choice.fail("type", "must be auto, any, tool or none")
+	}
+}
+
+// readTurns reads the messages. The results of tools are in messages of the user, and are messages of their own for a template.
+func readTurns(o *object) (all []llmrun.Message) {
+	for _, m := range o.list("messages") {
+		message := llmrun.Message{Role: readRole(m)}
+		if raw := m.fields["content"]; len(raw) == 0 || raw[0] != '[' {
+			message.Content = m.text("content")
+			all = append(all, message)
+			continue
+		}
+		var texts []string
+		results := 0
+		for _, block := range m.list("content") {
+			switch kind := block.text("type"); {
+			case kind == "tool_use" && message.Role == "assistant":
+				message.ToolCalls = append(message.ToolCalls, readToolUse(block))
+			case kind == "tool_result" && message.Role == "user":
+				all = append(all, llmrun.Message{Role: "tool", ToolCallID: block.text("tool_use_id"), Content: anthropicText(block, "content")})
+				results++
+			default:
+				if text, ok := readTextBlock(block); ok {
+					texts = append(texts, text)
+				}
+			}
+		}
+		if message.Content = strings.Join(texts, "\n"); message.Content != "" || results == 0 {
+			all = append(all, message)
+		}
+	}
+	linkResults(all)
+	return all
+}
+
+// readToolUse reads a call of an earlier answer.
+func readToolUse(block *object) llmrun.ToolCall {
+	call := llmrun.ToolCall{ID: block.text("id"), Name: block.text("name"), Arguments: "{}"}
+	if call.Name == "" {
+		block.fail("name", "must be the name of the tool")
+	}
+	if block.has("input") {
+		block.inner("input") // an object
+		call.Arguments = string(block.fields["input"])
+	}
+	return call
+}
+
+// readTextBlock reads a block that must be a text. Thoughts of earlier answers are dropped, as templates do.
+func readTextBlock(block *object) (text string, ok bool) {
+	switch kind := block.text("type"); kind {
+	case "text":
+		return block.text("text"), true
+	case "thinking", "redacted_thinking":
+	case "image", "document":
+		block.fail("type", fmt.Sprintf("is %q: the models read text", kind))
+	default:
+		block.fail("type", fmt.Sprintf("is %q; a message has text, and calls or results of tools", shorten(kind)))
+	}
+	return "", false
+}
+
+// anthropicText reads a text, or a list of blocks of which all are texts.
 func anthropicText(o *object, field string) string {
 	if raw := o.fields[field]; len(raw) == 0 || raw[0] != '[' {
 		return o.text(field)
 	}
 	var texts []string
 	for _, block := range o.list(field) {
-		switch kind := block.text("type"); kind {
-		case "text":
-			texts = append(texts, block.text("text"))
-		case "thinking", "redacted_thinking":
-		case "image", "document":
-			block.fail("type", fmt.Sprintf("is %q: the models read text", kind))
-		default:
-			block.fail("type", fmt.Sprintf("is %q; only text is supported yet", shorten(kind)))
+		if text, ok := readTextBlock(block); ok {
+			texts = append(texts, text)
 		}
 	}
 	return strings.Join(texts, "\n")
@@ -201,6 +292,9 @@ func (s *Server) readAnthropic(o *object) *job {
 func (s *Server) readAnthropicCount(o *object) *job {
 	r := s.readAnthropicPrompt(o)
 	return &job{model: r.model, run: func(_ context.Context, w http.ResponseWriter, u *use) error {
+		if err := r.prepare(u); err != nil {
+			return err
+		}
 		ids, err := u.engine.EncodeChat(r.messages, r.options.Chat)
 		if err == nil {
 			writeJSON(w, http.StatusOK, map[string]int{"input_tokens": len(ids)})
@@ -209,16 +303,27 @@ func (s *Server) readAnthropicCount(o *object) *job {
 	}}
 }
 
+// prepare completes the options when the model is open.
+func (r *anthropicRequest) prepare(u *use) error {
+	if err := checkTools(u, &r.options.Chat); err != nil {
+		return err
+	}
+	r.options.Chat.Thinking = thinkingLevel(u.engine, r.thinking)
+	return checkBias(r.sampling.bias, u.engine.Info().Vocab)
+}
+
 // anthropicRun is a message while it is generated.
 type anthropicRun struct {
 	*anthropicRequest
 	stream  *stream // nil without one
 	begun   bool
+	open    bool // the last block has not ended
+	calls   int
 	message anthropicMessage
 }
 
 func (r *anthropicRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
-	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
+	if err := r.prepare(u); err != nil {
 		return err
 	}
 	g := &anthropicRun{anthropicRequest: r, message: anthropicMessage{
@@ -229,7 +334,10 @@ func (r *anthropicRequest) run(ctx context.Context, w http.ResponseWriter, u *us
 		g.stream = newStream(w, true)
 		r.options.OnPrefill = g.stream.reading
 	}
-	stats, err := u.generate(ctx, chatPrompt(r.messages), r.options, g.piece)
+	if r.prompt == nil {
+		r.prompt = chatPrompt(r.messages)
+	}
+	stats, err := u.generate(ctx, r.prompt, r.options, g.piece)
 	if err == nil {
 		err = g.finish(stats)
 	}
@@ -264,46 +372,81 @@ func (g *anthropicRun) begin() error {
 
 // piece adds a piece of the answer.
 func (g *anthropicRun) piece(p *llmrun.Piece) error {
-	if err := g.begin(); err != nil || p.Text == "" {
+	if err := g.begin(); err != nil {
 		return err
 	}
-	index, err := g.block(p.Answers())
-	if err != nil {
-		return err
+	if p.Kind == llmrun.KindToolCall {
+		return g.callPiece(p)
 	}
-	g.message.Content[index].content.WriteString(p.Text)
-	delta := anthropicTextDelta{Type: "text_delta", Text: &p.Text}
-	if !p.Answers() {
-		delta = anthropicTextDelta{Type: "thinking_delta", Thinking: &p.Text}
+	if p.Text == "" {
+		return nil
 	}
+	kind, delta := "text", anthropicTextDelta{Type: "text_delta", Text: &p.Text}
+	if p.Kind == llmrun.KindThinking {
+		kind, delta = "thinking", anthropicTextDelta{Type: "thinking_delta", Thinking: &p.Text}
+	}
+	if !g.open || g.last().Type != kind {
+		b := &anthropicBlock{Type: kind, Text: new(string)}
+		if kind == "thinking" {
+			b = &anthropicBlock{Type: kind, Thinking: new(string), Signature: new(string)}
+		}
+		if err := g.add(b); err != nil {
+			return err
+		}
+	}
+	return g.append(p.Text, delta)
+}
+
+// callPiece adds a piece of a call.
+func (g *anthropicRun) callPiece(p *llmrun.Piece) error {
+	if p.Call != nil {
+		g.calls++
+		if err := g.add(&anthropicBlock{Type: "tool_use", ID: p.Call.ID, Name: p.Call.Name, Input: json.RawMessage("{}")}); err != nil {
+			return err
+		}
+	}
+	if !g.open || g.last().Type != "tool_use" {
+		return nil // what a model says to tools without a call
+	}
+	if p.Text != "" {
+		if err := g.append(p.Text, anthropicTextDelta{Type: "input_json_delta", Input: &p.Text}); err != nil {
+			return err
+		}
+	}
+	if p.CallEnds {
+		return g.closeBlock()
+	}
+	return nil
+}
+
+func (g *anthropicRun) last() *anthropicBlock { return g.message.Content[len(g.message.Content)-1] }
+
+// append adds a text to the open block.
+func (g *anthropicRun) append(text string, delta anthropicTextDelta) error {
+	g.last().content.WriteString(text)
+	index := len(g.message.Content) - 1
 	return g.send(anthropicEvent{Type: "content_block_delta", Index: &index, Delta: delta})
 }
 
-// block returns the index of the last block, which is a text or holds thoughts. It begins one if the last one is the other kind.
-func (g *anthropicRun) block(text bool) (int, error) {
-	last := len(g.message.Content) - 1
-	if last >= 0 {
-		if (g.message.Content[last].Text != nil) == text {
-			return last, nil
-		}
-		if err := g.closeBlock(); err != nil {
-			return 0, err
-		}
+// add begins a block.
+func (g *anthropicRun) add(b *anthropicBlock) error {
+	if err := g.closeBlock(); err != nil {
+		return err
 	}
-	b := &anthropicBlock{Type: "text", Text: new(string)}
-	if !text {
-		b = &anthropicBlock{Type: "thinking", Thinking: new(string), Signature: new(string)}
-	}
-	g.message.Content = append(g.message.Content, b)
-	last++
-	return last, g.send(anthropicEvent{Type: "content_block_start", Index: &last, Block: b})
+	index := len(g.message.Content)
+	g.message.Content, g.open = append(g.message.Content, b), true
+	return g.send(anthropicEvent{Type: "content_block_start", Index: &index, Block: b})
 }
 
-// closeBlock ends the last block.
+// closeBlock ends the open block, if there is one.
 func (g *anthropicRun) closeBlock() error {
-	last := len(g.message.Content) - 1
-	g.message.Content[last].close()
-	return g.send(anthropicEvent{Type: "content_block_stop", Index: &last})
+	if !g.open {
+		return nil
+	}
+	g.open = false
+	g.last().close()
+	index := len(g.message.Content) - 1
+	return g.send(anthropicEvent{Type: "content_block_stop", Index: &index})
 }
 
 // finish ends the message.
@@ -311,12 +454,13 @@ func (g *anthropicRun) finish(stats llmrun.Stats) error {
 	if err := g.begin(); err != nil {
 		return err
 	}
-	if len(g.message.Content) > 0 {
-		if err := g.closeBlock(); err != nil {
-			return err
-		}
+	if err := g.closeBlock(); err != nil {
+		return err
 	}
 	reason := "end_turn"
+	if g.calls > 0 {
+		reason = "tool_use"
+	}
 	switch stats.StopReason {
 	case llmrun.StopLength:
 		reason = "max_tokens"

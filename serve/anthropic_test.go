@@ -115,12 +115,18 @@ func TestAnthropicRefusals(t *testing.T) {
 		{`{"messages":[],"max_tokens":1}`, 400, "invalid_request_error", "messages must be a list"},
 		{`{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}],"max_tokens":1}`, 400, "invalid_request_error", "must end with a message of the user"},
 		{`{"messages":[{"role":"user","content":[{"type":"image","source":{}}]}],"max_tokens":1}`, 400, "invalid_request_error", "messages[0].content[0].type is \"image\": the models read text"},
-		{`{"messages":[{"role":"user","content":[{"type":"tool_result"}]}],"max_tokens":1}`, 400, "invalid_request_error", "only text"},
+		{`{"messages":[{"role":"user","content":[{"type":"tool_use"}]}],"max_tokens":1}`, 400, "invalid_request_error", "a message has text, and calls or results of tools"},
+		{`{"messages":[{"role":"assistant","content":[{"type":"tool_use","name":"x","input":[]}]},{"role":"user","content":"x"}],"max_tokens":1}`, 400, "invalid_request_error", "messages[0].content[0].input must be an object"},
 		{`{"messages":[{"role":"wizard","content":"x"}],"max_tokens":1}`, 400, "invalid_request_error", "messages[0].role must be"},
 		{`{` + foxMessages + `,"max_tokens":1,"system":7}`, 400, "invalid_request_error", "system must be a string"},
 		{`{` + foxMessages + `,"max_tokens":1,"stop_sequences":[1]}`, 400, "invalid_request_error", "stop_sequences must be"},
 		{`{` + foxMessages + `,"max_tokens":1,"thinking":{"type":"hard"}}`, 400, "invalid_request_error", "thinking.type must be"},
-		{`{` + foxMessages + `,"max_tokens":1,"tools":[{}]}`, 400, "invalid_request_error", "tools is not supported yet"},
+		{`{` + foxMessages + `,"max_tokens":1,"tools":[{}]}`, 400, "invalid_request_error", "tools[0].name must be the name of the tool"},
+		{`{` + foxMessages + `,"max_tokens":1,"tools":[{"type":"web_search_20250305","name":"x"}]}`, 400, "invalid_request_error", "the server itself has no tools"},
+		{`{` + foxMessages + `,"max_tokens":1,"tools":[{"name":"x"}],"tool_choice":{"type":"tool","name":"y"}}`, 400, "invalid_request_error", "tool_choice.name must be one of the tools"},
+		{`{` + foxMessages + `,"max_tokens":1,"tool_choice":{"type":"any"}}`, 400, "invalid_request_error", "tool_choice needs tools"},
+		{`{` + foxMessages + `,"max_tokens":1,"tools":[{"name":"x"}],"tool_choice":{"type":"all"}}`, 400, "invalid_request_error", "tool_choice.type must be"},
+		{`{` + foxMessages + `,"max_tokens":1,"tools":[{"name":"x"}]}`, 400, "invalid_request_error", "does not support tools"},
 		{`{`, 400, "invalid_request_error", "ends too early"},
 	} {
 		w := post(demo(), "/v1/messages", c.body)
@@ -134,4 +140,44 @@ func TestAnthropicRefusals(t *testing.T) {
 	w := ask(demo(), http.MethodGet, "/v1/messages", nil)
 	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
 	require.Contains(t, w.Body.String(), `"type":"error"`)
+}
+
+// testAnthropicCallsTools checks the calls of an answer, whole and as a stream, and that tools, calls and results reach the template as
+// those of OpenAI's API do.
+func testAnthropicCallsTools(t *testing.T, tooled *Server) {
+	const tools = `"tools":[{"name":"weather","description":"the weather","input_schema":{"type":"object","properties":{"city":{"type":"string"}}}}]`
+	request := func(more string) *anthropicRequest {
+		o := newObject([]byte(`{"messages":[{"role":"user","content":"Hi"}],` + tools + more + `}`))
+		r := tooled.readAnthropicPrompt(o)
+		require.NoError(t, o.err())
+		r.stream, r.prompt = more != "", calling()
+		return r
+	}
+	var whole map[string]any
+	require.NoError(t, json.Unmarshal(using(t, tooled, request("").run).Body.Bytes(), &whole))
+	content, err := json.Marshal(whole["content"])
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"type":"thinking","thinking":"hm","signature":""},{"type":"text","text":"Let me see."},
+		{"type":"tool_use","id":"abcdefghi","name":"weather","input":{"city":"Rome"}},{"type":"tool_use","id":"jklmnopqr","name":"stop","input":{}}]`, string(content))
+	require.Equal(t, "tool_use", whole["stop_reason"])
+
+	body := using(t, tooled, request(`,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`).run).Body.String()
+	require.Contains(t, body, `"index":2,"content_block":{"type":"tool_use","id":"abcdefghi","name":"weather","input":{}}}`)
+	require.Contains(t, body, `"index":2,"delta":{"type":"input_json_delta","partial_json":"{\"city\""}}`)
+	require.Contains(t, body, `"index":2,"delta":{"type":"input_json_delta","partial_json":": \"Rome\"}"}}`)
+	require.Equal(t, 4, strings.Count(body, "event: content_block_start\n"))
+	require.Equal(t, 4, strings.Count(body, "event: content_block_stop\n"))
+	require.Contains(t, body, `"stop_reason":"tool_use"`)
+
+	const turns = `"messages":[{"role":"user","content":"Weather?"},
+		{"role":"assistant","content":[{"type":"text","text":"Let me see."},{"type":"tool_use","id":"abcdefghi","name":"weather","input":{"city":"Rome"}}]},
+		{"role":"user","content":[{"type":"tool_result","tool_use_id":"abcdefghi","content":[{"type":"text","text":"sunny"}]},{"type":"text","text":"And?"}]}],`
+	const same = `"messages":[{"role":"user","content":"Weather?"},
+		{"role":"assistant","content":"Let me see.","tool_calls":[{"id":"abcdefghi","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]},
+		{"role":"tool","tool_call_id":"abcdefghi","content":"sunny"},{"role":"user","content":"And?"}],"tools":[` + weatherTool + `],`
+	got := postOK(t, tooled, "/v1/messages", `{`+turns+tools+`,"max_tokens":6,"temperature":0}`)
+	want := postOK(t, tooled, "/v1/chat/completions", `{`+same+`"max_tokens":6,"temperature":0}`)
+	require.Equal(t, at(want, "usage", "prompt_tokens"), at(got, "usage", "input_tokens").(float64)+at(got, "usage", "cache_read_input_tokens").(float64))
+	require.Equal(t, at(want, "choices", 0, "message", "content"), at(got, "content", 0, "text"))
+	require.Equal(t, at(want, "usage", "prompt_tokens"), postOK(t, tooled, "/v1/messages/count_tokens", `{`+turns+tools+`}`)["input_tokens"])
 }
