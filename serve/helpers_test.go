@@ -78,7 +78,7 @@ func at(v any, path ...any) any {
 }
 
 // text reads all of a body.
-func text(t *testing.T, r io.Reader) string {
+func text(t testing.TB, r io.Reader) string {
 	t.Helper()
 	data, err := io.ReadAll(r)
 	require.NoError(t, err)

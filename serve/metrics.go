@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -80,6 +81,8 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "llmrun_restored_tokens_total %d\n", m.restored)
 	metric(w, "llmrun_queue_length", "gauge", "Requests that are admitted and do not run.")
 	fmt.Fprintf(w, "llmrun_queue_length %d\n", s.queue.length())
+	metric(w, "llmrun_goroutines", "gauge", "Goroutines of the program. More and more of them would be a leak.")
+	fmt.Fprintf(w, "llmrun_goroutines %d\n", runtime.NumGoroutine())
 	metric(w, "llmrun_models_open", "gauge", "Models in memory.")
 	fmt.Fprintf(w, "llmrun_models_open %d\n", len(open))
 	metric(w, "llmrun_ram_bytes", "gauge", "Memory of the open models by purpose.")

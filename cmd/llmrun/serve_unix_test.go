@@ -41,8 +41,14 @@ type served struct {
 // startServe starts llmrun serve on a free port.
 func startServe(t *testing.T, args ...string) *served {
 	t.Helper()
+	return startServeOf(t, "llmrun", args...)
+}
+
+// startServeOf starts the serve of a program on a free port.
+func startServeOf(t *testing.T, program string, args ...string) *served {
+	t.Helper()
 	s := &served{t: t, log: &bytes.Buffer{}, logged: make(chan struct{})}
-	s.command = exec.Command("llmrun", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	s.command = exec.Command(program, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	errors, err := s.command.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, s.command.Start())
