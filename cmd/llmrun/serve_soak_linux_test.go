@@ -41,6 +41,8 @@ type soak struct {
 	want   map[string]string // the answer to each sound request, when it is asked alone
 	counts [soakKinds]atomic.Int64
 	busy   atomic.Int64 // sound requests that found the queue full
+	pause  func(time.Duration)
+	now    func() time.Time
 }
 
 // soakKinds is the number of soakActions.
@@ -65,6 +67,7 @@ func TestMeasuredServeSoak(t *testing.T) {
 	s := &soak{
 		served: startServeOf(t, builtCommand(t), "--cache-dir", t.TempDir(), "--ram", strconv.Itoa(soakBudget)),
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}, want: map[string]string{},
+		pause: time.Sleep, now: time.Now,
 	}
 	for _, body := range s.requests() {
 		text, status, err := s.answer(body)
@@ -239,7 +242,7 @@ func (s *soak) slowWriter(r *rand.Rand) error {
 	}
 	defer conn.Close()
 	for i := range r.IntN(20) {
-		time.Sleep(20 * time.Millisecond)
+		s.pause(20 * time.Millisecond)
 		if _, err := conn.Write([]byte(soakStream[10+i : 11+i])); err != nil {
 			return nil //nolint:nilerr // the server may have refused it
 		}
@@ -254,9 +257,9 @@ func (s *soak) slowReader(r *rand.Rand) error {
 		return err
 	}
 	defer conn.Close()
-	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	_ = conn.SetReadDeadline(s.now().Add(time.Second))
 	_, _ = conn.Read(make([]byte, 64)) // it may wait for its turn
-	time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
+	s.pause(time.Duration(r.IntN(1000)) * time.Millisecond)
 	return nil
 }
 
