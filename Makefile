@@ -98,6 +98,10 @@ test: ## run all tests, then report how many passed, failed and were skipped, an
 testmeasured: ## run the tests that measure this machine, one at a time
 	@$(TESTREPORT) LLMRUN_TEST_MEASURED=1 -timeout 20m -vet=off -p 1 -count=1 -run '^TestMeasured' $(MEASURED_PACKAGES)
 
+.PHONY: soak
+soak: ## load a server with sound, cancelled, malformed, oversized and slow requests for 30 minutes (Linux)
+	@LLMRUN_TEST_MEASURED=1 LLMRUN_TEST_SOAK=30m $(GO) test -timeout 45m -vet=off -count=1 -v -run '^TestMeasuredServeSoak$$' ./cmd/llmrun
+
 .PHONY: testsweep
 testsweep: ## run the tests that make every step fail, with all steps and many random options
 	@$(TESTREPORT) LLMRUN_TEST_SWEEP=1 -timeout 30m -vet=off -run '$(SWEEP)' . ./exec ./cmd/llmrun

@@ -270,10 +270,12 @@ func readRole(m *object) string {
 const maxStops = 64
 
 // readStops reads the stop strings. Empty ones, which some clients send for none, stop nothing.
-func readStops(o *object) []string {
-	stops := slices.DeleteFunc(o.texts("stop"), func(s string) bool { return s == "" })
+func readStops(o *object) []string { return readStopField(o, "stop") }
+
+func readStopField(o *object, field string) []string {
+	stops := slices.DeleteFunc(o.texts(field), func(s string) bool { return s == "" })
 	if len(stops) > maxStops {
-		o.fail("stop", "has more than 64 strings")
+		o.fail(field, "has more than 64 strings")
 	}
 	return stops
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"strconv"
@@ -142,7 +143,8 @@ const forEver = 100 * 365 * 24 * time.Hour
 
 func (s *Server) listOpen(w http.ResponseWriter, _ *http.Request) {
 	list := ollamaModels{[]ollamaModel{}}
-	for _, l := range s.models.loaded() {
+	open, _ := s.models.loaded()
+	for _, l := range open {
 		m, d := s.listed(offered{l.Name, l.entry})
 		until := l.until
 		if until.IsZero() {
@@ -212,19 +214,26 @@ func readKeepAlive(o *object) *time.Duration {
 	}
 	var keep time.Duration
 	if o.fields[name][0] == '"' {
-		text := o.text(name)
-		d, err := time.ParseDuration(text)
-		if seconds, failed := strconv.ParseFloat(text, 64); err != nil && failed == nil {
-			d, err = secondsOf(seconds), nil
+		var err error
+		if keep, err = ParseKeepAlive(o.text(name)); err != nil {
+			o.fail(name, err.Error())
 		}
-		if err != nil {
-			o.fail(name, "must be a duration such as 5m, or a number of seconds")
-		}
-		keep = d
 	} else if seconds := o.number(name, -math.MaxInt32, math.MaxInt32); seconds != nil {
 		keep = secondsOf(float64(*seconds))
 	}
 	return &keep
+}
+
+// ParseKeepAlive returns the time that a text says: a duration such as 5m, or a number of seconds.
+func ParseKeepAlive(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if seconds, failed := strconv.ParseFloat(text, 64); err != nil && failed == nil {
+		d, err = secondsOf(seconds), nil
+	}
+	if err != nil {
+		return 0, errors.New("must be a duration such as 5m, or a number of seconds")
+	}
+	return d, nil
 }
 
 func secondsOf(x float64) time.Duration {

@@ -125,9 +125,9 @@ func TestOllamaCopies(t *testing.T) {
 	}
 	answer := postOK(t, s, "/api/generate", `{"model":"fox:1b","keep_alive":-1}`)
 	require.Equal(t, "fox:1b", at(answer, "model"))
-	require.Len(t, s.models.loaded(), 1)
+	require.Len(t, openModels(s), 1)
 	require.Equal(t, "fox:1b", at(postOK(t, s, "/v1/completions", `{"model":"fox:1b","prompt":"x","max_tokens":1}`), "model"))
-	require.Len(t, s.models.loaded(), 1, "both names mean one model")
+	require.Len(t, openModels(s), 1, "both names mean one model")
 	require.Equal(t, http.StatusOK, remove("fox:1b").Code)
 	require.Equal(t, http.StatusNotFound, remove("fox:1b").Code)
 	w := remove("demo")

@@ -235,14 +235,17 @@ func jsonLogProb(x float32) float32 {
 	return max(x, least) // also for -Inf
 }
 
-// openAIContent reads the content of a message: a text, or a list of parts of which all are texts.
-func openAIContent(m *object) string {
-	raw, ok := m.fields["content"]
+// openAIContent reads the content of a message.
+func openAIContent(m *object) string { return readParts(m, "content") }
+
+// readParts reads a text, or a list of parts of which all are texts.
+func readParts(m *object, field string) string {
+	raw, ok := m.fields[field]
 	if !ok || len(raw) == 0 || raw[0] != '[' {
-		return m.text("content")
+		return m.text(field)
 	}
 	var text strings.Builder
-	for _, part := range m.list("content") {
+	for _, part := range m.list(field) {
 		switch kind := part.text("type"); kind {
 		case "text", "input_text", "output_text":
 			text.WriteString(part.text("text"))

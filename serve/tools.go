@@ -16,18 +16,30 @@ func readTools(o *object) (tools []llmrun.Tool) {
 		if kind := t.text("type"); kind != "" && kind != "function" {
 			t.fail("type", "must be function")
 		}
-		f := t.inner("function")
-		tool := llmrun.Tool{Name: f.text("name"), Description: f.text("description")}
-		if tool.Name == "" {
-			f.fail("name", "must be the name of the tool")
-		}
-		if f.has("parameters") {
-			f.inner("parameters") // an object
-			tool.Parameters = f.fields["parameters"]
-		}
-		tools = append(tools, tool)
+		tools = append(tools, readTool(t.inner("function"), "parameters"))
 	}
 	return tools
+}
+
+// readTool reads the description of a tool, which has the schema of its arguments in a field.
+func readTool(f *object, schema string) llmrun.Tool {
+	tool := llmrun.Tool{Name: f.text("name"), Description: f.text("description")}
+	if tool.Name == "" {
+		f.fail("name", "must be the name of the tool")
+	}
+	if f.has(schema) {
+		f.inner(schema) // an object
+		tool.Parameters = f.fields[schema]
+	}
+	return tool
+}
+
+// requireTool makes the answer the call of a tool, which an object names.
+func requireTool(f *object, chat *llmrun.ChatOptions) {
+	chat.ToolChoice, chat.ToolName = llmrun.ToolsRequired, f.text("name")
+	if !slices.ContainsFunc(chat.Tools, func(t llmrun.Tool) bool { return t.Name == chat.ToolName }) {
+		f.fail("name", "must be one of the tools")
+	}
 }
 
 // readToolChoice reads whether the answer must be a call.
@@ -45,11 +57,7 @@ func readToolChoice(o *object, chat *llmrun.ChatOptions) {
 		if choice.text("type") != "function" {
 			choice.fail("type", "must be function")
 		}
-		f := choice.inner("function")
-		chat.ToolChoice, chat.ToolName = llmrun.ToolsRequired, f.text("name")
-		if !slices.ContainsFunc(chat.Tools, func(t llmrun.Tool) bool { return t.Name == chat.ToolName }) {
-			f.fail("name", "must be one of the tools")
-		}
+		requireTool(choice.inner("function"), chat)
 	}
 	if chat.ToolChoice == llmrun.ToolsRequired && len(chat.Tools) == 0 {
 		o.fail(name, "needs tools")

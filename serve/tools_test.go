@@ -40,6 +40,7 @@ func TestTools(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *Server){
 		"chat": testChatCallsTools, "ollama": testOllamaCallsTools, "required": testRequiredCalls,
 		"messages": testToolMessages, "thinking": testThinkingOfRequests, "refusals": testToolRefusals,
+		"anthropic": testAnthropicCallsTools, "responses": testResponseCallsTools,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, tooled) })
 	}
