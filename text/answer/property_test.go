@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // allMarks is a template that has the marks of all families, so that their readers meet each other's syntax.
@@ -169,7 +171,7 @@ func TestPlainAnswersAllocateNothing(t *testing.T) {
 		p := f.NewParser("", testTools())
 		p.Push("Once upon")
 		tokens := []string{" a", " time", " there", " was", " 1 < 2", " fox."}
-		require.Zero(t, testing.AllocsPerRun(100, func() {
+		require.Zero(t, testutil.AllocsPerRun(100, 0, func() {
 			for _, token := range tokens {
 				if parts := p.Push(token); len(parts) != 1 || parts[0].Text != token {
 					t.Fatalf("%q: %v", token, parts)
