@@ -41,7 +41,7 @@ func TestBudgetHoldsForAFirstRunThatMeasures(t *testing.T) {
 			return exec.Command(binary, "run", "-m", model, "-f", prompt, "--ctx", "512", "--overflow", "slide", "--ram", ram,
 				"--cache-dir", t.TempDir(), "--threads", "2", "-n", "2", "--temp", "0", "--ignore-eos", "--stats")
 		}
-		refusal, err := run("41MiB").CombinedOutput() // more than eight times the prompt
+		refusal, err := run("43MiB").CombinedOutput() // more than eight times the prompt
 		require.Error(t, err)
 		stated := statedMinimum.FindSubmatch(refusal)
 		require.NotNil(t, stated, "%s", refusal)
