@@ -56,7 +56,7 @@ func (c *chatFormat) encodeAnswered(messages []Message, o ChatOptions, room *pro
 // guard returns messages and, in the options, tools in which text that spells special tokens is marked.
 func (c *chatFormat) guard(messages []Message, o *ChatOptions, room *promptRoom) (_ []Message, err error) {
 	mark := func(text *string) {
-		if err == nil {
+		if err == nil && *text != "" {
 			*text, err = c.markPlain(*text, room)
 		}
 	}

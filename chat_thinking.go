@@ -29,14 +29,12 @@ type thinkLevel struct {
 
 // ThinkingLevels returns the levels of thinking between which the chat template can choose, in the order off, on, low, medium, high.
 // It is empty if the model has no such switch.
-func (e *Engine) ThinkingLevels() []string {
-	if e.chat.template == nil {
-		return nil
-	}
-	return e.chat.levelNames()
-}
+func (e *Engine) ThinkingLevels() []string { return e.chat.levelNames() }
 
 func (c *chatFormat) levelNames() (names []string) {
+	if c.template == nil {
+		return nil
+	}
 	for _, name := range []string{ThinkOff, ThinkOn, ThinkLow, ThinkMedium, ThinkHigh} {
 		if _, ok := c.probeThinking()[name]; ok {
 			names = append(names, name)
@@ -193,4 +191,6 @@ func (e *Engine) HasThinkingLevel(level string) bool {
 }
 
 // HasTools reports whether the model's chat template shows tools.
-func (e *Engine) HasTools() bool { return e.chat.template != nil && e.chat.probeTools().offers }
+func (e *Engine) HasTools() bool { return e.chat.hasTools() }
+
+func (c *chatFormat) hasTools() bool { return c.template != nil && c.probeTools().offers }

@@ -60,6 +60,12 @@ func (i *Inspection) ChatTemplate() string { return i.described.chat.source }
 // DefaultSampling returns the sampling parameters that the model's authors suggest, as [Engine.DefaultSampling] does.
 func (i *Inspection) DefaultSampling() Sampling { return i.described.sampling }
 
+// HasTools reports whether the model's chat template shows tools.
+func (i *Inspection) HasTools() bool { return i.chat.hasTools() }
+
+// ThinkingLevels returns the levels of thinking between which the chat template can choose; see [Engine.ThinkingLevels].
+func (i *Inspection) ThinkingLevels() []string { return i.chat.levelNames() }
+
 // Tensors lists the tensors in the order of the files.
 func (i *Inspection) Tensors() []TensorInfo {
 	var out []TensorInfo
