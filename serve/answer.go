@@ -240,9 +240,14 @@ func (r *sampling) seedOf(index int) *uint64 {
 // readMessages reads the messages of a conversation.
 func readMessages(o *object, content func(m *object) string) (messages []llmrun.Message) {
 	for _, m := range o.list("messages") {
-		m.refuse("tool_calls", "is not supported yet")
-		messages = append(messages, llmrun.Message{Role: readRole(m), Content: content(m)})
+		message := llmrun.Message{Role: "tool", Content: content(m)}
+		if role := m.text("role"); role != "tool" && role != "function" {
+			message.Role = readRole(m)
+		}
+		readMessage(m, &message)
+		messages = append(messages, message)
 	}
+	linkResults(messages)
 	return messages
 }
 

@@ -235,21 +235,6 @@ func jsonLogProb(x float32) float32 {
 	return max(x, least) // also for -Inf
 }
 
-// extras reads variables of the chat template: those of the request, and how much the model shall think, which is in a field of an object.
-func extras(o, thinking *object, field string) map[string]any {
-	extra := o.values("chat_template_kwargs")
-	if effort := thinking.text(field); effort != "" {
-		if !slices.Contains([]string{"none", "minimal", "low", "medium", "high"}, effort) {
-			thinking.fail(field, "must be none, minimal, low, medium or high")
-		}
-		if extra == nil {
-			extra = map[string]any{}
-		}
-		extra["reasoning_effort"] = effort
-	}
-	return extra
-}
-
 // openAIContent reads the content of a message: a text, or a list of parts of which all are texts.
 func openAIContent(m *object) string {
 	raw, ok := m.fields["content"]

@@ -124,6 +124,7 @@ type responseRequest struct {
 	messages []llmrun.Message // of the input
 	earlier  []llmrun.Message // of the response that this one continues
 	options  llmrun.GenerateOptions
+	thinking string // the level that the request wants
 	sampling sampling
 }
 
@@ -148,7 +149,7 @@ func (s *Server) readResponse(o *object) *job {
 	r.options.Stop = readStops(o)
 	thinking := o.inner("reasoning")
 	set.Reasoning.Effort = thinking.optional("effort")
-	r.options.Chat.Extra = extras(o, thinking, "effort")
+	r.options.Chat.Extra, r.thinking = o.values("chat_template_kwargs"), readEffort(thinking, "effort")
 	r.readProbabilities(o)
 	switch how := o.text("truncation"); how {
 	case "", "disabled":
@@ -238,6 +239,7 @@ func (r *responseRequest) run(ctx context.Context, w http.ResponseWriter, u *use
 	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
 		return err
 	}
+	r.options.Chat.Thinking = thinkingLevel(u.engine, r.thinking)
 	messages, err := r.conversation()
 	if err != nil {
 		return err

@@ -180,7 +180,7 @@ func TestResponseThoughts(t *testing.T) {
 	w := ask(s, http.MethodGet, "/health", nil)
 	w.Body.Reset()
 	g := &responseRun{responseRequest: &responseRequest{server: s}, stream: newStream(w, true), response: response{Output: []*responseItem{}}}
-	for _, p := range []llmrun.Piece{{Text: "Let", Channel: llmrun.ChannelAnalysis}, {Text: " me", Channel: llmrun.ChannelAnalysis}, {Text: "Yes", Channel: llmrun.ChannelFinal}} {
+	for _, p := range []llmrun.Piece{{Text: "Let", Kind: llmrun.KindThinking}, {Text: " me", Kind: llmrun.KindThinking}, {Text: "Yes"}} {
 		require.NoError(t, g.piece(&p))
 	}
 	require.NoError(t, g.finish(llmrun.Stats{PromptTokens: 2, GeneratedTokens: 3}))

@@ -182,10 +182,14 @@ func (d *Dir) checkSegments(m *Manifest) error {
 // keepSegment syncs a segment, and the state behind it, unless the file is the one that this process has synced: another
 // process may have evicted that one since, and written the same segment again. The caller holds the lock of evictions.
 func (d *Dir) keepSegment(id ID, name string) error {
-	if _, err := d.fsys.Stat(d.statePath(id)); !errors.Is(err, fs.ErrNotExist) {
-		if err := errors.Join(err, d.keepState(id, true)); err != nil {
-			return err
-		}
+	_, err := d.fsys.Stat(d.statePath(id))
+	if err == nil {
+		err = d.keepState(id, true)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return err
 	}
 	d.mu.Lock()
 	held := d.open[id]
@@ -197,7 +201,11 @@ func (d *Dir) keepSegment(id ID, name string) error {
 	d.mu.Unlock()
 	f, err := d.fsys.Open(d.path(name))
 	if err == nil {
-		if held == nil || !vfs.SameFile(held.file, f) {
+		same := false
+		if held != nil {
+			same, err = vfs.SameFile(held.file, f)
+		}
+		if err == nil && !same {
 			err = f.Sync()
 		}
 		err = errors.Join(err, f.Close())
