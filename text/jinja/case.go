@@ -23,7 +23,7 @@ func lower(s string) string {
 // caseFold implements str.casefold.
 func caseFold(s string) string {
 	return mapRunes(s, func(_ int, r rune) string {
-		if folded, ok := foldText[r]; ok {
+		if folded := special(foldText, r); folded != "" {
 			return folded
 		}
 		return lowerRune("", 0, r)
@@ -98,18 +98,32 @@ func mapRunes(s string, with func(at int, r rune) string) string {
 	return b.String()
 }
 
+// special returns what a table makes of a character, "" if it has none. Tables are texts, because maps of them take
+// several times as much of the program.
+func special(table string, r rune) string {
+	if r < utf8.RuneSelf {
+		return ""
+	}
+	_, found, ok := strings.Cut(table, " "+string(r))
+	if !ok {
+		return ""
+	}
+	text, _, _ := strings.Cut(found, " ")
+	return text
+}
+
 func upperRune(r rune) string {
-	if text, ok := upperText[r]; ok {
+	if text := special(upperText, r); text != "" {
 		return text
 	}
 	return string(unicode.ToUpper(r))
 }
 
 func titleRune(r rune) string {
-	if text, ok := titleText[r]; ok {
+	if text := special(titleText, r); text != "" {
 		return text
 	}
-	if text, ok := upperText[r]; ok {
+	if text := special(upperText, r); text != "" {
 		return text
 	}
 	return string(unicode.ToTitle(r))

@@ -1,111 +1,89 @@
 package jinja
 
-// The characters whose case mapping is not that of package unicode: they become several characters, or only
-// casefold changes them. From Python 3.11, which has the data of Unicode 14.
+// The characters whose case mapping is not that of package unicode, each between spaces and before what it becomes:
+// several characters, or what only casefold makes of it. From Python 3.11, which has the data of Unicode 14.
 
 // upperText has the characters that upper makes longer.
-var upperText = map[rune]string{
-	0x00df: "SS", 0x0149: "\u02bcN", 0x01f0: "J\u030c", 0x0390: "\u0399\u0308\u0301", 0x03b0: "\u03a5\u0308\u0301",
-	0x0587: "\u0535\u0552", 0x1e96: "H\u0331", 0x1e97: "T\u0308", 0x1e98: "W\u030a", 0x1e99: "Y\u030a",
-	0x1e9a: "A\u02be", 0x1f50: "\u03a5\u0313", 0x1f52: "\u03a5\u0313\u0300", 0x1f54: "\u03a5\u0313\u0301",
-	0x1f56: "\u03a5\u0313\u0342", 0x1f80: "\u1f08\u0399", 0x1f81: "\u1f09\u0399", 0x1f82: "\u1f0a\u0399",
-	0x1f83: "\u1f0b\u0399", 0x1f84: "\u1f0c\u0399", 0x1f85: "\u1f0d\u0399", 0x1f86: "\u1f0e\u0399",
-	0x1f87: "\u1f0f\u0399", 0x1f88: "\u1f08\u0399", 0x1f89: "\u1f09\u0399", 0x1f8a: "\u1f0a\u0399",
-	0x1f8b: "\u1f0b\u0399", 0x1f8c: "\u1f0c\u0399", 0x1f8d: "\u1f0d\u0399", 0x1f8e: "\u1f0e\u0399",
-	0x1f8f: "\u1f0f\u0399", 0x1f90: "\u1f28\u0399", 0x1f91: "\u1f29\u0399", 0x1f92: "\u1f2a\u0399",
-	0x1f93: "\u1f2b\u0399", 0x1f94: "\u1f2c\u0399", 0x1f95: "\u1f2d\u0399", 0x1f96: "\u1f2e\u0399",
-	0x1f97: "\u1f2f\u0399", 0x1f98: "\u1f28\u0399", 0x1f99: "\u1f29\u0399", 0x1f9a: "\u1f2a\u0399",
-	0x1f9b: "\u1f2b\u0399", 0x1f9c: "\u1f2c\u0399", 0x1f9d: "\u1f2d\u0399", 0x1f9e: "\u1f2e\u0399",
-	0x1f9f: "\u1f2f\u0399", 0x1fa0: "\u1f68\u0399", 0x1fa1: "\u1f69\u0399", 0x1fa2: "\u1f6a\u0399",
-	0x1fa3: "\u1f6b\u0399", 0x1fa4: "\u1f6c\u0399", 0x1fa5: "\u1f6d\u0399", 0x1fa6: "\u1f6e\u0399",
-	0x1fa7: "\u1f6f\u0399", 0x1fa8: "\u1f68\u0399", 0x1fa9: "\u1f69\u0399", 0x1faa: "\u1f6a\u0399",
-	0x1fab: "\u1f6b\u0399", 0x1fac: "\u1f6c\u0399", 0x1fad: "\u1f6d\u0399", 0x1fae: "\u1f6e\u0399",
-	0x1faf: "\u1f6f\u0399", 0x1fb2: "\u1fba\u0399", 0x1fb3: "\u0391\u0399", 0x1fb4: "\u0386\u0399",
-	0x1fb6: "\u0391\u0342", 0x1fb7: "\u0391\u0342\u0399", 0x1fbc: "\u0391\u0399", 0x1fc2: "\u1fca\u0399",
-	0x1fc3: "\u0397\u0399", 0x1fc4: "\u0389\u0399", 0x1fc6: "\u0397\u0342", 0x1fc7: "\u0397\u0342\u0399",
-	0x1fcc: "\u0397\u0399", 0x1fd2: "\u0399\u0308\u0300", 0x1fd3: "\u0399\u0308\u0301", 0x1fd6: "\u0399\u0342",
-	0x1fd7: "\u0399\u0308\u0342", 0x1fe2: "\u03a5\u0308\u0300", 0x1fe3: "\u03a5\u0308\u0301", 0x1fe4: "\u03a1\u0313",
-	0x1fe6: "\u03a5\u0342", 0x1fe7: "\u03a5\u0308\u0342", 0x1ff2: "\u1ffa\u0399", 0x1ff3: "\u03a9\u0399",
-	0x1ff4: "\u038f\u0399", 0x1ff6: "\u03a9\u0342", 0x1ff7: "\u03a9\u0342\u0399", 0x1ffc: "\u03a9\u0399", 0xfb00: "FF",
-	0xfb01: "FI", 0xfb02: "FL", 0xfb03: "FFI", 0xfb04: "FFL", 0xfb05: "ST", 0xfb06: "ST", 0xfb13: "\u0544\u0546",
-	0xfb14: "\u0544\u0535", 0xfb15: "\u0544\u053b", 0xfb16: "\u054e\u0546", 0xfb17: "\u0544\u053d",
-}
+const upperText = " " +
+	"\u00dfSS \u0149\u02bcN \u01f0J\u030c \u0390\u0399\u0308\u0301 \u03b0\u03a5\u0308\u0301 " +
+	"\u0587\u0535\u0552 \u1e96H\u0331 \u1e97T\u0308 \u1e98W\u030a \u1e99Y\u030a \u1e9aA\u02be " +
+	"\u1f50\u03a5\u0313 \u1f52\u03a5\u0313\u0300 \u1f54\u03a5\u0313\u0301 \u1f56\u03a5\u0313\u0342 " +
+	"\u1f80\u1f08\u0399 \u1f81\u1f09\u0399 \u1f82\u1f0a\u0399 \u1f83\u1f0b\u0399 \u1f84\u1f0c\u0399 " +
+	"\u1f85\u1f0d\u0399 \u1f86\u1f0e\u0399 \u1f87\u1f0f\u0399 \u1f88\u1f08\u0399 \u1f89\u1f09\u0399 " +
+	"\u1f8a\u1f0a\u0399 \u1f8b\u1f0b\u0399 \u1f8c\u1f0c\u0399 \u1f8d\u1f0d\u0399 \u1f8e\u1f0e\u0399 " +
+	"\u1f8f\u1f0f\u0399 \u1f90\u1f28\u0399 \u1f91\u1f29\u0399 \u1f92\u1f2a\u0399 \u1f93\u1f2b\u0399 " +
+	"\u1f94\u1f2c\u0399 \u1f95\u1f2d\u0399 \u1f96\u1f2e\u0399 \u1f97\u1f2f\u0399 \u1f98\u1f28\u0399 " +
+	"\u1f99\u1f29\u0399 \u1f9a\u1f2a\u0399 \u1f9b\u1f2b\u0399 \u1f9c\u1f2c\u0399 \u1f9d\u1f2d\u0399 " +
+	"\u1f9e\u1f2e\u0399 \u1f9f\u1f2f\u0399 \u1fa0\u1f68\u0399 \u1fa1\u1f69\u0399 \u1fa2\u1f6a\u0399 " +
+	"\u1fa3\u1f6b\u0399 \u1fa4\u1f6c\u0399 \u1fa5\u1f6d\u0399 \u1fa6\u1f6e\u0399 \u1fa7\u1f6f\u0399 " +
+	"\u1fa8\u1f68\u0399 \u1fa9\u1f69\u0399 \u1faa\u1f6a\u0399 \u1fab\u1f6b\u0399 \u1fac\u1f6c\u0399 " +
+	"\u1fad\u1f6d\u0399 \u1fae\u1f6e\u0399 \u1faf\u1f6f\u0399 \u1fb2\u1fba\u0399 \u1fb3\u0391\u0399 " +
+	"\u1fb4\u0386\u0399 \u1fb6\u0391\u0342 \u1fb7\u0391\u0342\u0399 \u1fbc\u0391\u0399 \u1fc2\u1fca\u0399 " +
+	"\u1fc3\u0397\u0399 \u1fc4\u0389\u0399 \u1fc6\u0397\u0342 \u1fc7\u0397\u0342\u0399 \u1fcc\u0397\u0399 " +
+	"\u1fd2\u0399\u0308\u0300 \u1fd3\u0399\u0308\u0301 \u1fd6\u0399\u0342 \u1fd7\u0399\u0308\u0342 " +
+	"\u1fe2\u03a5\u0308\u0300 \u1fe3\u03a5\u0308\u0301 \u1fe4\u03a1\u0313 \u1fe6\u03a5\u0342 " +
+	"\u1fe7\u03a5\u0308\u0342 \u1ff2\u1ffa\u0399 \u1ff3\u03a9\u0399 \u1ff4\u038f\u0399 \u1ff6\u03a9\u0342 " +
+	"\u1ff7\u03a9\u0342\u0399 \u1ffc\u03a9\u0399 \ufb00FF \ufb01FI \ufb02FL \ufb03FFI \ufb04FFL \ufb05ST " +
+	"\ufb06ST \ufb13\u0544\u0546 \ufb14\u0544\u0535 \ufb15\u0544\u053b \ufb16\u054e\u0546 \ufb17\u0544\u053d "
 
 // titleText has those of which title makes something else than upper.
-var titleText = map[rune]string{
-	0x00df: "Ss", 0x0587: "\u0535\u0582", 0x1f80: "\u1f88", 0x1f81: "\u1f89", 0x1f82: "\u1f8a", 0x1f83: "\u1f8b",
-	0x1f84: "\u1f8c", 0x1f85: "\u1f8d", 0x1f86: "\u1f8e", 0x1f87: "\u1f8f", 0x1f88: "\u1f88", 0x1f89: "\u1f89",
-	0x1f8a: "\u1f8a", 0x1f8b: "\u1f8b", 0x1f8c: "\u1f8c", 0x1f8d: "\u1f8d", 0x1f8e: "\u1f8e", 0x1f8f: "\u1f8f",
-	0x1f90: "\u1f98", 0x1f91: "\u1f99", 0x1f92: "\u1f9a", 0x1f93: "\u1f9b", 0x1f94: "\u1f9c", 0x1f95: "\u1f9d",
-	0x1f96: "\u1f9e", 0x1f97: "\u1f9f", 0x1f98: "\u1f98", 0x1f99: "\u1f99", 0x1f9a: "\u1f9a", 0x1f9b: "\u1f9b",
-	0x1f9c: "\u1f9c", 0x1f9d: "\u1f9d", 0x1f9e: "\u1f9e", 0x1f9f: "\u1f9f", 0x1fa0: "\u1fa8", 0x1fa1: "\u1fa9",
-	0x1fa2: "\u1faa", 0x1fa3: "\u1fab", 0x1fa4: "\u1fac", 0x1fa5: "\u1fad", 0x1fa6: "\u1fae", 0x1fa7: "\u1faf",
-	0x1fa8: "\u1fa8", 0x1fa9: "\u1fa9", 0x1faa: "\u1faa", 0x1fab: "\u1fab", 0x1fac: "\u1fac", 0x1fad: "\u1fad",
-	0x1fae: "\u1fae", 0x1faf: "\u1faf", 0x1fb2: "\u1fba\u0345", 0x1fb3: "\u1fbc", 0x1fb4: "\u0386\u0345",
-	0x1fb7: "\u0391\u0342\u0345", 0x1fbc: "\u1fbc", 0x1fc2: "\u1fca\u0345", 0x1fc3: "\u1fcc", 0x1fc4: "\u0389\u0345",
-	0x1fc7: "\u0397\u0342\u0345", 0x1fcc: "\u1fcc", 0x1ff2: "\u1ffa\u0345", 0x1ff3: "\u1ffc", 0x1ff4: "\u038f\u0345",
-	0x1ff7: "\u03a9\u0342\u0345", 0x1ffc: "\u1ffc", 0xfb00: "Ff", 0xfb01: "Fi", 0xfb02: "Fl", 0xfb03: "Ffi",
-	0xfb04: "Ffl", 0xfb05: "St", 0xfb06: "St", 0xfb13: "\u0544\u0576", 0xfb14: "\u0544\u0565", 0xfb15: "\u0544\u056b",
-	0xfb16: "\u054e\u0576", 0xfb17: "\u0544\u056d",
-}
+const titleText = " " +
+	"\u00dfSs \u0587\u0535\u0582 \u1f80\u1f88 \u1f81\u1f89 \u1f82\u1f8a \u1f83\u1f8b \u1f84\u1f8c " +
+	"\u1f85\u1f8d \u1f86\u1f8e \u1f87\u1f8f \u1f88\u1f88 \u1f89\u1f89 \u1f8a\u1f8a \u1f8b\u1f8b \u1f8c\u1f8c " +
+	"\u1f8d\u1f8d \u1f8e\u1f8e \u1f8f\u1f8f \u1f90\u1f98 \u1f91\u1f99 \u1f92\u1f9a \u1f93\u1f9b \u1f94\u1f9c " +
+	"\u1f95\u1f9d \u1f96\u1f9e \u1f97\u1f9f \u1f98\u1f98 \u1f99\u1f99 \u1f9a\u1f9a \u1f9b\u1f9b \u1f9c\u1f9c " +
+	"\u1f9d\u1f9d \u1f9e\u1f9e \u1f9f\u1f9f \u1fa0\u1fa8 \u1fa1\u1fa9 \u1fa2\u1faa \u1fa3\u1fab \u1fa4\u1fac " +
+	"\u1fa5\u1fad \u1fa6\u1fae \u1fa7\u1faf \u1fa8\u1fa8 \u1fa9\u1fa9 \u1faa\u1faa \u1fab\u1fab \u1fac\u1fac " +
+	"\u1fad\u1fad \u1fae\u1fae \u1faf\u1faf \u1fb2\u1fba\u0345 \u1fb3\u1fbc \u1fb4\u0386\u0345 " +
+	"\u1fb7\u0391\u0342\u0345 \u1fbc\u1fbc \u1fc2\u1fca\u0345 \u1fc3\u1fcc \u1fc4\u0389\u0345 " +
+	"\u1fc7\u0397\u0342\u0345 \u1fcc\u1fcc \u1ff2\u1ffa\u0345 \u1ff3\u1ffc \u1ff4\u038f\u0345 " +
+	"\u1ff7\u03a9\u0342\u0345 \u1ffc\u1ffc \ufb00Ff \ufb01Fi \ufb02Fl \ufb03Ffi \ufb04Ffl \ufb05St \ufb06St " +
+	"\ufb13\u0544\u0576 \ufb14\u0544\u0565 \ufb15\u0544\u056b \ufb16\u054e\u0576 \ufb17\u0544\u056d "
 
 // foldText has those of which casefold makes something else than lower.
-var foldText = map[rune]string{
-	0x00b5: "\u03bc", 0x00df: "ss", 0x0149: "\u02bcn", 0x017f: "s", 0x01f0: "j\u030c", 0x0345: "\u03b9",
-	0x0390: "\u03b9\u0308\u0301", 0x03b0: "\u03c5\u0308\u0301", 0x03c2: "\u03c3", 0x03d0: "\u03b2", 0x03d1: "\u03b8",
-	0x03d5: "\u03c6", 0x03d6: "\u03c0", 0x03f0: "\u03ba", 0x03f1: "\u03c1", 0x03f5: "\u03b5", 0x0587: "\u0565\u0582",
-	0x13a0: "\u13a0", 0x13a1: "\u13a1", 0x13a2: "\u13a2", 0x13a3: "\u13a3", 0x13a4: "\u13a4", 0x13a5: "\u13a5",
-	0x13a6: "\u13a6", 0x13a7: "\u13a7", 0x13a8: "\u13a8", 0x13a9: "\u13a9", 0x13aa: "\u13aa", 0x13ab: "\u13ab",
-	0x13ac: "\u13ac", 0x13ad: "\u13ad", 0x13ae: "\u13ae", 0x13af: "\u13af", 0x13b0: "\u13b0", 0x13b1: "\u13b1",
-	0x13b2: "\u13b2", 0x13b3: "\u13b3", 0x13b4: "\u13b4", 0x13b5: "\u13b5", 0x13b6: "\u13b6", 0x13b7: "\u13b7",
-	0x13b8: "\u13b8", 0x13b9: "\u13b9", 0x13ba: "\u13ba", 0x13bb: "\u13bb", 0x13bc: "\u13bc", 0x13bd: "\u13bd",
-	0x13be: "\u13be", 0x13bf: "\u13bf", 0x13c0: "\u13c0", 0x13c1: "\u13c1", 0x13c2: "\u13c2", 0x13c3: "\u13c3",
-	0x13c4: "\u13c4", 0x13c5: "\u13c5", 0x13c6: "\u13c6", 0x13c7: "\u13c7", 0x13c8: "\u13c8", 0x13c9: "\u13c9",
-	0x13ca: "\u13ca", 0x13cb: "\u13cb", 0x13cc: "\u13cc", 0x13cd: "\u13cd", 0x13ce: "\u13ce", 0x13cf: "\u13cf",
-	0x13d0: "\u13d0", 0x13d1: "\u13d1", 0x13d2: "\u13d2", 0x13d3: "\u13d3", 0x13d4: "\u13d4", 0x13d5: "\u13d5",
-	0x13d6: "\u13d6", 0x13d7: "\u13d7", 0x13d8: "\u13d8", 0x13d9: "\u13d9", 0x13da: "\u13da", 0x13db: "\u13db",
-	0x13dc: "\u13dc", 0x13dd: "\u13dd", 0x13de: "\u13de", 0x13df: "\u13df", 0x13e0: "\u13e0", 0x13e1: "\u13e1",
-	0x13e2: "\u13e2", 0x13e3: "\u13e3", 0x13e4: "\u13e4", 0x13e5: "\u13e5", 0x13e6: "\u13e6", 0x13e7: "\u13e7",
-	0x13e8: "\u13e8", 0x13e9: "\u13e9", 0x13ea: "\u13ea", 0x13eb: "\u13eb", 0x13ec: "\u13ec", 0x13ed: "\u13ed",
-	0x13ee: "\u13ee", 0x13ef: "\u13ef", 0x13f0: "\u13f0", 0x13f1: "\u13f1", 0x13f2: "\u13f2", 0x13f3: "\u13f3",
-	0x13f4: "\u13f4", 0x13f5: "\u13f5", 0x13f8: "\u13f0", 0x13f9: "\u13f1", 0x13fa: "\u13f2", 0x13fb: "\u13f3",
-	0x13fc: "\u13f4", 0x13fd: "\u13f5", 0x1c80: "\u0432", 0x1c81: "\u0434", 0x1c82: "\u043e", 0x1c83: "\u0441",
-	0x1c84: "\u0442", 0x1c85: "\u0442", 0x1c86: "\u044a", 0x1c87: "\u0463", 0x1c88: "\ua64b", 0x1e96: "h\u0331",
-	0x1e97: "t\u0308", 0x1e98: "w\u030a", 0x1e99: "y\u030a", 0x1e9a: "a\u02be", 0x1e9b: "\u1e61", 0x1e9e: "ss",
-	0x1f50: "\u03c5\u0313", 0x1f52: "\u03c5\u0313\u0300", 0x1f54: "\u03c5\u0313\u0301", 0x1f56: "\u03c5\u0313\u0342",
-	0x1f80: "\u1f00\u03b9", 0x1f81: "\u1f01\u03b9", 0x1f82: "\u1f02\u03b9", 0x1f83: "\u1f03\u03b9",
-	0x1f84: "\u1f04\u03b9", 0x1f85: "\u1f05\u03b9", 0x1f86: "\u1f06\u03b9", 0x1f87: "\u1f07\u03b9",
-	0x1f88: "\u1f00\u03b9", 0x1f89: "\u1f01\u03b9", 0x1f8a: "\u1f02\u03b9", 0x1f8b: "\u1f03\u03b9",
-	0x1f8c: "\u1f04\u03b9", 0x1f8d: "\u1f05\u03b9", 0x1f8e: "\u1f06\u03b9", 0x1f8f: "\u1f07\u03b9",
-	0x1f90: "\u1f20\u03b9", 0x1f91: "\u1f21\u03b9", 0x1f92: "\u1f22\u03b9", 0x1f93: "\u1f23\u03b9",
-	0x1f94: "\u1f24\u03b9", 0x1f95: "\u1f25\u03b9", 0x1f96: "\u1f26\u03b9", 0x1f97: "\u1f27\u03b9",
-	0x1f98: "\u1f20\u03b9", 0x1f99: "\u1f21\u03b9", 0x1f9a: "\u1f22\u03b9", 0x1f9b: "\u1f23\u03b9",
-	0x1f9c: "\u1f24\u03b9", 0x1f9d: "\u1f25\u03b9", 0x1f9e: "\u1f26\u03b9", 0x1f9f: "\u1f27\u03b9",
-	0x1fa0: "\u1f60\u03b9", 0x1fa1: "\u1f61\u03b9", 0x1fa2: "\u1f62\u03b9", 0x1fa3: "\u1f63\u03b9",
-	0x1fa4: "\u1f64\u03b9", 0x1fa5: "\u1f65\u03b9", 0x1fa6: "\u1f66\u03b9", 0x1fa7: "\u1f67\u03b9",
-	0x1fa8: "\u1f60\u03b9", 0x1fa9: "\u1f61\u03b9", 0x1faa: "\u1f62\u03b9", 0x1fab: "\u1f63\u03b9",
-	0x1fac: "\u1f64\u03b9", 0x1fad: "\u1f65\u03b9", 0x1fae: "\u1f66\u03b9", 0x1faf: "\u1f67\u03b9",
-	0x1fb2: "\u1f70\u03b9", 0x1fb3: "\u03b1\u03b9", 0x1fb4: "\u03ac\u03b9", 0x1fb6: "\u03b1\u0342",
-	0x1fb7: "\u03b1\u0342\u03b9", 0x1fbc: "\u03b1\u03b9", 0x1fbe: "\u03b9", 0x1fc2: "\u1f74\u03b9",
-	0x1fc3: "\u03b7\u03b9", 0x1fc4: "\u03ae\u03b9", 0x1fc6: "\u03b7\u0342", 0x1fc7: "\u03b7\u0342\u03b9",
-	0x1fcc: "\u03b7\u03b9", 0x1fd2: "\u03b9\u0308\u0300", 0x1fd3: "\u03b9\u0308\u0301", 0x1fd6: "\u03b9\u0342",
-	0x1fd7: "\u03b9\u0308\u0342", 0x1fe2: "\u03c5\u0308\u0300", 0x1fe3: "\u03c5\u0308\u0301", 0x1fe4: "\u03c1\u0313",
-	0x1fe6: "\u03c5\u0342", 0x1fe7: "\u03c5\u0308\u0342", 0x1ff2: "\u1f7c\u03b9", 0x1ff3: "\u03c9\u03b9",
-	0x1ff4: "\u03ce\u03b9", 0x1ff6: "\u03c9\u0342", 0x1ff7: "\u03c9\u0342\u03b9", 0x1ffc: "\u03c9\u03b9",
-	0xab70: "\u13a0", 0xab71: "\u13a1", 0xab72: "\u13a2", 0xab73: "\u13a3", 0xab74: "\u13a4", 0xab75: "\u13a5",
-	0xab76: "\u13a6", 0xab77: "\u13a7", 0xab78: "\u13a8", 0xab79: "\u13a9", 0xab7a: "\u13aa", 0xab7b: "\u13ab",
-	0xab7c: "\u13ac", 0xab7d: "\u13ad", 0xab7e: "\u13ae", 0xab7f: "\u13af", 0xab80: "\u13b0", 0xab81: "\u13b1",
-	0xab82: "\u13b2", 0xab83: "\u13b3", 0xab84: "\u13b4", 0xab85: "\u13b5", 0xab86: "\u13b6", 0xab87: "\u13b7",
-	0xab88: "\u13b8", 0xab89: "\u13b9", 0xab8a: "\u13ba", 0xab8b: "\u13bb", 0xab8c: "\u13bc", 0xab8d: "\u13bd",
-	0xab8e: "\u13be", 0xab8f: "\u13bf", 0xab90: "\u13c0", 0xab91: "\u13c1", 0xab92: "\u13c2", 0xab93: "\u13c3",
-	0xab94: "\u13c4", 0xab95: "\u13c5", 0xab96: "\u13c6", 0xab97: "\u13c7", 0xab98: "\u13c8", 0xab99: "\u13c9",
-	0xab9a: "\u13ca", 0xab9b: "\u13cb", 0xab9c: "\u13cc", 0xab9d: "\u13cd", 0xab9e: "\u13ce", 0xab9f: "\u13cf",
-	0xaba0: "\u13d0", 0xaba1: "\u13d1", 0xaba2: "\u13d2", 0xaba3: "\u13d3", 0xaba4: "\u13d4", 0xaba5: "\u13d5",
-	0xaba6: "\u13d6", 0xaba7: "\u13d7", 0xaba8: "\u13d8", 0xaba9: "\u13d9", 0xabaa: "\u13da", 0xabab: "\u13db",
-	0xabac: "\u13dc", 0xabad: "\u13dd", 0xabae: "\u13de", 0xabaf: "\u13df", 0xabb0: "\u13e0", 0xabb1: "\u13e1",
-	0xabb2: "\u13e2", 0xabb3: "\u13e3", 0xabb4: "\u13e4", 0xabb5: "\u13e5", 0xabb6: "\u13e6", 0xabb7: "\u13e7",
-	0xabb8: "\u13e8", 0xabb9: "\u13e9", 0xabba: "\u13ea", 0xabbb: "\u13eb", 0xabbc: "\u13ec", 0xabbd: "\u13ed",
-	0xabbe: "\u13ee", 0xabbf: "\u13ef", 0xfb00: "ff", 0xfb01: "fi", 0xfb02: "fl", 0xfb03: "ffi", 0xfb04: "ffl",
-	0xfb05: "st", 0xfb06: "st", 0xfb13: "\u0574\u0576", 0xfb14: "\u0574\u0565", 0xfb15: "\u0574\u056b",
-	0xfb16: "\u057e\u0576", 0xfb17: "\u0574\u056d",
-}
+const foldText = " " +
+	"\u00b5\u03bc \u00dfss \u0149\u02bcn \u017fs \u01f0j\u030c \u0345\u03b9 \u0390\u03b9\u0308\u0301 " +
+	"\u03b0\u03c5\u0308\u0301 \u03c2\u03c3 \u03d0\u03b2 \u03d1\u03b8 \u03d5\u03c6 \u03d6\u03c0 \u03f0\u03ba " +
+	"\u03f1\u03c1 \u03f5\u03b5 \u0587\u0565\u0582 \u13a0\u13a0 \u13a1\u13a1 \u13a2\u13a2 \u13a3\u13a3 " +
+	"\u13a4\u13a4 \u13a5\u13a5 \u13a6\u13a6 \u13a7\u13a7 \u13a8\u13a8 \u13a9\u13a9 \u13aa\u13aa \u13ab\u13ab " +
+	"\u13ac\u13ac \u13ad\u13ad \u13ae\u13ae \u13af\u13af \u13b0\u13b0 \u13b1\u13b1 \u13b2\u13b2 \u13b3\u13b3 " +
+	"\u13b4\u13b4 \u13b5\u13b5 \u13b6\u13b6 \u13b7\u13b7 \u13b8\u13b8 \u13b9\u13b9 \u13ba\u13ba \u13bb\u13bb " +
+	"\u13bc\u13bc \u13bd\u13bd \u13be\u13be \u13bf\u13bf \u13c0\u13c0 \u13c1\u13c1 \u13c2\u13c2 \u13c3\u13c3 " +
+	"\u13c4\u13c4 \u13c5\u13c5 \u13c6\u13c6 \u13c7\u13c7 \u13c8\u13c8 \u13c9\u13c9 \u13ca\u13ca \u13cb\u13cb " +
+	"\u13cc\u13cc \u13cd\u13cd \u13ce\u13ce \u13cf\u13cf \u13d0\u13d0 \u13d1\u13d1 \u13d2\u13d2 \u13d3\u13d3 " +
+	"\u13d4\u13d4 \u13d5\u13d5 \u13d6\u13d6 \u13d7\u13d7 \u13d8\u13d8 \u13d9\u13d9 \u13da\u13da \u13db\u13db " +
+	"\u13dc\u13dc \u13dd\u13dd \u13de\u13de \u13df\u13df \u13e0\u13e0 \u13e1\u13e1 \u13e2\u13e2 \u13e3\u13e3 " +
+	"\u13e4\u13e4 \u13e5\u13e5 \u13e6\u13e6 \u13e7\u13e7 \u13e8\u13e8 \u13e9\u13e9 \u13ea\u13ea \u13eb\u13eb " +
+	"\u13ec\u13ec \u13ed\u13ed \u13ee\u13ee \u13ef\u13ef \u13f0\u13f0 \u13f1\u13f1 \u13f2\u13f2 \u13f3\u13f3 " +
+	"\u13f4\u13f4 \u13f5\u13f5 \u13f8\u13f0 \u13f9\u13f1 \u13fa\u13f2 \u13fb\u13f3 \u13fc\u13f4 \u13fd\u13f5 " +
+	"\u1c80\u0432 \u1c81\u0434 \u1c82\u043e \u1c83\u0441 \u1c84\u0442 \u1c85\u0442 \u1c86\u044a \u1c87\u0463 " +
+	"\u1c88\ua64b \u1e96h\u0331 \u1e97t\u0308 \u1e98w\u030a \u1e99y\u030a \u1e9aa\u02be \u1e9b\u1e61 \u1e9ess " +
+	"\u1f50\u03c5\u0313 \u1f52\u03c5\u0313\u0300 \u1f54\u03c5\u0313\u0301 \u1f56\u03c5\u0313\u0342 " +
+	"\u1f80\u1f00\u03b9 \u1f81\u1f01\u03b9 \u1f82\u1f02\u03b9 \u1f83\u1f03\u03b9 \u1f84\u1f04\u03b9 " +
+	"\u1f85\u1f05\u03b9 \u1f86\u1f06\u03b9 \u1f87\u1f07\u03b9 \u1f88\u1f00\u03b9 \u1f89\u1f01\u03b9 " +
+	"\u1f8a\u1f02\u03b9 \u1f8b\u1f03\u03b9 \u1f8c\u1f04\u03b9 \u1f8d\u1f05\u03b9 \u1f8e\u1f06\u03b9 " +
+	"\u1f8f\u1f07\u03b9 \u1f90\u1f20\u03b9 \u1f91\u1f21\u03b9 \u1f92\u1f22\u03b9 \u1f93\u1f23\u03b9 " +
+	"\u1f94\u1f24\u03b9 \u1f95\u1f25\u03b9 \u1f96\u1f26\u03b9 \u1f97\u1f27\u03b9 \u1f98\u1f20\u03b9 " +
+	"\u1f99\u1f21\u03b9 \u1f9a\u1f22\u03b9 \u1f9b\u1f23\u03b9 \u1f9c\u1f24\u03b9 \u1f9d\u1f25\u03b9 " +
+	"\u1f9e\u1f26\u03b9 \u1f9f\u1f27\u03b9 \u1fa0\u1f60\u03b9 \u1fa1\u1f61\u03b9 \u1fa2\u1f62\u03b9 " +
+	"\u1fa3\u1f63\u03b9 \u1fa4\u1f64\u03b9 \u1fa5\u1f65\u03b9 \u1fa6\u1f66\u03b9 \u1fa7\u1f67\u03b9 " +
+	"\u1fa8\u1f60\u03b9 \u1fa9\u1f61\u03b9 \u1faa\u1f62\u03b9 \u1fab\u1f63\u03b9 \u1fac\u1f64\u03b9 " +
+	"\u1fad\u1f65\u03b9 \u1fae\u1f66\u03b9 \u1faf\u1f67\u03b9 \u1fb2\u1f70\u03b9 \u1fb3\u03b1\u03b9 " +
+	"\u1fb4\u03ac\u03b9 \u1fb6\u03b1\u0342 \u1fb7\u03b1\u0342\u03b9 \u1fbc\u03b1\u03b9 \u1fbe\u03b9 " +
+	"\u1fc2\u1f74\u03b9 \u1fc3\u03b7\u03b9 \u1fc4\u03ae\u03b9 \u1fc6\u03b7\u0342 \u1fc7\u03b7\u0342\u03b9 " +
+	"\u1fcc\u03b7\u03b9 \u1fd2\u03b9\u0308\u0300 \u1fd3\u03b9\u0308\u0301 \u1fd6\u03b9\u0342 " +
+	"\u1fd7\u03b9\u0308\u0342 \u1fe2\u03c5\u0308\u0300 \u1fe3\u03c5\u0308\u0301 \u1fe4\u03c1\u0313 " +
+	"\u1fe6\u03c5\u0342 \u1fe7\u03c5\u0308\u0342 \u1ff2\u1f7c\u03b9 \u1ff3\u03c9\u03b9 \u1ff4\u03ce\u03b9 " +
+	"\u1ff6\u03c9\u0342 \u1ff7\u03c9\u0342\u03b9 \u1ffc\u03c9\u03b9 \uab70\u13a0 \uab71\u13a1 \uab72\u13a2 " +
+	"\uab73\u13a3 \uab74\u13a4 \uab75\u13a5 \uab76\u13a6 \uab77\u13a7 \uab78\u13a8 \uab79\u13a9 \uab7a\u13aa " +
+	"\uab7b\u13ab \uab7c\u13ac \uab7d\u13ad \uab7e\u13ae \uab7f\u13af \uab80\u13b0 \uab81\u13b1 \uab82\u13b2 " +
+	"\uab83\u13b3 \uab84\u13b4 \uab85\u13b5 \uab86\u13b6 \uab87\u13b7 \uab88\u13b8 \uab89\u13b9 \uab8a\u13ba " +
+	"\uab8b\u13bb \uab8c\u13bc \uab8d\u13bd \uab8e\u13be \uab8f\u13bf \uab90\u13c0 \uab91\u13c1 \uab92\u13c2 " +
+	"\uab93\u13c3 \uab94\u13c4 \uab95\u13c5 \uab96\u13c6 \uab97\u13c7 \uab98\u13c8 \uab99\u13c9 \uab9a\u13ca " +
+	"\uab9b\u13cb \uab9c\u13cc \uab9d\u13cd \uab9e\u13ce \uab9f\u13cf \uaba0\u13d0 \uaba1\u13d1 \uaba2\u13d2 " +
+	"\uaba3\u13d3 \uaba4\u13d4 \uaba5\u13d5 \uaba6\u13d6 \uaba7\u13d7 \uaba8\u13d8 \uaba9\u13d9 \uabaa\u13da " +
+	"\uabab\u13db \uabac\u13dc \uabad\u13dd \uabae\u13de \uabaf\u13df \uabb0\u13e0 \uabb1\u13e1 \uabb2\u13e2 " +
+	"\uabb3\u13e3 \uabb4\u13e4 \uabb5\u13e5 \uabb6\u13e6 \uabb7\u13e7 \uabb8\u13e8 \uabb9\u13e9 \uabba\u13ea " +
+	"\uabbb\u13eb \uabbc\u13ec \uabbd\u13ed \uabbe\u13ee \uabbf\u13ef \ufb00ff \ufb01fi \ufb02fl \ufb03ffi " +
+	"\ufb04ffl \ufb05st \ufb06st \ufb13\u0574\u0576 \ufb14\u0574\u0565 \ufb15\u0574\u056b \ufb16\u057e\u0576 " +
+	"\ufb17\u0574\u056d "
