@@ -309,6 +309,9 @@ func (g *generation) finish(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		g.flush()
+		if g.stats.StopReason == StopString {
+			g.stats.StopText = g.stops.Matched()
+		}
 	case ctx.Err() != nil:
 		g.stats.StopReason = StopCancelled
 	default:

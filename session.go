@@ -80,6 +80,7 @@ type Stats struct {
 	ForgottenTokens int           // tokens that OverflowSlide dropped
 	Selection       SelectionUse  // effect of MemoryOptions.KVSelect
 	StopReason      string        // one of the Stop constants
+	StopText        string        // the stop string that was generated, with StopString
 	Passes          int           // passes of the whole model after the prompt
 	Drafters        []DrafterUse  // guesses of each of the session's drafters; empty if it has none
 	Seed            uint64        // seed of the random number generator; it reproduces the text

@@ -240,9 +240,14 @@ func (r *sampling) seedOf(index int) *uint64 {
 // readMessages reads the messages of a conversation.
 func readMessages(o *object, content func(m *object) string) (messages []llmrun.Message) {
 	for _, m := range o.list("messages") {
-		m.refuse("tool_calls", "is not supported yet")
-		messages = append(messages, llmrun.Message{Role: readRole(m), Content: content(m)})
+		message := llmrun.Message{Role: "tool", Content: content(m)}
+		if role := m.text("role"); role != "tool" && role != "function" {
+			message.Role = readRole(m)
+		}
+		readMessage(m, &message)
+		messages = append(messages, message)
 	}
+	linkResults(messages)
 	return messages
 }
 
@@ -265,10 +270,12 @@ func readRole(m *object) string {
 const maxStops = 64
 
 // readStops reads the stop strings. Empty ones, which some clients send for none, stop nothing.
-func readStops(o *object) []string {
-	stops := slices.DeleteFunc(o.texts("stop"), func(s string) bool { return s == "" })
+func readStops(o *object) []string { return readStopField(o, "stop") }
+
+func readStopField(o *object, field string) []string {
+	stops := slices.DeleteFunc(o.texts(field), func(s string) bool { return s == "" })
 	if len(stops) > maxStops {
-		o.fail("stop", "has more than 64 strings")
+		o.fail(field, "has more than 64 strings")
 	}
 	return stops
 }

@@ -1,5 +1,5 @@
-// Package serve answers HTTP requests of clients for OpenAI's and ollama's APIs with models that package llmrun
-// opens. New returns a handler, so that a program can mount it beside its own pages and behind its own
+// Package serve answers HTTP requests of clients for OpenAI's, ollama's and Anthropic's APIs with models that
+// package llmrun opens. New returns a handler, so that a program can mount it beside its own pages and behind its own
 // authentication:
 //
 //	server, err := serve.New(serve.Options{Models: []serve.Model{{Name: "notes", Path: "notes.gguf"}}})

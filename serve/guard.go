@@ -73,6 +73,9 @@ func (g *guard) allowsKey(r *http.Request) bool {
 		return true
 	}
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if scheme == "" {
+		scheme, given = "Bearer", r.Header.Get("X-Api-Key") // of Anthropic's clients
+	}
 	sum := sha256.Sum256([]byte(strings.TrimSpace(given)))
 	found := 0
 	for i := range g.keys {

@@ -78,9 +78,15 @@ func at(v any, path ...any) any {
 }
 
 // text reads all of a body.
-func text(t *testing.T, r io.Reader) string {
+func text(t testing.TB, r io.Reader) string {
 	t.Helper()
 	data, err := io.ReadAll(r)
 	require.NoError(t, err)
 	return string(data)
+}
+
+// openModels returns the models that are open.
+func openModels(s *Server) []loaded {
+	open, _ := s.models.loaded()
+	return open
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -19,7 +20,6 @@ type metrics struct {
 	cached    int64            // tokens of prompts that were reused
 	restored  int64            // of those, tokens that came from flash
 	generated int64
-	retired   engineTotals // of models that were closed
 }
 
 // engineTotals are counters of an engine since it was opened.
@@ -35,14 +35,6 @@ func (t *engineTotals) add(u engineTotals) {
 	t.weightsRead += u.weightsRead
 	t.kvRead += u.kvRead
 	t.kvWritten += u.kvWritten
-}
-
-// retire takes over the counters of an engine that is about to be closed.
-func (m *metrics) retire(e *llmrun.Engine) {
-	t := totalsOf(e)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.retired.add(t)
 }
 
 // generation counts an answer.
@@ -70,11 +62,10 @@ func metric(w io.Writer, name, kind, help string) {
 // serveMetrics answers in the text format of Prometheus, version 0.0.4.
 func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	open := s.models.loaded()
+	open, totals := s.models.loaded()
 	m := s.metrics
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	totals := m.retired
 	ram := map[string]int64{}
 	for _, l := range open {
 		totals.add(l.totals)
@@ -90,6 +81,8 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "llmrun_restored_tokens_total %d\n", m.restored)
 	metric(w, "llmrun_queue_length", "gauge", "Requests that are admitted and do not run.")
 	fmt.Fprintf(w, "llmrun_queue_length %d\n", s.queue.length())
+	metric(w, "llmrun_goroutines", "gauge", "Goroutines of the program. More and more of them would be a leak.")
+	fmt.Fprintf(w, "llmrun_goroutines %d\n", runtime.NumGoroutine())
 	metric(w, "llmrun_models_open", "gauge", "Models in memory.")
 	fmt.Fprintf(w, "llmrun_models_open %d\n", len(open))
 	metric(w, "llmrun_ram_bytes", "gauge", "Memory of the open models by purpose.")

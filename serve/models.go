@@ -31,9 +31,10 @@ type registry struct {
 	ram       int64         // budget of each model; with one, one model is open at a time. 0 = the available memory, negative = no limit
 	keepAlive time.Duration // negative = for ever
 
-	// open and close replace those of package llmrun in tests.
-	open  func(context.Context, *Model) (*llmrun.Engine, error)
-	close func(*llmrun.Engine) error
+	// open, close and totals replace those of package llmrun in tests.
+	open   func(context.Context, *Model) (*llmrun.Engine, error)
+	close  func(*llmrun.Engine) error
+	totals func(*llmrun.Engine) engineTotals
 
 	// door lets one request at a time choose its model. A request that waits for others to leave a model holds it, so that
 	// requests behind it cannot keep that model busy for ever.
@@ -44,8 +45,11 @@ type registry struct {
 	mu      sync.Mutex
 	aliases []offered
 	closed  bool
-	idle    chan struct{} // closed and replaced when a model becomes idle
+	idle    chan struct{} // closed and replaced when a model becomes idle, or is closed
 	left    chan struct{} // closed and replaced when a request leaves a model
+	// unloading is the number of engines that are being closed. That can take long, so it happens without the lock.
+	unloading int
+	retired   engineTotals // of engines that were closed
 }
 
 // offered is a model with a name under which requests find it: its own, or one that a client has copied it to.
@@ -86,11 +90,11 @@ var (
 	errKeptModel    = errors.New("the model was given to the server with its file, which clients cannot remove or replace")
 )
 
-func newRegistry(o *Options, m *metrics) *registry {
+func newRegistry(o *Options) *registry {
 	r := &registry{
 		ram: o.RAM, keepAlive: o.KeepAlive,
 		door: make(chan struct{}, 1), idle: make(chan struct{}), left: make(chan struct{}),
-		close: func(e *llmrun.Engine) error { m.retire(e); return e.Close() },
+		close: (*llmrun.Engine).Close, totals: totalsOf,
 	}
 	r.open = func(ctx context.Context, m *Model) (*llmrun.Engine, error) {
 		options := m.Options
@@ -219,6 +223,9 @@ func (r *registry) use(ctx context.Context, e *entry) (engine *llmrun.Engine, er
 			return nil, err
 		}
 	}
+	if err := r.waitForUnloading(ctx); err != nil {
+		return nil, err
+	}
 	r.makeRoom(e)
 	for {
 		engine, err = r.open(ctx, &e.Model)
@@ -257,19 +264,36 @@ func (r *registry) closeOthers(ctx context.Context, wanted *entry) error {
 	for {
 		r.mu.Lock()
 		busy, idle := false, r.idle
-		var err error
+		var engines []*llmrun.Engine
 		for _, e := range r.all {
 			if e != wanted && e.engine != nil {
 				if e.users > 0 {
 					busy = true
 				} else {
-					err = errors.Join(err, r.unload(e))
+					engines = append(engines, r.unload(e))
 				}
 			}
 		}
 		r.mu.Unlock()
-		if err != nil || !busy {
+		if err := r.closeEngines(engines...); err != nil || !busy {
 			return err
+		}
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// waitForUnloading waits until the engines that others close have returned their memory.
+func (r *registry) waitForUnloading(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		unloading, idle := r.unloading, r.idle
+		r.mu.Unlock()
+		if unloading == 0 {
+			return nil
 		}
 		select {
 		case <-idle:
@@ -296,14 +320,19 @@ func (r *registry) makeRoom(e *entry) {
 // closeOldest closes the idle model that was used longest ago, and reports whether there was one.
 func (r *registry) closeOldest() bool {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	var oldest *entry
 	for _, e := range r.all {
 		if e.engine != nil && e.users == 0 && (oldest == nil || e.lastUsed.Before(oldest.lastUsed)) {
 			oldest = e
 		}
 	}
-	return oldest != nil && r.unload(oldest) == nil
+	if oldest == nil {
+		r.mu.Unlock()
+		return false
+	}
+	engine := r.unload(oldest)
+	r.mu.Unlock()
+	return r.closeEngines(engine) == nil
 }
 
 // setKeepAlive sets how long a model in use stays open afterwards; negative = for ever.
@@ -315,6 +344,13 @@ func (r *registry) setKeepAlive(e *entry, keep time.Duration) {
 
 // release ends a use of a model.
 func (r *registry) release(e *entry) {
+	if engine := r.leave(e); engine != nil {
+		_ = r.closeEngines(engine) // no request is there to receive the error
+	}
+}
+
+// leave is release without closing: it returns the engine that must be closed, or nil.
+func (r *registry) leave(e *entry) *llmrun.Engine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.users--
@@ -322,26 +358,36 @@ func (r *registry) release(e *entry) {
 	close(r.left)
 	r.left = make(chan struct{})
 	if e.users > 0 {
-		return
+		return nil
 	}
-	close(r.idle)
-	r.idle = make(chan struct{})
+	r.announceIdle()
 	switch {
 	case e.engine == nil || e.keep < 0:
 	case e.keep == 0:
-		_ = r.unload(e) // no request is there to receive the error
+		return r.unload(e)
 	default:
 		e.expires = e.lastUsed.Add(e.keep)
 		e.timer = time.AfterFunc(e.keep, func() { r.expire(e) })
 	}
+	return nil
+}
+
+// announceIdle lets those go on that wait for a model. The caller holds r.mu.
+func (r *registry) announceIdle() {
+	close(r.idle)
+	r.idle = make(chan struct{})
 }
 
 // expire closes a model whose time is over, unless a request uses it again.
 func (r *registry) expire(e *entry) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	var engine *llmrun.Engine
 	if e.engine != nil && e.users == 0 && !e.expires.IsZero() && !time.Now().Before(e.expires) {
-		_ = r.unload(e) // no request is there to receive the error
+		engine = r.unload(e)
+	}
+	r.mu.Unlock()
+	if engine != nil {
+		_ = r.closeEngines(engine) // no request is there to receive the error
 	}
 }
 
@@ -352,12 +398,26 @@ func (e *entry) stopTimer() {
 	}
 }
 
-// unload closes an idle model. The caller holds r.mu.
-func (r *registry) unload(e *entry) error {
+// unload takes the engine of an idle model, which the caller closes with closeEngines when it has left r.mu, which it holds.
+func (r *registry) unload(e *entry) *llmrun.Engine {
 	e.stopTimer()
 	engine := e.engine
 	e.engine, e.warm = nil, nil // closing the engine closes the sessions
-	return r.close(engine)
+	r.retired.add(r.totals(engine))
+	r.unloading++
+	return engine
+}
+
+// closeEngines closes engines that unload has returned.
+func (r *registry) closeEngines(engines ...*llmrun.Engine) (err error) {
+	for _, engine := range engines {
+		err = errors.Join(err, r.close(engine))
+		r.mu.Lock()
+		r.unloading--
+		r.announceIdle()
+		r.mu.Unlock()
+	}
+	return err
 }
 
 // maxWarm is the number of sessions that stay open behind their answers. Sessions share the keys and values of a common
@@ -425,16 +485,16 @@ type loaded struct {
 	totals engineTotals
 }
 
-// loaded lists the open models.
-func (r *registry) loaded() (list []loaded) {
+// loaded lists the open models, and returns the counters of those that were closed.
+func (r *registry) loaded() (list []loaded, retired engineTotals) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.all {
 		if e.engine != nil {
-			list = append(list, loaded{e, e.expires, e.engine.MemoryUsed(), e.engine.Memory().Held, totalsOf(e.engine)})
+			list = append(list, loaded{e, e.expires, e.engine.MemoryUsed(), e.engine.Memory().Held, r.totals(e.engine)})
 		}
 	}
-	return list
+	return list, r.retired
 }
 
 // settle refuses further uses and waits until no model is in use, at most for a time.
@@ -460,13 +520,13 @@ func (r *registry) settle(most time.Duration) {
 // shutdown closes all models. Generations that still run end.
 func (r *registry) shutdown() error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.closed = true
-	var err error
+	var engines []*llmrun.Engine
 	for _, e := range r.all {
 		if e.engine != nil {
-			err = errors.Join(err, r.unload(e))
+			engines = append(engines, r.unload(e))
 		}
 	}
-	return err
+	r.mu.Unlock()
+	return errors.Join(r.closeEngines(engines...), r.waitForUnloading(context.Background()))
 }

@@ -38,7 +38,7 @@ func fakeRegistry(ram int64, names ...string) (r *registry, all *events) {
 	for _, name := range names {
 		o.Models = append(o.Models, Model{Name: name})
 	}
-	r = newRegistry(&o, nil)
+	r = newRegistry(&o)
 	all = &events{}
 	opened := map[*llmrun.Engine]string{}
 	r.open = func(_ context.Context, m *Model) (*llmrun.Engine, error) {
@@ -47,6 +47,7 @@ func fakeRegistry(ram int64, names ...string) (r *registry, all *events) {
 		all.add("open " + m.Name)
 		return e, nil
 	}
+	r.totals = func(*llmrun.Engine) engineTotals { return engineTotals{passes: 1} }
 	r.close = func(e *llmrun.Engine) error {
 		all.add("close " + opened[e])
 		return nil
@@ -196,6 +197,37 @@ func TestOldestModelMakesRoom(t *testing.T) {
 		_, err = r.use(t.Context(), b.entry)
 		require.ErrorIs(t, err, llmrun.ErrBudget)
 		require.Equal(t, []string{"close a", "close c"}, events.take(), "all that is idle made room, in vain")
+	})
+}
+
+// TestClosingAModelHoldsNobodyUp checks that while an engine is closed, which can take long, models are listed and its counters are
+// there, but that none is opened, because its memory is not free yet, and that the end of the server waits for it.
+func TestClosingAModelHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, events := fakeRegistry(1, "a", "b")
+		closing, end := r.close, make(chan struct{})
+		r.close = func(e *llmrun.Engine) error { <-end; return closing(e) }
+		a := r.mustUse(t, "a")
+		r.setKeepAlive(a, 0)
+		go r.release(a)
+		synctest.Wait()
+		open, retired := r.loaded()
+		require.Empty(t, open)
+		require.Equal(t, engineTotals{passes: 1}, retired)
+		go func() { r.release(r.mustUse(t, "b")) }()
+		synctest.Wait()
+		require.Equal(t, []string{"open a"}, events.take())
+		end <- struct{}{}
+		synctest.Wait()
+		require.Equal(t, []string{"close a", "open b"}, events.take())
+		time.Sleep(time.Hour) // b expires
+		over := make(chan error)
+		go func() { over <- r.shutdown() }()
+		synctest.Wait()
+		require.Empty(t, over)
+		end <- struct{}{}
+		require.NoError(t, <-over)
+		require.Equal(t, []string{"close b"}, events.take())
 	})
 }
 

@@ -2,10 +2,10 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun"
@@ -143,7 +143,8 @@ const forEver = 100 * 365 * 24 * time.Hour
 
 func (s *Server) listOpen(w http.ResponseWriter, _ *http.Request) {
 	list := ollamaModels{[]ollamaModel{}}
-	for _, l := range s.models.loaded() {
+	open, _ := s.models.loaded()
+	for _, l := range open {
 		m, d := s.listed(offered{l.Name, l.entry})
 		until := l.until
 		if until.IsZero() {
@@ -164,6 +165,7 @@ type ollamaRequest struct {
 	unload   bool
 	prompt   prompt
 	options  llmrun.GenerateOptions
+	thinking string // the level that the request wants
 	sampling sampling
 	logProbs bool
 	// prepare, if set, completes the request when its model is open.
@@ -200,20 +202,8 @@ func (s *Server) readOllama(o *object) (*ollamaRequest, *job) {
 	}
 	r.options.LogProbs = r.logProbs
 	o.refuse("format", "is not supported yet: the answer is text")
-	r.options.Chat.Extra = readThink(o)
+	r.thinking = readThink(o)
 	return r, j
-}
-
-// readThink reads whether the model shall think: true, false, or how much. Templates have a variable for either.
-func readThink(o *object) map[string]any {
-	if !o.has("think") {
-		return nil
-	}
-	if o.fields["think"][0] == '"' {
-		effort := o.text("think")
-		return map[string]any{"reasoning_effort": effort, "enable_thinking": true}
-	}
-	return map[string]any{"enable_thinking": o.boolean("think", false)}
 }
 
 // readKeepAlive reads a duration: a text such as 5m, or a number of seconds. Negative means for ever.
@@ -224,19 +214,26 @@ func readKeepAlive(o *object) *time.Duration {
 	}
 	var keep time.Duration
 	if o.fields[name][0] == '"' {
-		text := o.text(name)
-		d, err := time.ParseDuration(text)
-		if seconds, failed := strconv.ParseFloat(text, 64); err != nil && failed == nil {
-			d, err = secondsOf(seconds), nil
+		var err error
+		if keep, err = ParseKeepAlive(o.text(name)); err != nil {
+			o.fail(name, err.Error())
 		}
-		if err != nil {
-			o.fail(name, "must be a duration such as 5m, or a number of seconds")
-		}
-		keep = d
 	} else if seconds := o.number(name, -math.MaxInt32, math.MaxInt32); seconds != nil {
 		keep = secondsOf(float64(*seconds))
 	}
 	return &keep
+}
+
+// ParseKeepAlive returns the time that a text says: a duration such as 5m, or a number of seconds.
+func ParseKeepAlive(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if seconds, failed := strconv.ParseFloat(text, 64); err != nil && failed == nil {
+		d, err = secondsOf(seconds), nil
+	}
+	if err != nil {
+		return 0, errors.New("must be a duration such as 5m, or a number of seconds")
+	}
+	return d, nil
 }
 
 func secondsOf(x float64) time.Duration {
@@ -245,13 +242,18 @@ func secondsOf(x float64) time.Duration {
 }
 
 func (s *Server) readOllamaChat(o *object) *job {
+	_, j := s.readOllamaChatRequest(o)
+	return j
+}
+
+func (s *Server) readOllamaChatRequest(o *object) (*ollamaRequest, *job) {
 	r, j := s.readOllama(o)
 	r.chat = true
 	messages := readMessages(o, func(m *object) string {
 		m.refuse("images", "is not supported: the models read text")
 		return m.text("content")
 	})
-	o.refuse("tools", "is not supported yet")
+	r.options.Chat.Tools = readTools(o)
 	r.load, r.prompt, j.named = len(messages) == 0, chatPrompt(messages), true
 	if o.boolean("truncate", true) {
 		r.prepare = func(u *use) error {
@@ -259,14 +261,15 @@ func (s *Server) readOllamaChat(o *object) *job {
 			return nil
 		}
 	}
-	return j
+	return r, j
 }
 
 // ollamaMessage is the message of a chat's answer.
 type ollamaMessage struct {
-	Role     string `json:"role"`
-	Content  string `json:"content"`
-	Thinking string `json:"thinking,omitempty"`
+	Role      string           `json:"role"`
+	Content   string           `json:"content"`
+	Thinking  string           `json:"thinking,omitempty"`
+	ToolCalls []ollamaToolCall `json:"tool_calls,omitempty"`
 }
 
 // ollamaAnswer is an answer, or a part of one.
@@ -303,11 +306,31 @@ type ollamaTimes struct {
 func (r *ollamaRequest) part(u *use, text, thinking string) *ollamaAnswer {
 	a := &ollamaAnswer{Model: u.name, Created: r.server.now().UTC()}
 	if r.chat {
-		a.Message = &ollamaMessage{"assistant", text, thinking}
+		a.Message = &ollamaMessage{Role: "assistant", Content: text, Thinking: thinking}
 	} else {
 		a.Response, a.Thinking = &text, thinking
 	}
 	return a
+}
+
+// piece returns a piece as a part of an answer, nil if it has nothing for the client. A call is sent when it is complete; sent are those
+// before.
+func (r *ollamaRequest) piece(u *use, p *llmrun.Piece, got *llmrun.Answer, sent *int) *ollamaAnswer {
+	switch {
+	case p.Kind == llmrun.KindToolCall && p.CallEnds && r.chat:
+		part := r.part(u, "", "")
+		part.Message.ToolCalls = ollamaToolCalls(got, *sent)
+		*sent = len(got.ToolCalls())
+		if len(part.Message.ToolCalls) > 0 {
+			return part
+		}
+	case p.Kind == llmrun.KindToolCall || p.Text == "":
+	case p.Kind == llmrun.KindThinking:
+		return r.part(u, "", p.Text)
+	default:
+		return r.part(u, p.Text, "")
+	}
+	return nil
 }
 
 func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
@@ -319,6 +342,13 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 		}
 		writeJSON(w, http.StatusOK, a)
 		return nil
+	}
+	var err error
+	if r.options.Chat.Thinking, err = checkThink(u, r.thinking); err != nil {
+		return err
+	}
+	if err := checkTools(u, &r.options.Chat); err != nil {
+		return err
 	}
 	if r.prepare != nil {
 		if err := r.prepare(u); err != nil {
@@ -334,25 +364,25 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 			}
 		}
 	}
-	var text, thinking strings.Builder
+	var got llmrun.Answer
 	var tokens []ollamaToken
+	sent := 0 // calls
 	stats, err := u.generate(ctx, r.prompt, r.options, func(p *llmrun.Piece) error {
-		to, parts := &text, [2]string{p.Text, ""}
-		if !p.Answers() {
-			to, parts = &thinking, [2]string{"", p.Text}
-		}
+		got.Add(p)
 		if r.logProbs && p.ID >= 0 {
 			entry := u.logProb(p)
 			tokens = append(tokens, ollamaToken{entry.chatToken, entry.Top})
 		}
 		if !r.stream {
-			to.WriteString(p.Text)
 			return nil
 		}
-		if p.Text == "" && len(tokens) == 0 {
+		part := r.piece(u, p, &got, &sent)
+		if part == nil && len(tokens) == 0 {
 			return nil
 		}
-		part := r.part(u, parts[0], parts[1])
+		if part == nil {
+			part = r.part(u, "", "")
+		}
 		part.LogProbs, tokens = tokens, nil
 		return t.send(part)
 	})
@@ -363,7 +393,13 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 	case err != nil:
 		return err
 	}
-	last := r.part(u, text.String(), thinking.String())
+	last := r.part(u, "", "")
+	if !r.stream {
+		last = r.part(u, got.Text(), got.Thinking())
+		if r.chat {
+			last.Message.ToolCalls = ollamaToolCalls(&got, 0)
+		}
+	}
 	last.Done, last.Reason, last.LogProbs = true, *finishReason(stats), tokens
 	if r.context != nil {
 		last.Context = r.context()

@@ -125,9 +125,9 @@ func TestOllamaCopies(t *testing.T) {
 	}
 	answer := postOK(t, s, "/api/generate", `{"model":"fox:1b","keep_alive":-1}`)
 	require.Equal(t, "fox:1b", at(answer, "model"))
-	require.Len(t, s.models.loaded(), 1)
+	require.Len(t, openModels(s), 1)
 	require.Equal(t, "fox:1b", at(postOK(t, s, "/v1/completions", `{"model":"fox:1b","prompt":"x","max_tokens":1}`), "model"))
-	require.Len(t, s.models.loaded(), 1, "both names mean one model")
+	require.Len(t, openModels(s), 1, "both names mean one model")
 	require.Equal(t, http.StatusOK, remove("fox:1b").Code)
 	require.Equal(t, http.StatusNotFound, remove("fox:1b").Code)
 	w := remove("demo")
@@ -282,7 +282,7 @@ func TestOllamaRefusals(t *testing.T) {
 		{"/api/show", `{"model":"other"}`, 404, "no such model"},
 		{"/api/show", `{"model":1}`, 400, "must be a string"},
 		{chat, `{"messages":[{"role":"user","content":"x","images":["AAAA"]}]}`, 400, "messages[0].images is not supported"},
-		{chat, `{"messages":[{"role":"user","content":"x"}],"tools":[{}]}`, 400, "tools is not supported yet"},
+		{chat, `{"messages":[{"role":"user","content":"x"}],"tools":[{}]}`, 400, "tools[0].function.name must be the name of the tool"},
 		{chat, `{"messages":[{"role":"user","content":"x"}],"format":"json"}`, 400, "format is not supported yet"},
 		{generate, `{"prompt":"x","images":["AAAA"]}`, 400, "images is not supported"},
 		{generate, `{"prompt":"x","suffix":"y"}`, 400, "suffix needs a model that fills gaps"},

@@ -235,29 +235,17 @@ func jsonLogProb(x float32) float32 {
 	return max(x, least) // also for -Inf
 }
 
-// extras reads variables of the chat template: those of the request, and how much the model shall think, which is in a field of an object.
-func extras(o, thinking *object, field string) map[string]any {
-	extra := o.values("chat_template_kwargs")
-	if effort := thinking.text(field); effort != "" {
-		if !slices.Contains([]string{"none", "minimal", "low", "medium", "high"}, effort) {
-			thinking.fail(field, "must be none, minimal, low, medium or high")
-		}
-		if extra == nil {
-			extra = map[string]any{}
-		}
-		extra["reasoning_effort"] = effort
-	}
-	return extra
-}
+// openAIContent reads the content of a message.
+func openAIContent(m *object) string { return readParts(m, "content") }
 
-// openAIContent reads the content of a message: a text, or a list of parts of which all are texts.
-func openAIContent(m *object) string {
-	raw, ok := m.fields["content"]
+// readParts reads a text, or a list of parts of which all are texts.
+func readParts(m *object, field string) string {
+	raw, ok := m.fields[field]
 	if !ok || len(raw) == 0 || raw[0] != '[' {
-		return m.text("content")
+		return m.text(field)
 	}
 	var text strings.Builder
-	for _, part := range m.list("content") {
+	for _, part := range m.list(field) {
 		switch kind := part.text("type"); kind {
 		case "text", "input_text", "output_text":
 			text.WriteString(part.text("text"))

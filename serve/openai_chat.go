@@ -18,16 +18,18 @@ type chatChoice struct {
 }
 
 type chatMessage struct {
-	Role      string  `json:"role"`
-	Content   string  `json:"content"`
-	Reasoning string  `json:"reasoning_content,omitempty"`
-	Refusal   *string `json:"refusal"`
+	Role      string         `json:"role"`
+	Content   *string        `json:"content"`
+	Reasoning string         `json:"reasoning_content,omitempty"`
+	ToolCalls []chatToolCall `json:"tool_calls,omitempty"`
+	Refusal   *string        `json:"refusal"`
 }
 
 type chatDelta struct {
-	Role      string  `json:"role,omitempty"`
-	Content   *string `json:"content,omitempty"`
-	Reasoning string  `json:"reasoning_content,omitempty"`
+	Role      string         `json:"role,omitempty"`
+	Content   *string        `json:"content,omitempty"`
+	Reasoning string         `json:"reasoning_content,omitempty"`
+	ToolCalls []chatToolCall `json:"tool_calls,omitempty"`
 }
 
 type chatLogProbs struct {
@@ -59,7 +61,8 @@ type chatCompletion struct {
 // chatRequest is a request for a chat completion.
 type chatRequest struct {
 	*openAIRequest
-	messages []llmrun.Message
+	prompt   prompt
+	thinking string         // the level that the request wants
 	head     chatCompletion // what all parts of the answer have in common
 	usage    openAIUsage
 }
@@ -68,6 +71,11 @@ type chatRequest struct {
 const maxTopLogProbs = 20
 
 func (s *Server) readChat(o *object) *job {
+	r := s.readChatRequest(o)
+	return &job{model: r.model, named: r.n == 1, run: r.run}
+}
+
+func (s *Server) readChatRequest(o *object) *chatRequest {
 	r := &chatRequest{openAIRequest: s.readOpenAI(o)}
 	r.logProbs = o.boolean("logprobs", false)
 	if top := o.whole("top_logprobs", 0, maxTopLogProbs); top != nil {
@@ -75,16 +83,21 @@ func (s *Server) readChat(o *object) *job {
 			o.fail("top_logprobs", "needs logprobs")
 		}
 	}
-	r.messages = readMessages(o, openAIContent)
-	if len(r.messages) == 0 {
+	messages := readMessages(o, openAIContent)
+	r.prompt = chatPrompt(messages)
+	if len(messages) == 0 {
 		o.fail("messages", "must be a list with at least one message")
 	}
-	r.options.Chat.Extra = extras(o, o, "reasoning_effort")
+	r.thinking = readEffort(o, "reasoning_effort")
+	chat := &r.options.Chat
+	chat.Extra = o.values("chat_template_kwargs")
+	chat.Tools = readTools(o)
+	readToolChoice(o, chat)
+	chat.OneToolCall = !o.boolean("parallel_tool_calls", true)
 	refuseFormat(o)
-	o.refuse("tools", "is not supported yet")
-	o.refuse("functions", "is not supported yet")
+	o.refuse("functions", "is not supported: use tools")
 	o.refuse("audio", "is not supported")
-	return &job{model: r.model, named: r.n == 1, run: r.run}
+	return r
 }
 
 // run generates the choices one after the other. They share the keys and values of the prompt.
@@ -92,19 +105,19 @@ func (r *chatRequest) run(ctx context.Context, w http.ResponseWriter, u *use) er
 	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
 		return err
 	}
+	if err := checkTools(u, &r.options.Chat); err != nil {
+		return err
+	}
+	r.options.Chat.Thinking = thinkingLevel(u.engine, r.thinking)
 	r.head = chatCompletion{ID: "chatcmpl-" + r.server.id(), Object: "chat.completion", Created: r.server.now().Unix(), Model: u.name}
 	if r.stream {
 		return r.runStream(ctx, w, u)
 	}
 	for i := range r.n {
-		choice := chatChoice{Index: i, Message: &chatMessage{Role: "assistant"}}
-		var content, reasoning strings.Builder
-		stats, err := u.generate(ctx, chatPrompt(r.messages), r.generateOptions(u, i), func(p *llmrun.Piece) error {
-			if p.Answers() {
-				content.WriteString(p.Text)
-			} else {
-				reasoning.WriteString(p.Text)
-			}
+		choice := chatChoice{Index: i}
+		var got llmrun.Answer
+		stats, err := u.generate(ctx, r.prompt, r.generateOptions(u, i), func(p *llmrun.Piece) error {
+			got.Add(p)
 			if entry := r.logProb(u, p); entry != nil {
 				if choice.LogProbs == nil {
 					choice.LogProbs = &chatLogProbs{}
@@ -116,8 +129,7 @@ func (r *chatRequest) run(ctx context.Context, w http.ResponseWriter, u *use) er
 		if err != nil {
 			return err
 		}
-		choice.Message.Content, choice.Message.Reasoning = content.String(), reasoning.String()
-		choice.FinishReason = finishReason(stats)
+		choice.Message, choice.FinishReason = message(&got), chatFinishReason(stats, &got)
 		r.usage.add(stats, i == 0)
 		r.head.Choices = append(r.head.Choices, choice)
 	}
@@ -143,7 +155,7 @@ func (r *chatRequest) runStream(ctx context.Context, w http.ResponseWriter, u *u
 
 func (r *chatRequest) sendChoices(ctx context.Context, t *stream, u *use) error {
 	for i := range r.n {
-		begun := false
+		begun, got := false, llmrun.Answer{}
 		begin := func() error {
 			if begun {
 				return nil
@@ -153,20 +165,16 @@ func (r *chatRequest) sendChoices(ctx context.Context, t *stream, u *use) error 
 		}
 		options := r.generateOptions(u, i)
 		options.OnPrefill = t.reading
-		stats, err := u.generate(ctx, chatPrompt(r.messages), options, func(p *llmrun.Piece) error {
+		stats, err := u.generate(ctx, r.prompt, options, func(p *llmrun.Piece) error {
 			if err := begin(); err != nil {
 				return err
 			}
-			choice := chatChoice{Index: i, Delta: &chatDelta{}}
+			got.Add(p)
+			choice := chatChoice{Index: i, Delta: delta(p, &got)}
 			if entry := r.logProb(u, p); entry != nil {
 				choice.LogProbs = &chatLogProbs{Content: []chatLogProb{*entry}}
-			} else if p.Text == "" {
+			} else if choice.Delta.empty() {
 				return nil
-			}
-			if p.Answers() {
-				choice.Delta.Content = &p.Text
-			} else {
-				choice.Delta.Reasoning = p.Text
 			}
 			return r.send(t, choice)
 		})
@@ -177,7 +185,7 @@ func (r *chatRequest) sendChoices(ctx context.Context, t *stream, u *use) error 
 			return err
 		}
 		r.usage.add(stats, i == 0)
-		if err := r.send(t, chatChoice{Index: i, Delta: &chatDelta{}, FinishReason: finishReason(stats)}); err != nil {
+		if err := r.send(t, chatChoice{Index: i, Delta: &chatDelta{}, FinishReason: chatFinishReason(stats, &got)}); err != nil {
 			return err
 		}
 	}

@@ -79,14 +79,18 @@ type responseOutputDetails struct {
 	Reasoning int `json:"reasoning_tokens"`
 }
 
-// responseItem is a message, or the thoughts before it.
+// responseItem is a message, the thoughts before it, or a call of a tool.
 type responseItem struct {
 	ID      string          `json:"id"`
 	Type    string          `json:"type"`
 	Status  string          `json:"status"`
 	Role    string          `json:"role,omitempty"`    // of a message
 	Summary *[]any          `json:"summary,omitempty"` // of thoughts; empty
-	Content []*responsePart `json:"content"`
+	Content []*responsePart `json:"content,omitzero"`
+	// Of a call.
+	CallID    string  `json:"call_id,omitempty"`
+	Name      string  `json:"name,omitempty"`
+	Arguments *string `json:"arguments,omitempty"`
 
 	text strings.Builder
 }
@@ -112,7 +116,11 @@ type responseEvent struct {
 	Delta    *string        `json:"delta,omitempty"`
 	Text     *string        `json:"text,omitempty"`
 	LogProbs *[]chatLogProb `json:"logprobs,omitempty"`
+	// Arguments are those of a call that has ended.
+	Arguments *string `json:"arguments,omitempty"`
 }
+
+func (e *responseEvent) eventName() string { return e.Type }
 
 // responseRequest is a request for a response.
 type responseRequest struct {
@@ -124,10 +132,17 @@ type responseRequest struct {
 	messages []llmrun.Message // of the input
 	earlier  []llmrun.Message // of the response that this one continues
 	options  llmrun.GenerateOptions
+	thinking string // the level that the request wants
 	sampling sampling
+	prompt   prompt // of tests; nil = the conversation
 }
 
 func (s *Server) readResponse(o *object) *job {
+	r := s.readResponseRequest(o)
+	return &job{model: r.settings.Model, named: true, run: r.run}
+}
+
+func (s *Server) readResponseRequest(o *object) *responseRequest {
 	r := &responseRequest{
 		server: s, stream: o.boolean("stream", false), sampling: readSampling(o), messages: readInput(o),
 		settings: responseSettings{
@@ -148,7 +163,7 @@ func (s *Server) readResponse(o *object) *job {
 	r.options.Stop = readStops(o)
 	thinking := o.inner("reasoning")
 	set.Reasoning.Effort = thinking.optional("effort")
-	r.options.Chat.Extra = extras(o, thinking, "effort")
+	r.options.Chat.Extra, r.thinking = o.values("chat_template_kwargs"), readEffort(thinking, "effort")
 	r.readProbabilities(o)
 	switch how := o.text("truncation"); how {
 	case "", "disabled":
@@ -160,11 +175,37 @@ func (s *Server) readResponse(o *object) *job {
 	if kind := o.inner("text").inner("format").text("type"); kind != "" && kind != "text" {
 		o.fail("text.format.type", "must be text: other formats are not supported yet")
 	}
-	o.refuse("tools", "is not supported yet")
+	r.readTools(o)
 	o.refuse("background", "is not supported: the response is the answer to the request")
 	o.refuse("conversation", "is not supported: previous_response_id continues a conversation")
 	o.refuse("prompt", "is not supported: the server stores no prompts")
-	return &job{model: set.Model, named: true, run: r.run}
+	return r
+}
+
+// readTools reads the tools that the model may call, and whether it must.
+func (r *responseRequest) readTools(o *object) {
+	chat, set := &r.options.Chat, &r.settings
+	for _, t := range o.list("tools") {
+		if kind := t.text("type"); kind != "function" {
+			t.fail("type", "must be function: the server itself has no tools")
+		}
+		chat.Tools = append(chat.Tools, readTool(t, "parameters"))
+	}
+	o.read("tools", "a list of objects", &set.Tools)
+	set.ParallelCalls = o.boolean("parallel_tool_calls", true)
+	chat.OneToolCall = !set.ParallelCalls
+	if choice := o.fields["tool_choice"]; o.has("tool_choice") && choice[0] == '{' {
+		tool := o.inner("tool_choice")
+		if tool.text("type") != "function" {
+			tool.fail("type", "must be function")
+		}
+		requireTool(tool, chat)
+	} else {
+		readToolChoice(o, chat)
+	}
+	if o.has("tool_choice") {
+		o.read("tool_choice", "a text or an object", &set.ToolChoice)
+	}
 }
 
 // readProbabilities reads whether the response has probabilities of tokens.
@@ -196,8 +237,20 @@ func readInput(o *object) (messages []llmrun.Message) {
 		case "", "message":
 			messages = append(messages, llmrun.Message{Role: readRole(item), Content: openAIContent(item)})
 		case "reasoning": // the thoughts of an earlier answer, which templates drop
+		case "function_call":
+			call := llmrun.ToolCall{ID: item.text("call_id"), Name: item.text("name"), Arguments: item.text("arguments")}
+			if !call.Complete() {
+				item.fail("arguments", "must be the text of a JSON object")
+			}
+			if n := len(messages); n > 0 && messages[n-1].Role == "assistant" { // an answer is one message
+				messages[n-1].ToolCalls = append(messages[n-1].ToolCalls, call)
+			} else {
+				messages = append(messages, llmrun.Message{Role: "assistant", ToolCalls: []llmrun.ToolCall{call}})
+			}
+		case "function_call_output":
+			messages = append(messages, llmrun.Message{Role: "tool", ToolCallID: item.text("call_id"), Content: readParts(item, "output")})
 		default:
-			item.fail("type", fmt.Sprintf("is %q; only messages are supported yet", shorten(kind)))
+			item.fail("type", fmt.Sprintf("is %q; it must be message, reasoning, function_call or function_call_output", shorten(kind)))
 		}
 	}
 	if len(messages) == 0 {
@@ -221,7 +274,9 @@ func (r *responseRequest) conversation() (all []llmrun.Message, err error) {
 		}
 		r.earlier = earlier.messages
 	}
-	return slices.Concat(all, r.earlier, r.messages), nil
+	all = slices.Concat(all, r.earlier, r.messages)
+	linkResults(all)
+	return all, nil
 }
 
 // responseRun is a response while it is generated.
@@ -230,14 +285,20 @@ type responseRun struct {
 	u        *use
 	stream   *stream // nil without one
 	response response
-	sequence int // of the next event
-	thoughts int // tokens
+	sequence int  // of the next event
+	thoughts int  // tokens
+	open     bool // the last item has not ended
+	got      llmrun.Answer
 }
 
 func (r *responseRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
 	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
 		return err
 	}
+	if err := checkTools(u, &r.options.Chat); err != nil {
+		return err
+	}
+	r.options.Chat.Thinking = thinkingLevel(u.engine, r.thinking)
 	messages, err := r.conversation()
 	if err != nil {
 		return err
@@ -255,7 +316,10 @@ func (r *responseRequest) run(ctx context.Context, w http.ResponseWriter, u *use
 		g.stream = newStream(w, true)
 		r.options.OnPrefill = g.stream.reading
 	}
-	stats, err := u.generate(ctx, chatPrompt(messages), r.options, g.piece)
+	if r.prompt == nil {
+		r.prompt = chatPrompt(messages)
+	}
+	stats, err := u.generate(ctx, r.prompt, r.options, g.piece)
 	if err == nil {
 		err = g.finish(stats)
 	}
@@ -267,23 +331,12 @@ func (r *responseRequest) run(ctx context.Context, w http.ResponseWriter, u *use
 		return err
 	}
 	if r.settings.Store {
-		answer := llmrun.Message{Role: "assistant", Content: g.response.answer()}
-		r.server.responses.add(&g.response, append(slices.Concat(r.earlier, r.messages), answer))
+		r.server.responses.add(&g.response, append(slices.Concat(r.earlier, r.messages), g.got.Message()))
 	}
 	if g.stream == nil {
 		writeJSON(w, http.StatusOK, &g.response)
 	}
 	return nil
-}
-
-// answer returns the text of the messages of a response.
-func (r *response) answer() (text string) {
-	for _, item := range r.Output {
-		if item.Type == "message" {
-			text += item.Content[0].Text
-		}
-	}
-	return text
 }
 
 // send sends an event, if the response is streamed.
@@ -293,7 +346,7 @@ func (g *responseRun) send(e responseEvent) error {
 	}
 	e.Sequence = g.sequence
 	g.sequence++
-	return g.stream.sendEvent(e.Type, &e)
+	return g.stream.send(&e)
 }
 
 // begin sends the events before the first item.
@@ -312,91 +365,133 @@ func (g *responseRun) piece(p *llmrun.Piece) error {
 	if err := g.begin(); err != nil {
 		return err
 	}
-	if !p.Answers() {
+	g.got.Add(p)
+	if p.Kind == llmrun.KindToolCall {
+		return g.callPiece(p)
+	}
+	if p.Kind == llmrun.KindThinking {
 		g.thoughts++
 	}
 	probable := g.logProbs && p.ID >= 0 && p.Answers()
 	if p.Text == "" && !probable {
 		return nil
 	}
-	item, err := g.item(p.Answers())
+	kind, event := "reasoning", responseEvent{Type: "response.reasoning_text.delta", Delta: &p.Text}
+	if p.Answers() {
+		kind, event.Type, event.LogProbs = "message", "response.output_text.delta", &[]chatLogProb{}
+	}
+	item, err := g.item(kind)
 	if err != nil {
 		return err
 	}
 	item.text.WriteString(p.Text)
-	event := g.event("response.reasoning_text.delta")
-	event.Delta = &p.Text
-	if p.Answers() {
-		event.Type, event.LogProbs = "response.output_text.delta", &[]chatLogProb{}
-	}
 	if probable {
 		entry := *g.u.logProb(p)
 		*event.LogProbs = append(*event.LogProbs, entry)
 		*item.Content[0].LogProbs = append(*item.Content[0].LogProbs, entry)
 	}
-	return g.send(event)
+	return g.sendPart(event)
 }
 
-// event returns an event of the last item.
-func (g *responseRun) event(kind string) responseEvent {
-	last := len(g.response.Output) - 1
-	return responseEvent{Type: kind, Output: &last, ItemID: g.response.Output[last].ID, Content: new(int)}
-}
-
-// item returns the last item, which is a message or holds thoughts. It begins one if the last one is the other kind.
-func (g *responseRun) item(message bool) (*responseItem, error) {
-	kind := "reasoning"
-	if message {
-		kind = "message"
+// callPiece adds a piece of a call.
+func (g *responseRun) callPiece(p *llmrun.Piece) error {
+	if p.Call != nil {
+		item := &responseItem{
+			ID: "fc_" + g.server.id(), Type: "function_call", Status: "in_progress", CallID: p.Call.ID, Name: p.Call.Name, Arguments: new(string),
+		}
+		if err := g.add(item); err != nil {
+			return err
+		}
 	}
-	if n := len(g.response.Output); n > 0 {
-		if last := g.response.Output[n-1]; last.Type == kind {
-			return last, nil
+	if !g.open || g.last().Type != "function_call" {
+		return nil // what a model says to tools without a call
+	}
+	g.last().text.WriteString(p.Text)
+	if p.Text != "" {
+		if err := g.sendOfItem(responseEvent{Type: "response.function_call_arguments.delta", Delta: &p.Text}); err != nil {
+			return err
 		}
-		if err := g.closeItem("completed"); err != nil {
-			return nil, err
-		}
+	}
+	if p.CallEnds {
+		return g.closeItem("completed")
+	}
+	return nil
+}
+
+func (g *responseRun) last() *responseItem { return g.response.Output[len(g.response.Output)-1] }
+
+// sendOfItem sends an event that is about the last item.
+func (g *responseRun) sendOfItem(e responseEvent) error {
+	last := len(g.response.Output) - 1
+	e.Output, e.ItemID = &last, g.last().ID
+	return g.send(e)
+}
+
+// sendPart sends an event that is about the text of the last item.
+func (g *responseRun) sendPart(e responseEvent) error {
+	e.Content = new(int)
+	return g.sendOfItem(e)
+}
+
+// item returns the open item, which is a message or holds thoughts. It begins one if that is another kind.
+func (g *responseRun) item(kind string) (*responseItem, error) {
+	if g.open && g.last().Type == kind {
+		return g.last(), nil
 	}
 	item := &responseItem{Type: kind, Status: "in_progress", Content: []*responsePart{}}
 	part := &responsePart{Type: "reasoning_text"}
-	if message {
+	if kind == "message" {
 		item.ID, item.Role = "msg_"+g.server.id(), "assistant"
 		part.Type, part.Annotations, part.LogProbs = "output_text", &[]any{}, &[]chatLogProb{}
 	} else {
 		item.ID, item.Summary = "rs_"+g.server.id(), &[]any{}
 	}
-	g.response.Output = append(g.response.Output, item)
-	added := g.event("response.output_item.added")
-	added.Item, added.ItemID, added.Content = item, "", nil
-	if err := g.send(added); err != nil {
+	if err := g.add(item); err != nil {
 		return nil, err
 	}
 	item.Content = []*responsePart{part}
-	added = g.event("response.content_part.added")
-	added.Part = part
-	return item, g.send(added)
+	return item, g.sendPart(responseEvent{Type: "response.content_part.added", Part: part})
 }
 
-// closeItem ends the last item.
-func (g *responseRun) closeItem(status string) error {
-	item := g.response.Output[len(g.response.Output)-1]
-	part := item.Content[0]
-	part.Text, item.Status = item.text.String(), status
-	done := g.event("response.reasoning_text.done")
-	if part.LogProbs != nil {
-		done.Type, done.LogProbs = "response.output_text.done", part.LogProbs
+// add begins an item.
+func (g *responseRun) add(item *responseItem) error {
+	if err := g.closeItem("completed"); err != nil {
+		return err
 	}
-	done.Text = &part.Text
-	partDone := g.event("response.content_part.done")
-	partDone.Part = part
-	itemDone := g.event("response.output_item.done")
-	itemDone.Item, itemDone.ItemID, itemDone.Content = item, "", nil
-	for _, e := range []responseEvent{done, partDone, itemDone} {
-		if err := g.send(e); err != nil {
-			return err
+	g.response.Output = append(g.response.Output, item)
+	g.open = true
+	last := len(g.response.Output) - 1
+	return g.send(responseEvent{Type: "response.output_item.added", Output: &last, Item: item})
+}
+
+// closeItem ends the open item, if there is one.
+func (g *responseRun) closeItem(status string) error {
+	if !g.open {
+		return nil
+	}
+	g.open = false
+	item, text := g.last(), g.last().text.String()
+	item.Status = status
+	var err error
+	if item.Arguments != nil {
+		item.Arguments = &text
+		err = g.sendOfItem(responseEvent{Type: "response.function_call_arguments.done", Arguments: &text})
+	} else {
+		part := item.Content[0]
+		part.Text = text
+		done := responseEvent{Type: "response.reasoning_text.done", Text: &text}
+		if part.LogProbs != nil {
+			done.Type, done.LogProbs = "response.output_text.done", part.LogProbs
+		}
+		if err = g.sendPart(done); err == nil {
+			err = g.sendPart(responseEvent{Type: "response.content_part.done", Part: part})
 		}
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	last := len(g.response.Output) - 1
+	return g.send(responseEvent{Type: "response.output_item.done", Output: &last, Item: item})
 }
 
 // finish ends the response.
@@ -408,8 +503,8 @@ func (g *responseRun) finish(stats llmrun.Stats) error {
 	if err := g.begin(); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(g.response.Output, func(i *responseItem) bool { return i.Type == "message" }) {
-		if _, err := g.item(true); err != nil { // the model ended at once
+	if !slices.ContainsFunc(g.response.Output, func(i *responseItem) bool { return i.Type != "reasoning" }) {
+		if _, err := g.item("message"); err != nil { // the model ended at once
 			return err
 		}
 	}
@@ -432,6 +527,6 @@ func (g *responseRun) finish(stats llmrun.Stats) error {
 func (g *responseRun) fail(ctx context.Context, err error) {
 	g.server.breakOff(ctx, g.stream, err, func(p *problem) any {
 		g.response.Status, g.response.Error = "failed", &responseError{"server_error", p.message}
-		return responseEvent{Type: "response.failed", Sequence: g.sequence, Response: &g.response}
+		return &responseEvent{Type: "response.failed", Sequence: g.sequence, Response: &g.response}
 	})
 }

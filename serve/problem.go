@@ -89,6 +89,9 @@ type dialect interface {
 
 // dialectOf returns the dialect of a path.
 func dialectOf(path string) dialect {
+	if path == "/v1/messages" || strings.HasPrefix(path, "/v1/messages/") {
+		return anthropic{}
+	}
 	if strings.HasPrefix(path, "/v1/") || path == "/v1" {
 		return openAI{}
 	}

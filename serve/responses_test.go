@@ -200,7 +200,7 @@ func TestResponseThoughts(t *testing.T) {
 	require.JSONEq(t, `[{"id":"rs_1","type":"reasoning","status":"completed","summary":[],"content":[{"type":"reasoning_text","text":"Let me"}]},
 		{"id":"msg_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Yes","annotations":[],"logprobs":[]}]}]`, string(text))
 	require.Equal(t, 2, g.response.Usage.OutputDetails.Reasoning)
-	require.Equal(t, "Yes", g.response.answer())
+	require.Equal(t, "Yes", g.got.Text())
 }
 
 // TestResponseRefusals checks that a wrong request gets the API's error, which names the field.
@@ -209,7 +209,8 @@ func TestResponseRefusals(t *testing.T) {
 		{`{}`, "input", "is missing"},
 		{`{"input":[]}`, "input", "at least one message"},
 		{`{"input":1}`, "input", "must be a list"},
-		{`{"input":[{"type":"function_call_output"}]}`, "input[0].type", "only messages"},
+		{`{"input":[{"type":"computer_call"}]}`, "input[0].type", "must be message, reasoning"},
+		{`{"input":[{"type":"function_call","name":"x","arguments":"{"}]}`, "input[0].arguments", "text of a JSON object"},
 		{`{"input":[{"role":"wizard","content":"x"}]}`, "input[0].role", "system, user or assistant"},
 		{`{"input":[{"role":"user","content":[{"type":"input_image","image_url":"x"}]}]}`, "input[0].content[0].type", "only text"},
 		{`{"input":"x","max_output_tokens":0}`, "max_output_tokens", "is 0"},
@@ -219,7 +220,10 @@ func TestResponseRefusals(t *testing.T) {
 		{`{"input":"x","reasoning":{"effort":"huge"}}`, "reasoning.effort", "none, minimal, low"},
 		{`{"input":"x","instructions":7}`, "instructions", "must be a string"},
 		{`{"input":"x","background":true}`, "background", "not supported"},
-		{`{"input":"x","tools":[{}]}`, "tools", "not supported yet"},
+		{`{"input":"x","tools":[{"type":"web_search"}]}`, "tools[0].type", "the server itself has no tools"},
+		{`{"input":"x","tools":[{"type":"function"}]}`, "tools[0].name", "must be the name"},
+		{`{"input":"x","tools":[{"type":"function","name":"x"}],"tool_choice":{"type":"function","name":"y"}}`, "tool_choice.name", "one of the tools"},
+		{`{"input":"x","tool_choice":"required"}`, "tool_choice", "needs tools"},
 		{`{"input":"x","include":{}}`, "include", "list of strings"},
 	} {
 		w := post(demo(), "/v1/responses", c.body)
@@ -229,4 +233,48 @@ func TestResponseRefusals(t *testing.T) {
 		require.Equal(t, c.param, *answer.Error.Param, c.body)
 		require.Contains(t, answer.Error.Message, c.message, c.body)
 	}
+}
+
+// testResponseCallsTools checks the calls of a response, whole and as a stream, and that tools, calls and results reach the template as
+// those of chat completions do.
+func testResponseCallsTools(t *testing.T, tooled *Server) {
+	const tools = `"tools":[{"type":"function","name":"weather","description":"the weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}]`
+	request := func(stream string) *responseRequest {
+		o := newObject([]byte(`{"input":"Hi",` + tools + `,"parallel_tool_calls":false,"tool_choice":"auto","stream":` + stream + `}`))
+		r := tooled.readResponseRequest(o)
+		require.NoError(t, o.err())
+		r.prompt = calling()
+		return r
+	}
+	var whole map[string]any
+	require.NoError(t, json.Unmarshal(using(t, tooled, request("false").run).Body.Bytes(), &whole))
+	output, err := json.Marshal(whole["output"])
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"id":"rs_1","type":"reasoning","status":"completed","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},
+		{"id":"msg_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Let me see.","annotations":[],"logprobs":[]}]},
+		{"id":"fc_1","type":"function_call","status":"completed","call_id":"abcdefghi","name":"weather","arguments":"{\"city\": \"Rome\"}"},
+		{"id":"fc_1","type":"function_call","status":"completed","call_id":"jklmnopqr","name":"stop","arguments":"{}"}]`, string(output))
+	require.Equal(t, false, whole["parallel_tool_calls"])
+	require.Equal(t, "weather", at(whole, "tools", 0, "name"))
+
+	var types []any
+	for _, e := range responseEvents(t, using(t, tooled, request("true").run).Body.String()) {
+		if e["output_index"] == 2.0 {
+			types = append(types, e["type"])
+		}
+	}
+	require.Equal(t, []any{
+		"response.output_item.added", "response.function_call_arguments.delta", "response.function_call_arguments.delta",
+		"response.function_call_arguments.done", "response.output_item.done",
+	}, types)
+
+	const input = `"input":[{"role":"user","content":"Weather?"},{"role":"assistant","content":"Let me see."},
+		{"type":"function_call","call_id":"abcdefghi","name":"weather","arguments":"{\"city\":\"Rome\"}"},
+		{"type":"function_call_output","call_id":"abcdefghi","output":"sunny"},{"role":"user","content":"And?"}],`
+	const same = `"messages":[{"role":"user","content":"Weather?"},
+		{"role":"assistant","content":"Let me see.","tool_calls":[{"id":"abcdefghi","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]},
+		{"role":"tool","tool_call_id":"abcdefghi","content":"sunny"},{"role":"user","content":"And?"}],"tools":[` + weatherTool + `],`
+	got := postOK(t, tooled, "/v1/responses", `{`+input+tools+`,"max_output_tokens":2}`)
+	want := postOK(t, tooled, "/v1/chat/completions", `{`+same+`"max_tokens":2}`)
+	require.Equal(t, at(want, "usage", "prompt_tokens"), at(got, "usage", "input_tokens"))
 }

@@ -416,10 +416,11 @@ func TestTooManyOfOneClient(t *testing.T) {
 // TestClosing checks that a server that drains refuses requests while an answer goes on, and that Close ends the answer with an
 // error in its stream.
 func TestClosing(t *testing.T) {
+	body := endless(t, "") // it opens the server that tests share
 	check := testutil.NoGoroutinesLeft(t)
 	s := newDemo(nil)
 	web := httptest.NewServer(s)
-	answer, err := web.Client().Post(web.URL+"/v1/chat/completions", "application/json", strings.NewReader(endless(t, "")))
+	answer, err := web.Client().Post(web.URL+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	require.NoError(t, err)
 	_, err = answer.Body.Read(make([]byte, 100))
 	require.NoError(t, err)
@@ -489,7 +490,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, want := range []string{
 		"llmrun_tokens_total{kind=\"prompt\"} 12\n", "llmrun_tokens_total{kind=\"generated\"} 3\n", "llmrun_queue_length 0\n",
-		"llmrun_models_open 1\n", "llmrun_requests_total{code=\"200\"} 1\n", "llmrun_ram_bytes{purpose=\"pinned weights\"} ",
+		"llmrun_goroutines ", "llmrun_models_open 1\n", "llmrun_requests_total{code=\"200\"} 1\n", "llmrun_ram_bytes{purpose=\"pinned weights\"} ",
 		"llmrun_flash_read_bytes_total{what=\"weights\"} ", "# TYPE llmrun_passes_total counter\nllmrun_passes_total 3\n",
 	} {
 		require.Contains(t, w.Body.String(), want)

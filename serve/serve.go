@@ -119,7 +119,7 @@ func New(o Options) (*Server, error) {
 		responses: &responses{room: room}, mux: http.NewServeMux(), now: time.Now, id: randomID, made: time.Now(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.models = newRegistry(&o, s.metrics)
+	s.models = newRegistry(&o)
 	s.route()
 	return s, nil
 }
@@ -152,6 +152,7 @@ func (s *Server) route() {
 	})
 	s.mux.HandleFunc("GET /metrics", s.serveMetrics)
 	s.routeOpenAI()
+	s.routeAnthropic()
 	s.routeOllama()
 	s.mux.HandleFunc("/", s.refuseUnknown)
 }

@@ -86,14 +86,14 @@ func newStream(w http.ResponseWriter, events bool) *stream {
 	return &stream{w: w, control: http.NewResponseController(w), events: events, last: time.Now()}
 }
 
-// send sends one value.
-func (t *stream) send(v any) error { return t.sendEvent("", v) }
+// named is a value whose event has a name.
+type named interface{ eventName() string }
 
-// sendEvent sends one value as an event with a name; "" = none.
-func (t *stream) sendEvent(name string, v any) error {
+// send sends one value.
+func (t *stream) send(v any) error {
 	t.buffer.Reset()
-	if name != "" {
-		t.buffer.WriteString("event: " + name + "\n")
+	if v, ok := v.(named); ok {
+		t.buffer.WriteString("event: " + v.eventName() + "\n")
 	}
 	if t.events {
 		t.buffer.WriteString("data: ")

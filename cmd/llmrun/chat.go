@@ -88,7 +88,7 @@ func (c *chatFlags) hold(ctx context.Context, s *cli.Streams) (err error) {
 		return err
 	}
 	noteSlides(s, &options)
-	talk := &conversation{s: s, model: &c.model, engine: engine, session: session, signals: signals, options: options, messages: session.Messages(), named: c.model.session != ""}
+	talk := &conversation{s: s, model: &c.model, engine: engine, session: session, signals: signals, options: options, thinking: c.generation.thinking, messages: session.Messages(), named: c.model.session != ""}
 	if c.system != nil {
 		talk.setSystem(*c.system)
 	}
@@ -113,6 +113,7 @@ type conversation struct {
 	session  *llmrun.Session
 	signals  *signalWatch
 	options  llmrun.GenerateOptions
+	thinking thinkingFlags
 	messages []llmrun.Message
 	answers  uint64          // number of answers so far; each has its own seed
 	saved    map[string]bool // files that this conversation wrote
@@ -225,12 +226,14 @@ func (c *conversation) answer(ctx context.Context) (err error) {
 	options.OnPrefill = func(done, total int) { bar.Update(int64(done), int64(total)) }
 
 	var got answer
+	printer := c.thinking.printer(c.s)
 	unsaved := c.session.Flush() // of the answer before
-	err = got.collect(c.session.ChatMessages(ctx, c.messages, options), func(text string) error {
+	err = got.collect(c.session.ChatMessages(ctx, c.messages, options), func(piece *llmrun.Piece) error {
 		bar.Finish()
-		c.s.Out.ModelText(text)
+		printer.print(piece)
 		return c.s.Out.Failure()
 	})
+	printer.endThinking()
 	err = cli.Interruption(ctx, err)
 	c.s.Out.EndLine()
 	got.explainEmpty(func(text string) { c.note("(%s)", text) })

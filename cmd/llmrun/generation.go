@@ -23,6 +23,7 @@ type generationFlags struct {
 	stop      []string
 	ignoreEOS bool
 	overflow  string
+	thinking  thinkingFlags
 
 	temperature      *float32
 	topP             *float32
@@ -45,6 +46,7 @@ func (g *generationFlags) add(f *cli.FlagSet) {
 	f.Toggle(&g.ignoreEOS, "ignore-eos", "continue after the model's end-of-text token; also give -n")
 
 	g.addOverflow(f)
+	g.thinking.add(f)
 
 	f.Group("Sampling (default: the model's own settings)")
 	f.OptionalNumber(&g.temperature, "temp", "temperature; 0 is greedy: always the most likely token, without the model's own penalties", 0, 100)
@@ -98,6 +100,9 @@ func parseSeed(s string) (uint64, error) {
 
 // options returns the library's options: the flags override the model's defaults.
 func (g *generationFlags) options(engine *llmrun.Engine) (llmrun.GenerateOptions, error) {
+	if err := g.thinking.check(engine); err != nil {
+		return llmrun.GenerateOptions{}, err
+	}
 	sampling := g.sampling(engine.DefaultSampling())
 	vocabulary := engine.Info().Vocab
 	for id := range sampling.LogitBias {
@@ -111,6 +116,7 @@ func (g *generationFlags) options(engine *llmrun.Engine) (llmrun.GenerateOptions
 		Stop:      g.stop,
 		IgnoreEOS: g.ignoreEOS,
 		Overflow:  g.overflow,
+		Chat:      llmrun.ChatOptions{Thinking: g.thinking.level},
 	}, nil
 }
 
@@ -156,9 +162,9 @@ type answer struct {
 	tokens   []llmrun.Piece
 }
 
-// collect appends the pieces of a generation to the answer and passes the text of each piece to
+// collect appends the pieces of a generation to the answer and passes each piece that has text to
 // show. It stops when show fails.
-func (a *answer) collect(pieces iter.Seq2[llmrun.Piece, error], show func(text string) error) error {
+func (a *answer) collect(pieces iter.Seq2[llmrun.Piece, error], show func(*llmrun.Piece) error) error {
 	for piece, err := range pieces {
 		if err != nil {
 			return err
@@ -170,10 +176,10 @@ func (a *answer) collect(pieces iter.Seq2[llmrun.Piece, error], show func(text s
 			}
 		}
 		a.Add(&piece)
-		if !piece.Answers() || piece.Text == "" {
+		if piece.Text == "" {
 			continue
 		}
-		if err := show(piece.Text); err != nil {
+		if err := show(&piece); err != nil {
 			return err
 		}
 	}
@@ -183,7 +189,7 @@ func (a *answer) collect(pieces iter.Seq2[llmrun.Piece, error], show func(text s
 // explainEmpty tells why there is no text, if the model only thought.
 func (a *answer) explainEmpty(note func(text string)) {
 	if a.Text() == "" && len(a.ToolCalls()) == 0 && a.Thinking() != "" {
-		note("the answer ended while the model was thinking; --json prints its thoughts, and a greater -n leaves room for an answer")
+		note("the answer ended while the model was thinking; --show-thinking and --json print its thoughts, and a greater -n leaves room for an answer")
 	}
 }
 

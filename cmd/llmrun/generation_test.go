@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -88,7 +90,7 @@ func TestCollectStopsWhenTheOutputFails(t *testing.T) {
 		}
 	}
 	var got answer
-	err := got.collect(pieces, func(string) error {
+	err := got.collect(pieces, func(*llmrun.Piece) error {
 		if produced == 3 {
 			return full
 		}
@@ -113,7 +115,7 @@ func TestAsidesAreNotTheAnswer(t *testing.T) {
 	var got answer
 	shown, notes := "", 0
 	collect := func(list ...llmrun.Piece) {
-		require.NoError(t, got.collect(pieces(list...), func(text string) error { shown += text; return nil }))
+		require.NoError(t, got.collect(pieces(list...), func(p *llmrun.Piece) error { shown += p.Text; return nil }))
 	}
 	collect(llmrun.Piece{Text: "hm", Kind: llmrun.KindThinking}, llmrun.Piece{Text: "m", Kind: llmrun.KindThinking})
 	got.explainEmpty(func(string) { notes++ })
@@ -127,7 +129,7 @@ func TestAsidesAreNotTheAnswer(t *testing.T) {
 	)
 	got.explainEmpty(func(string) { notes++ })
 	require.Equal(t, 1, notes)
-	require.Equal(t, "yes", shown)
+	require.Equal(t, "hmm{}1yes", shown)
 	require.Equal(t, "yes", got.Text())
 	report := newRunReport(&got, llmrun.Stats{}, nil)
 	require.Equal(t, "hmm", report.Thinking)
@@ -148,4 +150,40 @@ func TestStatsLine(t *testing.T) {
 	require.Contains(t, formatStats(stats, &seed), "; 30 tokens forgotten in 2 slides; seed 7")
 	require.Equal(t, "prompt 9975 tokens; no answer; interrupted",
 		formatStats(llmrun.Stats{PromptTokens: 9975, StopReason: "cancelled"}, &seed))
+}
+
+// TestThoughtsArePrintedApart prints an answer with thoughts on a terminal, on a pipe, and on a pipe that shall have them.
+func TestThoughtsArePrintedApart(t *testing.T) {
+	for _, c := range []struct {
+		terminal, show bool
+		want           string
+	}{
+		{true, false, "\x1b[2mhm, yes\n\x1b[0m\nNo ␛"},
+		{false, false, "No \x1b"},
+		{false, true, "hm, yes\n\nNo \x1b"},
+	} {
+		name := filepath.Join(t.TempDir(), "out")
+		out, err := os.Create(name)
+		require.NoError(t, err)
+		stdout := os.Stdout
+		os.Stdout = out
+		s := cli.SystemStreams()
+		os.Stdout, s.Out.Terminal = stdout, c.terminal
+		p := (&thinkingFlags{show: c.show}).printer(s)
+		for _, piece := range []llmrun.Piece{
+			{Text: "\n", Kind: llmrun.KindThinking},
+			{Text: "\nhm,", Kind: llmrun.KindThinking},
+			{Text: " yes", Kind: llmrun.KindThinking},
+			{Text: "{}", Kind: llmrun.KindToolCall},
+			{Text: "No"},
+			{Text: " \x1b"},
+		} {
+			p.print(&piece)
+		}
+		p.endThinking()
+		require.NoError(t, out.Close())
+		got, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.Equal(t, c.want, string(got))
+	}
 }

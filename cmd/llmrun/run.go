@@ -90,6 +90,8 @@ func (r *runFlags) check() error {
 		return cli.Usagef("--system needs the chat template that --raw leaves out")
 	case r.specialText && !r.raw:
 		return cli.Usagef("--parse-special needs --raw")
+	case r.generation.thinking.level != "" && (r.ids != "" || r.raw):
+		return cli.Usagef("--think needs the chat template that --raw and --ids leave out")
 	case r.logProbs != nil && !r.json:
 		return cli.Usagef("--logprobs needs --json")
 	case r.logProbs != nil && r.samples.several():
@@ -183,13 +185,15 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 
 	var got answer
 	got.logProbs = r.logProbs != nil
-	err = got.collect(pieces, func(text string) error {
+	printer := r.generation.thinking.printer(s)
+	err = got.collect(pieces, func(piece *llmrun.Piece) error {
 		progress.finish()
 		if !r.json {
-			s.Out.ModelText(text)
+			printer.print(piece)
 		}
 		return s.Out.Failure()
 	})
+	printer.endThinking()
 	err = cli.Interruption(ctx, err)
 	if engine.Tokenizer() == nil && !r.json {
 		fmt.Fprint(s.Out, formatIDs(got.ids)) // without a tokenizer there is no text

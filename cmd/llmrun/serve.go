@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,16 +34,17 @@ func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "serve",
 		Synopsis: "[--model NAME=PATH ...] [flags]",
-		Summary:  "answer HTTP requests of OpenAI's and ollama's clients",
-		About: `Listens on an address and answers requests until Ctrl-C or SIGTERM, which let running answers go on for 10 seconds. A client for OpenAI's API uses the address with /v1 behind it, one for ollama's API the address as it is; docs/guide/serving.md lists what they may ask for. A model is opened by the first request that names it, and closed after 5 minutes without one. The keys and values of long prompts are kept in the cache directory, so that the next question about a document begins soon, also after a restart.
+		Summary:  "answer HTTP requests of clients for OpenAI's, ollama's and Anthropic's APIs",
+		About: `Listens on an address and answers requests until Ctrl-C or SIGTERM, which let running answers go on for 10 seconds. A client for OpenAI's API uses the address with /v1 behind it, one for ollama's or Anthropic's API the address as it is; docs/guide/serving.md lists what they may ask for. A model is opened by the first request that names it, and closed after --keep-alive without one. The keys and values of long prompts are kept in the cache directory, so that the next question about a document begins soon, also after a restart.
 
-Only programs on this machine reach the default address. Pages in a browser may use the server if they come from localhost or from the apps of Obsidian, Capacitor or Tauri; --allow-origin adds others. A client may have to send a key, as Authorization: Bearer KEY: one of the lines of --api-key-file, or the value of ` + apiKeyVariable + `.
+Only programs on this machine reach the default address. Pages in a browser may use the server if they come from localhost or from the apps of Obsidian, Capacitor or Tauri; --allow-origin adds others. A client may have to send a key, as Authorization: Bearer KEY or X-Api-Key: KEY: one of the lines of --api-key-file, or the value of ` + apiKeyVariable + `.
 
 GET /health answers {"status":"ok"}, and GET /metrics has counters for Prometheus. Standard error has a line for each request, which holds no text of prompts or answers.`,
 		Examples: []cli.Example{
 			{Line: "llmrun serve", Purpose: "the bundled model, for a client on this machine"},
 			{Line: "llmrun serve --model notes=qwen.gguf --model code=coder.gguf --ram 3GiB", Purpose: "two models, of which one is in memory at a time"},
 			{Line: "llmrun serve --listen 0.0.0.0:11435 --api-key-file keys.txt", Purpose: "for other machines, which need a key"},
+			{Line: "llmrun serve --listen notes.lan:11435 --tls-cert notes.pem --tls-key notes.key --api-key-file keys.txt", Purpose: "the same by HTTPS, so that nobody on the way reads along"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			v := &serveFlags{listen: defaultListen}
@@ -57,7 +59,10 @@ type serveFlags struct {
 	listen  string
 	models  []serve.Model
 	keyFile string
+	tlsCert string
+	tlsKey  string
 	origins []string
+	keep    time.Duration // 0 = the server's default
 	ram     ramFlag
 	cache   cacheFlags
 }
@@ -65,10 +70,13 @@ type serveFlags struct {
 func (v *serveFlags) add(f *cli.FlagSet) {
 	f.Group("Address")
 	f.Value("listen", "HOST:PORT", "the address to listen on; default: "+defaultListen+". Port 0 takes a free one", v.setListen)
+	f.Text(&v.tlsCert, "tls-cert", "FILE", "answer HTTPS requests with the certificate in FILE (PEM, with those that it needs behind it); needs --tls-key")
+	f.Text(&v.tlsKey, "tls-key", "FILE", "the private key of --tls-cert (PEM)")
 	f.Text(&v.keyFile, "api-key-file", "FILE", "requests need one of the keys in FILE, one on each line; default: the key in "+apiKeyVariable+", or none")
 	f.Value("allow-origin", "ORIGIN", "pages of this origin, such as https://notes.example, may use the server; * allows all pages that a browser on this machine shows; may be given several times", v.addOrigin)
 	f.Group("Model")
 	f.Value("model", "NAME=PATH", "offer a model under a name: a GGUF file (any part of a split one), Hugging Face directory, or pack; may be given several times. Default: the bundled model, as "+bundledName, v.addModel)
+	f.Value("keep-alive", "TIME", "how long a model stays open without requests: a duration such as 10m, or a number of seconds; negative: until another one needs the memory; default: 5m. Requests of ollama's API can say otherwise", v.setKeepAlive)
 	addRAM(f, &v.ram, "the available memory")
 	v.cache.add(f)
 }
@@ -83,6 +91,14 @@ func (v *serveFlags) setListen(text string) error {
 	}
 	v.listen = text
 	return nil
+}
+
+func (v *serveFlags) setKeepAlive(text string) (err error) {
+	v.keep, err = serve.ParseKeepAlive(text)
+	if v.keep == 0 {
+		v.keep = 1 // the zero of serve.Options means its default
+	}
+	return err
 }
 
 func (v *serveFlags) addOrigin(text string) error {
@@ -111,7 +127,7 @@ func (v *serveFlags) addModel(text string) error {
 // options returns the options of the server.
 func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 	o := serve.Options{
-		Models: v.models, RAM: v.ram.bytes, AllowOrigins: v.origins, Version: releaseVersion(thisVersion().Version),
+		Models: v.models, RAM: v.ram.bytes, KeepAlive: v.keep, AllowOrigins: v.origins, Version: releaseVersion(thisVersion().Version),
 		Logger: slog.New(slog.NewTextHandler(s.Err, nil)),
 	}
 	if host, _, err := net.SplitHostPort(v.listen); err == nil && host != "" {
@@ -178,6 +194,10 @@ func (v *serveFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	if err != nil {
 		return err
 	}
+	secure, err := v.tls()
+	if err != nil {
+		return err
+	}
 	server, err := serve.New(options)
 	if err != nil {
 		return err
@@ -191,11 +211,33 @@ func (v *serveFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	if err != nil {
 		return errors.Join(cli.Interruption(ctx, err), server.Close())
 	}
-	s.Note("serving on http://" + listener.Addr().String())
+	scheme := "http://"
+	if secure != nil {
+		scheme, listener = "https://", tls.NewListener(listener, secure)
+	}
+	s.Note("serving on " + scheme + listener.Addr().String())
 	if !isLoopback(listener.Addr()) && len(options.APIKeys) == 0 {
 		s.Note("every machine that reaches this address can use the models: --api-key-file asks for a key")
 	}
 	return serveUntil(ctx, server, listener)
+}
+
+// tls returns the configuration of HTTPS, or nil for HTTP. It has HTTP/1.1 alone: one connection with many requests would be one
+// client's way around the limit of connections.
+func (v *serveFlags) tls() (*tls.Config, error) {
+	switch {
+	case v.tlsCert == "" && v.tlsKey == "":
+		return nil, nil
+	case v.tlsKey == "":
+		return nil, cli.Usagef("--tls-cert needs --tls-key, the file with the private key")
+	case v.tlsCert == "":
+		return nil, cli.Usagef("--tls-key needs --tls-cert, the file with the certificate")
+	}
+	certificate, err := tls.LoadX509KeyPair(v.tlsCert, v.tlsKey)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", v.tlsCert, v.tlsKey, err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
 }
 
 // isLoopback reports whether only this machine reaches an address.

@@ -5,9 +5,17 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +24,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -32,8 +41,14 @@ type served struct {
 // startServe starts llmrun serve on a free port.
 func startServe(t *testing.T, args ...string) *served {
 	t.Helper()
+	return startServeOf(t, "llmrun", args...)
+}
+
+// startServeOf starts the serve of a program on a free port.
+func startServeOf(t *testing.T, program string, args ...string) *served {
+	t.Helper()
 	s := &served{t: t, log: &bytes.Buffer{}, logged: make(chan struct{})}
-	s.command = exec.Command("llmrun", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	s.command = exec.Command(program, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	errors, err := s.command.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, s.command.Start())
@@ -41,7 +56,7 @@ func startServe(t *testing.T, args ...string) *served {
 	lines := bufio.NewReader(errors)
 	line, err := lines.ReadString('\n')
 	require.NoError(t, err)
-	found := regexp.MustCompile(`^llmrun: serving on (http://127\.0\.0\.1:\d+)\n$`).FindStringSubmatch(line)
+	found := regexp.MustCompile(`^llmrun: serving on (https?://127\.0\.0\.1:\d+)\n$`).FindStringSubmatch(line)
 	require.NotNil(t, found, line)
 	s.url = found[1]
 	go func() {
@@ -126,4 +141,60 @@ func TestServe(t *testing.T) {
 	require.Equal(t, want, again)
 	require.Greater(t, cached, 500)
 	s.stop(syscall.SIGINT, 130)
+}
+
+// writeCertificate writes a certificate for the loopback address and its key, and returns their paths and what trusts it.
+func writeCertificate(t *testing.T) (certificate, key string, trust *x509.CertPool) {
+	t.Helper()
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
+	require.NoError(t, err)
+	parsed, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	trust = x509.NewCertPool()
+	trust.AddCert(parsed)
+	secretDER, err := x509.MarshalPKCS8PrivateKey(secret)
+	require.NoError(t, err)
+	write := func(name, kind string, bytes []byte) string {
+		path := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600))
+		return path
+	}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", secretDER), trust
+}
+
+// TestServeByHTTPS checks that the server answers by HTTPS alone with the files of a certificate, and what it says about wrong ones.
+func TestServeByHTTPS(t *testing.T) {
+	certificate, key, trust := writeCertificate(t)
+	s := startServe(t, "--no-kv-cache", "--keep-alive", "10m", "--tls-cert", certificate, "--tls-key", key)
+	require.True(t, strings.HasPrefix(s.url, "https://"))
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trust}, ForceAttemptHTTP2: true}}
+	answer, err := client.Get(s.url + "/health")
+	require.NoError(t, err)
+	answer.Body.Close()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	require.Equal(t, 1, answer.ProtoMajor)
+	client.CloseIdleConnections()
+	plain, err := http.Get(strings.Replace(s.url, "https", "http", 1) + "/health")
+	require.NoError(t, err)
+	plain.Body.Close()
+	require.Equal(t, http.StatusBadRequest, plain.StatusCode)
+	s.stop(syscall.SIGINT, 130)
+
+	for _, c := range []struct {
+		flags serveFlags
+		want  string
+	}{
+		{serveFlags{tlsCert: certificate}, "--tls-cert needs --tls-key"},
+		{serveFlags{tlsKey: key}, "--tls-key needs --tls-cert"},
+		{serveFlags{tlsCert: key, tlsKey: key}, "--tls-cert " + key},
+		{serveFlags{tlsCert: certificate, tlsKey: filepath.Join(t.TempDir(), "none")}, "no such file"},
+	} {
+		_, err := c.flags.tls()
+		require.ErrorContains(t, err, c.want)
+	}
 }

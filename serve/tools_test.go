@@ -1,0 +1,227 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
+)
+
+// TestTools runs tests with a server whose model has a chat template with tools and thoughts.
+func TestTools(t *testing.T) {
+	dir := t.TempDir()
+	files, err := filepath.Glob(filepath.Join(hubmodel.Dir(".."), "*"))
+	require.NoError(t, err)
+	for _, f := range files {
+		target := filepath.Join(dir, filepath.Base(f))
+		if os.Link(f, target) != nil { // another file system
+			data, err := os.ReadFile(f)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(target, data, 0o600))
+		}
+	}
+	template, err := os.ReadFile("../text/jinja/testdata/Qwen-Qwen3-0.6B.jinja")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"), template, 0o600))
+	tooled := newDemo(func(o *Options) {
+		o.Models = []Model{{Name: "demo", Path: dir, Options: llmrun.Options{Threads: 2}}}
+	})
+	defer tooled.Close()
+	for name, test := range map[string]func(*testing.T, *Server){
+		"chat": testChatCallsTools, "ollama": testOllamaCallsTools, "required": testRequiredCalls,
+		"messages": testToolMessages, "thinking": testThinkingOfRequests, "refusals": testToolRefusals,
+		"anthropic": testAnthropicCallsTools, "responses": testResponseCallsTools,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, tooled) })
+	}
+}
+
+// weatherTool is a tool as clients send it.
+const weatherTool = `{"type":"function","function":{"name":"weather","description":"the weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}`
+
+// scripted answers any prompt with pieces.
+func scripted(pieces ...llmrun.Piece) prompt {
+	return func(context.Context, *llmrun.Session, llmrun.GenerateOptions) iter.Seq2[llmrun.Piece, error] {
+		return func(yield func(llmrun.Piece, error) bool) {
+			for _, p := range pieces {
+				if !yield(p, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// calling is an answer with a thought, a text and two calls.
+func calling() prompt {
+	return scripted(
+		llmrun.Piece{ID: 1, Kind: llmrun.KindThinking, Text: "hm"},
+		llmrun.Piece{ID: 2, Text: "Let me see."},
+		llmrun.Piece{ID: 3, Kind: llmrun.KindToolCall, Call: &llmrun.ToolCall{ID: "abcdefghi", Name: "weather"}, Text: `{"city"`},
+		llmrun.Piece{ID: 4, Kind: llmrun.KindToolCall},
+		llmrun.Piece{ID: 5, Kind: llmrun.KindToolCall, Text: `: "Rome"}`, CallEnds: true},
+		llmrun.Piece{ID: -1, Kind: llmrun.KindToolCall, Call: &llmrun.ToolCall{ID: "jklmnopqr", Name: "stop"}, Text: `{}`, CallEnds: true},
+	)
+}
+
+// using calls run with a hold of the demo model.
+func using(t *testing.T, s *Server, run func(ctx context.Context, w http.ResponseWriter, u *use) error) *httptest.ResponseRecorder {
+	t.Helper()
+	ctx := context.WithValue(t.Context(), recordKey{}, &record{})
+	model, err := s.models.find("demo")
+	require.NoError(t, err)
+	engine, err := s.models.use(ctx, model.entry)
+	require.NoError(t, err)
+	defer s.models.release(model.entry)
+	w := httptest.NewRecorder()
+	require.NoError(t, run(ctx, w, &use{offered: model, server: s, engine: engine}))
+	return w
+}
+
+// testChatCallsTools checks the calls of an answer, whole and as a stream.
+func testChatCallsTools(t *testing.T, tooled *Server) {
+	request := func(stream string) *chatRequest {
+		o := newObject([]byte(`{"model":"demo","stream":` + stream + `,"messages":[{"role":"user","content":"Hi"}],"tools":[` + weatherTool + `]}`))
+		r := tooled.readChatRequest(o)
+		require.NoError(t, o.err())
+		r.prompt = calling()
+		return r
+	}
+	var whole map[string]any
+	require.NoError(t, json.Unmarshal(using(t, tooled, request("false").run).Body.Bytes(), &whole))
+	message, err := json.Marshal(at(whole, "choices", 0, "message"))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"role":"assistant","content":"Let me see.","reasoning_content":"hm","refusal":null,"tool_calls":[
+		{"id":"abcdefghi","type":"function","function":{"name":"weather","arguments":"{\"city\": \"Rome\"}"}},
+		{"id":"jklmnopqr","type":"function","function":{"name":"stop","arguments":"{}"}}]}`, string(message))
+	require.Equal(t, "tool_calls", at(whole, "choices", 0, "finish_reason"))
+
+	var deltas []string
+	for _, line := range strings.Split(using(t, tooled, request("true").run).Body.String(), "\n") {
+		if data, ok := strings.CutPrefix(line, "data: {"); ok {
+			_, choice, _ := strings.Cut(data, `"choices":[`)
+			deltas = append(deltas, strings.TrimSuffix(choice, "]}"))
+		}
+	}
+	part := func(delta string) string {
+		return `{"index":0,"delta":` + delta + `,"logprobs":null,"finish_reason":null}`
+	}
+	require.Equal(t, []string{
+		part(`{"role":"assistant","content":""}`), part(`{"reasoning_content":"hm"}`), part(`{"content":"Let me see."}`),
+		part(`{"tool_calls":[{"index":0,"id":"abcdefghi","type":"function","function":{"name":"weather","arguments":"{\"city\""}}]}`),
+		part(`{"tool_calls":[{"index":0,"function":{"arguments":": \"Rome\"}"}}]}`),
+		part(`{"tool_calls":[{"index":1,"id":"jklmnopqr","type":"function","function":{"name":"stop","arguments":"{}"}}]}`),
+		`{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}`,
+	}, deltas)
+}
+
+// testOllamaCallsTools checks the calls of an answer, whole and as a stream.
+func testOllamaCallsTools(t *testing.T, tooled *Server) {
+	answer := func(stream string) []string {
+		o := newObject([]byte(`{"model":"demo","stream":` + stream + `,"think":true,"truncate":false,"messages":[{"role":"user","content":"Hi"}],"tools":[` + weatherTool + `]}`))
+		r, _ := tooled.readOllamaChatRequest(o)
+		require.NoError(t, o.err())
+		r.prompt = calling()
+		var messages []string
+		for _, line := range strings.Split(strings.TrimSpace(using(t, tooled, r.run).Body.String()), "\n") {
+			var part struct{ Message json.RawMessage }
+			require.NoError(t, json.Unmarshal([]byte(line), &part))
+			messages = append(messages, string(part.Message))
+		}
+		return messages
+	}
+	const weather = `{"id":"abcdefghi","function":{"index":0,"name":"weather","arguments":{"city":"Rome"}}}`
+	const stop = `{"id":"jklmnopqr","function":{"index":1,"name":"stop","arguments":{}}}`
+	require.Equal(t, []string{`{"role":"assistant","content":"Let me see.","thinking":"hm","tool_calls":[` + weather + `,` + stop + `]}`}, answer("false"))
+	require.Equal(t, []string{
+		`{"role":"assistant","content":"","thinking":"hm"}`, `{"role":"assistant","content":"Let me see."}`,
+		`{"role":"assistant","content":"","tool_calls":[` + weather + `]}`, `{"role":"assistant","content":"","tool_calls":[` + stop + `]}`,
+		`{"role":"assistant","content":""}`,
+	}, answer("true"))
+}
+
+// testRequiredCalls asks a model for a call, which its answer then begins with, whatever it generates.
+func testRequiredCalls(t *testing.T, tooled *Server) {
+	const ask = `"model":"demo","max_tokens":3,"temperature":0,"messages":[{"role":"user","content":"Hi"}],"tools":[` + weatherTool + `]`
+	for _, choice := range []string{`{"type":"function","function":{"name":"weather"}}`} {
+		answer := postOK(t, tooled, "/v1/chat/completions", `{`+ask+`,"tool_choice":`+choice+`}`)
+		require.Equal(t, "weather", at(answer, "choices", 0, "message", "tool_calls", 0, "function", "name"), answer)
+		require.Nil(t, at(answer, "choices", 0, "message", "content"))
+	}
+	plain := postOK(t, tooled, "/v1/chat/completions", `{`+ask+`,"tool_choice":"none"}`)
+	require.Nil(t, at(plain, "choices", 0, "message", "tool_calls"))
+	without := postOK(t, tooled, "/v1/chat/completions", `{"model":"demo","max_tokens":3,"temperature":0,"messages":[{"role":"user","content":"Hi"}]}`)
+	require.Equal(t, at(without, "usage", "prompt_tokens"), at(plain, "usage", "prompt_tokens"), "without tools the prompt does not have them")
+	offered := postOK(t, tooled, "/v1/chat/completions", `{`+ask+`}`)
+	require.Greater(t, at(offered, "usage", "prompt_tokens"), at(plain, "usage", "prompt_tokens").(float64)+20)
+}
+
+// testToolMessages sends results of calls as the clients of both APIs do, and compares the prompts, whose length is reported.
+func testToolMessages(t *testing.T, tooled *Server) {
+	openAI := postOK(t, tooled, "/v1/chat/completions", `{"model":"demo","max_tokens":1,"tools":[`+weatherTool+`],"messages":[{"role":"user","content":"Hi"},
+		{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\": \"Rome\"}"}}]},
+		{"role":"tool","tool_call_id":"call_1","content":[{"type":"text","text":"sunny"}]}]}`)
+	ollama := postOK(t, tooled, "/api/chat", `{"model":"demo","stream":false,"options":{"num_predict":1},"tools":[`+weatherTool+`],"messages":[{"role":"user","content":"Hi"},
+		{"role":"assistant","content":"","tool_calls":[{"function":{"name":"weather","arguments":{"city":"Rome"}}}]},
+		{"role":"tool","tool_name":"weather","content":"sunny"}]}`)
+	require.Positive(t, at(ollama, "prompt_eval_count"))
+	require.Equal(t, at(openAI, "usage", "prompt_tokens"), at(ollama, "prompt_eval_count"))
+}
+
+// testThinkingOfRequests checks that effort and think reach the template, and that a model without thoughts refuses them as ollama does.
+func testThinkingOfRequests(t *testing.T, tooled *Server) {
+	tokens := func(field string) any {
+		return at(postOK(t, tooled, "/v1/chat/completions", `{"model":"demo","max_tokens":1,"messages":[{"role":"user","content":"Hi"}]`+field+`}`), "usage", "prompt_tokens")
+	}
+	plain := tokens("")
+	require.Equal(t, plain, tokens(`,"reasoning_effort":"high"`))
+	off := tokens(`,"reasoning_effort":"none"`)
+	require.Greater(t, off, plain, "the template writes empty thoughts")
+	think := func(think string) any {
+		return at(postOK(t, tooled, "/api/chat", `{"model":"demo","stream":false,"options":{"num_predict":1},"think":`+think+`,"messages":[{"role":"user","content":"Hi"}]}`), "prompt_eval_count")
+	}
+	require.Equal(t, off, think("false"))
+	require.Equal(t, plain, think("true"))
+	require.Equal(t, plain, think(`"low"`))
+
+	const hi = `{"model":"demo","stream":false,"messages":[{"role":"user","content":"Hi"}],"options":{"num_predict":1}`
+	w := post(demo(), "/api/chat", hi+`,"think":true}`)
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.JSONEq(t, `{"error":"\"demo\" does not support thinking"}`, w.Body.String())
+	postOK(t, demo(), "/api/chat", hi+`,"think":false}`)
+	w = post(demo(), "/api/chat", hi+`,"tools":[`+weatherTool+`]}`)
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.JSONEq(t, `{"error":"\"demo\" does not support tools"}`, w.Body.String())
+}
+
+// testToolRefusals checks the fields that are named.
+func testToolRefusals(t *testing.T, tooled *Server) {
+	const hi = `{"model":"demo","messages":[{"role":"user","content":"Hi"}`
+	for body, want := range map[string]string{
+		hi + `],"tools":[{"type":"web_search"}]}`:                                                             "tools[0].type must be function",
+		hi + `],"tools":[{"function":{}}]}`:                                                                   "tools[0].function.name must be the name of the tool",
+		hi + `],"tools":[{"function":{"name":"a","parameters":[]}}]}`:                                         "tools[0].function.parameters must be an object",
+		hi + `],"tools":[` + weatherTool + `],"tool_choice":"some"}`:                                          "tool_choice must be auto, none, required, or an object with the name of a tool",
+		hi + `],"tools":[` + weatherTool + `],"tool_choice":{"type":"function","function":{"name":"other"}}}`: "tool_choice.function.name must be one of the tools",
+		hi + `],"tool_choice":"required"}`:                                                                    "tool_choice needs tools",
+		hi + `,{"role":"assistant","tool_calls":[{"function":{"name":"a","arguments":"[1"}}]}]}`:              "messages[1].tool_calls[0].function.arguments must be a JSON object",
+		hi + `,{"role":"user","content":"a","tool_calls":[{"id":"1"}]}]}`:                                     "messages[1].tool_calls can only be an assistant's",
+		hi + `],"reasoning_effort":"much"}`:                                                                   "reasoning_effort must be none, minimal, low, medium, high or xhigh",
+	} {
+		w := post(tooled, "/v1/chat/completions", body)
+		require.Equal(t, http.StatusBadRequest, w.Code, body)
+		var got map[string]any
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+		require.Equal(t, want, at(got, "error", "message"), body)
+	}
+}
