@@ -127,6 +127,9 @@ func (f *factor) floats() []float32 {
 // Merge adds a LoRA adapter, a directory in peft's format or a GGUF file, with an optional scale behind a
 // colon, to the weights. It may be called several times.
 func (f *Files) Merge(fsys vfs.FS, dir string) error {
+	if f.latent != nil {
+		return f.mergeLatent(fsys, dir)
+	}
 	m, ok := f.Source.(*merged)
 	if !ok {
 		base, err := f.InInputOrder()
@@ -141,6 +144,25 @@ func (f *Files) Merge(fsys vfs.FS, dir string) error {
 	}
 	f.Source, f.adapterBytes = m, f.adapterBytes+m.bytes()-before
 	return nil
+}
+
+// mergeLatent is Merge for a model whose matrices of latent attention appear apart: they are taken from the merged ones.
+func (f *Files) mergeLatent(fsys vfs.FS, dir string) error {
+	m, ok := f.latent.Source.(*merged)
+	if !ok {
+		base, err := newInputOrder(f.latent.Source, f.Path)
+		if err != nil {
+			return err
+		}
+		m = f.newMerged(base)
+		m.apart = nil
+	}
+	before := m.bytes()
+	if err := f.addAdapter(m, fsys, dir); err != nil {
+		return err
+	}
+	f.Source, f.latent, f.adapterBytes = m, nil, f.adapterBytes+m.bytes()-before
+	return f.splitLatent()
 }
 
 // addAdapter adds an adapter to the deltas of m.

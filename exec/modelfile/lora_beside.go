@@ -136,12 +136,31 @@ func (f *Files) CheckBeside() error {
 	if f.beside == nil {
 		return nil
 	}
+	unused := f.unusedKeys()
 	for name := range f.beside.factors {
-		if !f.beside.used[name] {
+		if !f.beside.used[name] && !unused[name] {
 			return fmt.Errorf("%w: %s: an adapter changes tensor %s, which is no matrix of a layer; merge the adapter instead of keeping it beside the weights", arch.ErrUnsupported, f.Path, name)
 		}
 	}
 	return nil
+}
+
+// unusedKeys returns the names of the key and value projections of layers that attend to those of other layers. Files have
+// them, and adapters may change them, but the network does not use them.
+func (f *Files) unusedKeys() map[string]bool {
+	names := map[string]bool{}
+	s, err := f.Spec()
+	if err != nil {
+		return names // the caller has loaded the model
+	}
+	ts := f.TensorSet()
+	for l := range s.Layers {
+		if s.Layers[l].KVBack > 0 {
+			names[ts.name(ProjectionRoles[projectK], l)+".weight"] = true
+			names[ts.name(ProjectionRoles[projectV], l)+".weight"] = true
+		}
+	}
+	return names
 }
 
 // PackKeepsBeside reports whether the adapters beside the weights find their tensors in a pack of
