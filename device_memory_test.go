@@ -17,6 +17,9 @@ import (
 // deviceSlack is how much more than its budget a process may hold.
 const deviceSlack = 1 << 20
 
+// deviceCode is what such a process reserves for the code of the tests' program, so that all state the same minimum.
+const deviceCode = 20 << 20
+
 // devicePrefix begins the work of a child process that runs a model on a device: device:NAME:LAYERS:BYTES.
 const devicePrefix = "device:"
 
@@ -28,6 +31,8 @@ func deviceOptions(dir string) llmrun.Options {
 // runOnDevice is a child process that plans and runs a model on a device. It prints the minimum if the
 // budget is refused, and otherwise the peak of the process and of the ledger, and the tokens.
 func runOnDevice(t *testing.T, work, model, dir string) {
+	require.LessOrEqual(t, tiering.ReadCode(tiering.SystemRoot()), int64(deviceCode), "of the tests' program when it opens a model")
+	llmrun.ReserveCode(deviceCode)
 	name, rest, _ := strings.Cut(strings.TrimPrefix(work, devicePrefix), ":")
 	options := deviceOptions(dir)
 	options.Device.Name = name

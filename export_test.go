@@ -53,3 +53,6 @@ func AllBranches(t testing.TB) {
 
 // KeptBranches returns in how many passes a branch was right where the first guesses were wrong.
 func KeptBranches(e *Engine) int { return int(e.branchesKept.Load()) }
+
+// ReserveCode makes plans reserve so much for the program's code, of which the system decides how much is resident.
+func ReserveCode(bytes int64) { codeBytes = func() int64 { return bytes } }
