@@ -25,7 +25,7 @@ SIDE_BY_SIDE = +@$(MAKE) --no-print-directory -j $$(getconf _NPROCESSORS_ONLN) $
 
 # Packages with concurrent code. The race detector makes arithmetic many times slower, so of packages that compute
 # it runs the tests in which goroutines meet.
-RACE_PACKAGES ?= ./exec/weights ./internal/bench ./store/digest ./hetero/cpu ./hetero/devices ./hetero/onnx ./hetero/opencl ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./quant/limits ./serve ./store/vfs/... ./tiering/...
+RACE_PACKAGES ?= ./exec/weights ./internal/bench ./store/digest ./store/pack ./hetero/cpu ./hetero/devices ./hetero/onnx ./hetero/opencl ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./quant/limits ./serve ./store/vfs/... ./tiering/...
 RACE_LIBRARY  ?= Cancel|Close|Concurrent|Fork|SharedPass|Sessions|Candidates|Beams|Branches|DraftModelDoesNot|SetBudget|Watch|Trim|SaveWhile|SavedBehind|SavedDuring|Prefix|WhileStreaming|DuringRun|Leaks|AtTheSameTime|AtOnce|Interrupted|Spill|SlowDisk|Reward|InLoop|Mapped|Guessing
 RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|SplitPass
 RACE_COMMAND  ?= Signals|Collect|KeyReader|LineEditing
@@ -33,8 +33,9 @@ RACE_COMMAND  ?= Signals|Collect|KeyReader|LineEditing
 # Tests that measure the machine, and the packages that have one. They run one at a time.
 MEASURED_PACKAGES = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestMeasured' . )))
 
-# Tests of sequential work that the race detector makes too slow.
-RACE_SKIP ?= SetBudgetOfSplit|SavesLeaveRoom|ConversionsEqual|SurvivesCrashes|EveryFaultIs|PutWritesOnly|FrequentBeats|SplitProperties|PlanProperties|Metamorphic|EveryRefusedRequest|EveryFailedOperation|Flipped|KilledAtEvery|PlanAndOpenAgree|PlanMemory|DemoAnswers|DemoNotes|ReadInPieces|HeadersAreReserved|GoldenTranscripts|QuantizationLoss|BudgetHolds|LedgerAtEvery|ReplacedWhileOpen|AdaptersBeside|FirstRefusal|DamagedPackWithout|ReportsLeave|MemoryStaysInBudget|FirstSplitStays|PlanOfASliding|RowCacheBeatsLRU|StoredValuesAreClose|SummariesBoundStored|ReadableAtAnyAddress|StatedMinimumOf
+# Tests that the race detector makes too slow. Most of them are sequential; the goroutines of the others, such as
+# those of crashes and faults in kv, also meet in tests that stay.
+RACE_SKIP ?= SetBudgetOfSplit|SavesLeaveRoom|ConversionsEqual|SurvivesCrashes|EveryFaultIs|PutWritesOnly|FrequentBeats|SplitProperties|PlanProperties|Metamorphic|EveryRefusedRequest|EveryFailedOperation|Flipped|KilledAtEvery|PlanAndOpenAgree|PlanMemory|DemoAnswers|DemoNotes|ReadInPieces|HeadersAreReserved|GoldenTranscripts|QuantizationLoss|BudgetHolds|LedgerAtEvery|ReplacedWhileOpen|AdaptersBeside|FirstRefusal|DamagedPackWithout|ReportsLeave|MemoryStaysInBudget|FirstSplitStays|PlanOfASliding|RowCacheBeatsLRU|StoredValuesAreClose|SummariesBoundStored|ReadableAtAnyAddress|StatedMinimumOf|ImportKeepsWeights|ImportLosesNothing|PacksKeepTheMetadata
 
 # Tests that take a sample of the cases without LLMRUN_TEST_SWEEP.
 SWEEP ?= EveryRefusedRequest|EveryFailedOperation|FlippedBytesAreDetected|FlippedBitIs|KilledAtEvery|Metamorphic|BudgetHolds|WithinLedger|DemoAnswers|DemoNotes|ColdKVGives|SelectionDepends|SharedPass|SavedSessionSelects|SetBudgetWhile|DamagedPackIs|PlanAndOpenAgree|KnownAnswersCount|DraftsDoNot|DraftModelDoesNot|EveryTokenizer|FirstRefusalOfACommand|GoldenTranscripts|ReopenedSession
@@ -48,7 +49,7 @@ NOASM_EXEC    ?= MatchThe|KVFormats|PackedWeights|LogitsDoNotDepend|DecodeAlloca
 NOASM_LIBRARY ?= Demo|Golden|Logits|Perplexity|Fork
 # NOASM_PACKAGES compare the kernels of each format, so a few models suffice.
 NOASM_EXEC_SKIP ?= MatchThePeers|ColdLogits|ColdDecode|SharedDecode|GGUFExports
-NOASM_STORAGE ?= SurvivesCrashes|EveryFaultIs|FrequentBeats|LookupReadError
+NOASM_STORAGE ?= SurvivesCrashes|EveryFaultIs|FrequentBeats|LookupReadError|^TestImport|PacksKeepTheMetadata
 NOASM_SKIP    ?= ForksAtTheSameTime|DemoNotes|ContextOnFlash|EveryRefusedRequest|Flipped|ReportsLeave
 
 # Packages that use the NPU device, which needs the tag npu.

@@ -140,7 +140,7 @@ func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) 
 	if id, ok := t.EndOfText(); ok {
 		c.eos, _ = t.Piece(id)
 	}
-	c.answers = answer.New(c.source)
+	c.answers = answer.New(c.source, func(mark string) bool { _, ok := t.ID(mark); return ok })
 	if c.source == "" {
 		c.template, _ = jinja.ForTokens(func(piece string) bool { _, ok := t.ID(piece); return ok })
 		return c, nil

@@ -154,18 +154,32 @@ func (c *chatFormat) markPlain(text string, room *promptRoom) (string, error) {
 // appendMarked appends the ids of a rendered conversation. A template may have cut a marked
 // text and dropped one of its marks. The text between a mark and a dropped one is then plain
 // text.
-func (c *chatFormat) appendMarked(ids []int32, text string, room *promptRoom) (_ []int32, err error) {
-	inside := false
+//
+// The text is encoded as a whole without its marks: tokenizers treat the beginning of a text otherwise than the same
+// characters in it.
+func (c *chatFormat) appendMarked(ids []int32, text string, room *promptRoom) ([]int32, error) {
+	options := token.EncodeOptions{AllowSpecial: true}
+	var whole strings.Builder
+	marked, inside := false, false
 	for {
 		at := strings.IndexAny(text, plainBegin+plainEnd)
+		if at < 0 && !marked {
+			break
+		}
+		end := at
 		if at < 0 {
-			return c.tok.AppendEncode(ids, text, room.encodeOptions(token.EncodeOptions{AllowSpecial: !inside}))
+			end = len(text)
 		}
-		closes := strings.HasPrefix(text[at:], plainEnd)
-		if ids, err = c.tok.AppendEncode(ids, text[:at], room.encodeOptions(token.EncodeOptions{AllowSpecial: !inside && !closes})); err != nil {
-			return nil, err
+		closes := at >= 0 && strings.HasPrefix(text[at:], plainEnd)
+		if inside || closes {
+			options.Plain = append(options.Plain, token.Span{Begin: whole.Len(), End: whole.Len() + end})
 		}
-		inside = !closes
-		text = text[at+len(plainBegin):]
+		whole.WriteString(text[:end])
+		if at < 0 {
+			text = whole.String()
+			break
+		}
+		marked, inside, text = true, !closes, text[at+len(plainBegin):]
 	}
+	return c.tok.AppendEncode(ids, text, room.encodeOptions(options))
 }

@@ -64,16 +64,23 @@ func jsonCall(id, name string, arguments any) *jinja.Object {
 	return jsonObject("id", id, "type", "function", "function", jsonObject("name", name, "arguments", arguments))
 }
 
-// renderTools renders a template. One that iterates over tools gets an empty list of them if there are none.
+// renderTools renders a template. One that iterates over tools fails if they are none: if there are no tools, it is rendered without the
+// variable, and then with an empty list.
 func renderTools(t *jinja.Template, in jinja.Input) (string, error) {
 	text, err := t.Render(in)
-	if in.Tools == nil && errors.Is(err, jinja.ErrRuntime) {
-		in.Tools = []any{}
-		if again, err := t.Render(in); err == nil {
-			return again, nil
-		}
+	if in.Tools != nil || !errors.Is(err, jinja.ErrRuntime) {
+		return text, err
 	}
-	return text, err
+	in.OmitTools = true
+	again, failed := t.Render(in)
+	if failed != nil {
+		in.OmitTools, in.Tools = false, []any{}
+		again, failed = t.Render(in)
+	}
+	if failed != nil {
+		return text, err
+	}
+	return again, nil
 }
 
 // probeTools finds how the template wants tools and calls.
@@ -363,10 +370,10 @@ type reading struct {
 func (c *chatFormat) reading(text, begun string, o *ChatOptions) *reading {
 	r := &reading{format: c.answers, begun: begun, one: o.OneToolCall && o.offers(), seed: fmt.Sprint(len(text))}
 	if r.format == nil || c.channels != nil { // channels need no other marks
-		r.format = answer.New("")
+		r.format = answer.New("", nil)
 	}
 	if o.NoGenerationPrompt {
-		r.format = answer.New("")
+		r.format = answer.New("", nil)
 		return r
 	}
 	r.end = r.format.Opened(text)

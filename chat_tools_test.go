@@ -17,7 +17,7 @@ func formatOf(t *testing.T, source string) *chatFormat {
 	t.Helper()
 	parsed, err := jinja.Parse(source)
 	require.NoError(t, err)
-	return &chatFormat{source: source, template: parsed, answers: answer.New(source), bos: "<s>", eos: "</s>"}
+	return &chatFormat{source: source, template: parsed, answers: answer.New(source, nil), bos: "<s>", eos: "</s>"}
 }
 
 // weather is a tool for tests.
@@ -81,6 +81,37 @@ func TestTemplatesWriteCallsThatAreReadBack(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, found, 6)
+	for name, calls := range writtenCalls {
+		t.Run(name, func(t *testing.T) {
+			readBack(t, formatOf(t, `{% for t in tools %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|{{ m.role }}|>{% if m.tool_calls %}`+
+				calls+`{% else %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}`))
+		})
+	}
+}
+
+// writtenCalls are parts of templates that write the calls of a message as families do that have no template in testdata.
+var writtenCalls = map[string]string{
+	"text": `<｜tool▁calls▁begin｜>{% for c in m.tool_calls %}{{ '<｜tool▁call▁begin｜>' + c.function.name + '<｜tool▁sep｜>' + c.function.arguments + '<｜tool▁call▁end｜>' }}{% endfor %}<｜tool▁calls▁end｜>`,
+	"elements": `{% for c in m.tool_calls %}<tool_call>
+<function={{ c.function.name }}>
+{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>
+{{ v if v is string else v | tojson }}
+</parameter>
+{% endfor %}</function>
+</tool_call>
+{% endfor %}`,
+	"keys": `{% for c in m.tool_calls %}<tool_call>{{ c.function.name }}
+{% for k, v in c.function.arguments.items() %}<arg_key>{{ k }}</arg_key>
+<arg_value>{{ v if v is string else v | tojson }}</arg_value>
+{% endfor %}</tool_call>{% endfor %}`,
+	"invoke": `<minimax:tool_call>{% for c in m.tool_calls %}<invoke name="{{ c.function.name }}">{% for k, v in c.function.arguments.items() %}<parameter name="{{ k }}">{{ v if v is string else v | tojson }}</parameter>{% endfor %}</invoke>
+{% endfor %}</minimax:tool_call>`,
+	"names":    `{% for c in m.tool_calls %}[TOOL_CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments | tojson }}{% endfor %}`,
+	"sections": `<|tool_calls_section_begin|>{% for c in m.tool_calls %}<|tool_call_begin|>functions.{{ c.function.name }}:{{ loop.index0 }}<|tool_call_argument_begin|>{{ c.function.arguments | tojson }}<|tool_call_end|>{% endfor %}<|tool_calls_section_end|>`,
+	"list":     `<|tool_call|>[{% for c in m.tool_calls %}{{ c.function | tojson }}{{ ", " if not loop.last }}{% endfor %}]<|/tool_call|>`,
+	"actions":  `<|START_ACTION|>[{% for c in m.tool_calls %}{"tool_call_id": "{{ loop.index0 }}", "tool_name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}{{ ", " if not loop.last }}{% endfor %}]<|END_ACTION|>`,
+	"alone":    `{{ '{"name": "' + m.tool_calls[0].function.name + '", "parameters": ' + m.tool_calls[0].function.arguments | tojson + '}' }}`,
+	"none":     `{{ m.content }}{# <|tool_call_start|> #}`,
 }
 
 func readBack(t *testing.T, c *chatFormat) {
@@ -153,4 +184,31 @@ func requireCalls(t *testing.T, want []ToolCall, got *Answer) {
 		require.Len(t, calls[i].ID, callIDLength)
 		require.True(t, calls[i].Complete())
 	}
+}
+
+// TestTemplatesThatIterateOverTools renders templates without tools: none is what transformers gives them, and one that fails with it
+// gets no variable, or an empty list.
+func TestTemplatesThatIterateOverTools(t *testing.T) {
+	for source, want := range map[string]string{
+		`{% if tools is none %}none{% endif %}`:                                             "none",
+		`{% for t in tools %}{{ t }}{% endfor %}{{ 'no' if tools is defined else 'yes' }}`:  "yes",
+		`{{ tools | length }}{{ tools[0:] | length }}{% for t in tools + [] %}{% endfor %}`: "00",
+	} {
+		text, begun, err := formatOf(t, source).prompt([]Message{{Role: "user", Content: "hi"}}, ChatOptions{}, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, text, source)
+		require.Empty(t, begun)
+	}
+	_, _, err := formatOf(t, `{{ messages[0].content + 1 }}`).prompt([]Message{{Role: "user", Content: "hi"}}, ChatOptions{}, nil)
+	require.ErrorIs(t, err, jinja.ErrRuntime)
+}
+
+// TestMarksOfTheVocabulary takes the marks of calls from the vocabulary if the template shows none.
+func TestMarksOfTheVocabulary(t *testing.T) {
+	f := answer.New("{{ tools }}", func(mark string) bool { return mark == "<|tool_call_start|>" })
+	got := readAnswer(&reading{format: f, tools: &answer.Tools{}}, "<|tool_call_start|>[f(a=1)]<|tool_call_end|>", 1)
+	require.Len(t, got.ToolCalls(), 1)
+	require.JSONEq(t, `{"a":1}`, got.ToolCalls()[0].Arguments)
+	got = readAnswer(&reading{format: answer.New("[TOOL_CALLS]", func(string) bool { return true }), tools: &answer.Tools{}}, "<|tool_call_start|>[f(a=1)]", 1)
+	require.Empty(t, got.ToolCalls())
 }

@@ -2,8 +2,11 @@ package llmrun
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/llmrun/llmrun/kv/segment"
 )
 
 // Message is one message of a conversation.
@@ -140,4 +143,42 @@ func cloneMessages(messages []Message) []Message {
 		all[i].ToolCalls = slices.Clone(all[i].ToolCalls)
 	}
 	return all
+}
+
+// messageDetails is what a saved message has besides its role and content.
+type messageDetails struct {
+	Thinking   string     `json:"thinking,omitempty"`
+	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
+	ToolCallID string     `json:"tool_call_id,omitempty"`
+	Name       string     `json:"name,omitempty"`
+}
+
+// saveMessages puts messages into a manifest.
+func saveMessages(to *segment.Manifest, messages []Message) {
+	for i := range messages {
+		m := &messages[i]
+		to.Messages = append(to.Messages, segment.Message{Role: m.Role, Content: m.Content})
+		if m.Thinking == "" && len(m.ToolCalls) == 0 && m.ToolCallID == "" && m.Name == "" {
+			continue
+		}
+		if to.Details == nil {
+			to.Details = make([]string, len(messages))
+		}
+		text, _ := json.Marshal(messageDetails{m.Thinking, m.ToolCalls, m.ToolCallID, m.Name}) // never fails
+		to.Details[i] = string(text)
+	}
+}
+
+// savedMessages returns the messages of a manifest.
+func savedMessages(from *segment.Manifest) (messages []Message, err error) {
+	for i, m := range from.Messages {
+		var d messageDetails
+		if from.Details != nil && from.Details[i] != "" {
+			if err := json.Unmarshal([]byte(from.Details[i]), &d); err != nil {
+				return nil, fmt.Errorf("%w: the details of message %d: %w; delete the session", ErrFormat, i, err)
+			}
+		}
+		messages = append(messages, Message{m.Role, m.Content, d.Thinking, d.ToolCalls, d.ToolCallID, d.Name})
+	}
+	return messages, nil
 }

@@ -142,10 +142,9 @@ func (s *Session) restore(ctx context.Context, store *sessionStore, m *segment.M
 		err = nil
 	}
 	s.ids, s.created, s.restored = m.Tokens, m.Created, s.seq.Len()
-	for _, msg := range m.Messages {
-		s.messages = append(s.messages, Message{Role: msg.Role, Content: msg.Content})
-	}
-	return err
+	messages, broken := savedMessages(m)
+	s.messages = messages
+	return errors.Join(err, broken)
 }
 
 // Save saves the session under a name, for OpenSession: its tokens, messages, keys and
@@ -261,8 +260,6 @@ func (s *Session) manifest(store *sessionStore) *segment.Manifest {
 		Model:    info.Path, Settings: settings, Identity: store.originID, Key: s.seq.StoreKey(s.stores),
 		Created: s.created, Saved: now, Tokens: ids, PageTokens: store.stores.PageTokens(),
 	}
-	for _, msg := range messages {
-		m.Messages = append(m.Messages, segment.Message{Role: msg.Role, Content: msg.Content})
-	}
+	saveMessages(m, messages)
 	return m
 }

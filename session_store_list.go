@@ -69,10 +69,8 @@ func describeSession(d *segment.Dir, name string) (SavedSession, error) {
 	}
 	s.Model, s.Settings, s.Tokens, s.SavedTokens = m.Model, m.Settings, len(m.Tokens), m.SavedTokens()
 	s.Bytes, s.Created, s.Saved, s.IDs = d.SessionBytes(m), m.Created, m.Saved, m.Tokens
-	for _, msg := range m.Messages {
-		s.Messages = append(s.Messages, Message{Role: msg.Role, Content: msg.Content})
-	}
-	return s, nil
+	s.Messages, err = savedMessages(m)
+	return s, err
 }
 
 // RemoveSession deletes a session, and those of its keys and values that no other session

@@ -34,7 +34,7 @@ func sameLogits(t *testing.T, want, got [][]float32) {
 	t.Helper()
 	require.Len(t, got, len(want))
 	for i := range want {
-		require.InDeltaSlice(t, want[i], got[i], 1e-4, "position %d", i)
+		testutil.RequireNear(t, want[i], got[i], 1e-4, "position %d", i)
 		require.Equal(t, argmax(want[i]), argmax(got[i]), "position %d", i)
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -138,4 +140,52 @@ func TestSparseMLPsAndStreamsMatter(t *testing.T) {
 	m.Spec.Layers[1].Sparse = true
 	clear(m.weights.Layers[2].AltUp.Correct)
 	require.NotEqual(t, whole, allLogits(t, m, ids))
+}
+
+// TestTrafficCountsAllWeights: a token reads all weights but the other rows of embeddings and the experts that it does not
+// choose. The test walks the weights by reflection, so that it finds new ones.
+func TestTrafficCountsAllWeights(t *testing.T) {
+	eachFamily2026(t, func(t *testing.T, dir string, _ []string) {
+		m := loadModel(t, vfs.OS(), dir, Options{Threads: 1, Exact: true})
+		w := m.weights
+		want := bytesOfWeights(reflect.ValueOf(w.Layers))
+		for l := range w.Layers {
+			if experts := w.Layers[l].Experts; len(experts) > 0 {
+				want -= bytesOfWeights(reflect.ValueOf(experts[m.Spec.ExpertsUsed:]))
+			}
+		}
+		for _, part := range []any{w.Norm, w.TableNorm, w.Head} {
+			want += bytesOfWeights(reflect.ValueOf(part))
+		}
+		if w.Table.Present() {
+			want += int64(w.Table.RowBytes())
+		}
+		if !w.Tied {
+			want += int64(w.Embed.RowBytes())
+		}
+		require.Equal(t, want, m.Traffic().WeightBytes)
+	})
+}
+
+// bytesOfWeights adds up the matrices and vectors in a value.
+func bytesOfWeights(v reflect.Value) (n int64) {
+	switch v.Kind() {
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Float32 {
+			return 4 * int64(v.Len())
+		}
+		for i := range v.Len() {
+			n += bytesOfWeights(v.Index(i))
+		}
+	case reflect.Struct:
+		if m, ok := v.Interface().(weights.Matrix); ok && m.Rows == 0 {
+			return 0
+		} else if ok {
+			return int64(m.Rows * m.RowBytes())
+		}
+		for i := range v.NumField() {
+			n += bytesOfWeights(v.Field(i))
+		}
+	}
+	return n
 }

@@ -100,7 +100,7 @@ func TestFamilies2026TruncateAndDecode(t *testing.T) {
 func TestFamilies2026OnFlash(t *testing.T) {
 	eachFamily2026(t, func(t *testing.T, dir string, models []string) {
 		for _, path := range models {
-			sameWeights(t, vfs.OS(), path, false)
+			modeltest.RequireSameWeights(t, vfs.OS(), path, false)
 		}
 		f := openPack(t, modeltest.ImportModel(t, vfs.OS(), dir))
 		whole := loadPart(t, f, Options{Threads: 2, Chunk: 64, KV: kv.K8V8})

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/recurrent"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/kv"
 )
@@ -27,7 +28,7 @@ func (m *Model) Traffic() Traffic {
 	w := m.weights
 	t.add(&w.Head, 1)
 	t.HeadMulAdds, t.LayerMulAdds = t.LayerMulAdds, 0
-	t.addGains(&w.Norm)
+	t.addGains(&w.Norm, &w.TableNorm)
 	if !w.Tied {
 		t.WeightBytes += int64(w.Embed.RowBytes())
 	}
@@ -53,7 +54,8 @@ func prunedMulAdds(w *weights.Weights, s *arch.Spec) int64 {
 
 func (t *Traffic) addLayer(w *weights.LayerWeights, s *arch.Spec) {
 	t.addGains(&w.AttnNorm, &w.PostAttnNorm, &w.FFNNorm, &w.PostFFNNorm, &w.QNorm, &w.KNorm, &w.PerLayer.PostNorm,
-		&w.AltUp.RouterNorm, &w.AltUp.LaurelNorm)
+		&w.AltUp.RouterNorm, &w.AltUp.LaurelNorm, &w.Beside.Router, &w.Beside.Experts, &w.Beside.DenseOutput, &w.Beside.ExpertsOutput)
+	t.addVectors(w.Sinks, w.RouterBias, w.Scale)
 	t.WeightBytes += 4 * int64(len(w.AltUp.Router)+len(w.AltUp.Predict)+len(w.AltUp.Correct)+len(w.AltUp.Scale))
 	for i := range w.AltUp.In {
 		t.add(&w.AltUp.In[i], 1)
@@ -61,9 +63,15 @@ func (t *Traffic) addLayer(w *weights.LayerWeights, s *arch.Spec) {
 	t.add(&w.AltUp.Left, 1)
 	w.EachLatent(func(_ string, m *weights.Linear) { t.add(m, 1) })
 	t.addGains(&w.Latent.QNorm, &w.Latent.KVNorm)
-	for _, m := range []*weights.Linear{&w.Q, &w.K, &w.V, &w.ConvIn} {
+	for _, m := range []*weights.Linear{&w.Q, &w.QGate, &w.K, &w.V, &w.ConvIn} {
 		t.add(m, 1)
 	}
+	r := &w.Recurrent
+	for _, m := range []*weights.Linear{&r.In, &r.Gate, &r.Step, &r.Value} {
+		t.add(m, 1)
+	}
+	t.addVectors(r.Vectors.Kernel, r.Vectors.Bias, r.Vectors.Decay, r.Vectors.StepBias, r.Vectors.Skip, r.Vectors.Norm)
+	t.LayerMulAdds += int64(len(r.Vectors.Kernel))
 	t.WeightBytes += 4 * int64(len(w.Conv)+len(w.ConvBias))
 	t.LayerMulAdds += int64(len(w.Conv))
 	t.addAfterKV(w, s)
@@ -71,7 +79,7 @@ func (t *Traffic) addLayer(w *weights.LayerWeights, s *arch.Spec) {
 
 // addAfterKV adds the matmuls of a layer after its keys and values.
 func (t *Traffic) addAfterKV(w *weights.LayerWeights, s *arch.Spec) {
-	for _, m := range []*weights.Linear{&w.O, &w.ConvOut, &w.Router, &w.SharedGate} {
+	for _, m := range []*weights.Linear{&w.O, &w.ConvOut, &w.Recurrent.Out, &w.Router, &w.SharedGate} {
 		t.add(m, 1)
 	}
 	t.addMLP(&w.MLP, 1)
@@ -99,7 +107,7 @@ func (t *Traffic) add(m *weights.Linear, times int64) {
 	if !m.Present() {
 		return
 	}
-	t.WeightBytes += times * int64(m.Rows*m.RowBytes()+4*len(m.Bias))
+	t.WeightBytes += times * int64(m.Rows*m.RowBytes()+4*(len(m.Bias)+len(m.Scale)))
 	t.LayerMulAdds += times * int64(m.Rows) * int64(m.Cols)
 }
 
@@ -108,6 +116,15 @@ func (t *Traffic) addGains(gains ...*weights.Gain) {
 		t.WeightBytes += 4 * int64(len(g.Weight)+len(g.Bias))
 	}
 }
+
+func (t *Traffic) addVectors(vectors ...[]float32) {
+	for _, v := range vectors {
+		t.WeightBytes += 4 * int64(len(v))
+	}
+}
+
+// StateBytesMoved returns the bytes of recurrent state that a token reads and writes, whatever its position.
+func (m *Model) StateBytesMoved() int64 { return 2 * recurrent.BranchBytes(m.Spec) }
 
 // KVBytesRead returns the bytes of keys and values that attention reads for the token at pos.
 func (m *Model) KVBytesRead(pos int) int64 {

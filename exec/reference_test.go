@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/modeltest"
@@ -440,9 +438,6 @@ func requireEqualPasses(t *testing.T, m *Model, tokens int, long bool) {
 	plain.long = long
 	for i, id := range ids {
 		want := plain.token(id)
-		spread := deviation(want)
-		for j := range want {
-			require.InDelta(t, want[j], fast[i][j], 2e-3*spread, "token %d, logit %d", i, j)
-		}
+		testutil.RequireNear(t, want, fast[i], 2e-3*deviation(want), "token %d", i)
 	}
 }

@@ -207,11 +207,7 @@ func requireClose(t *testing.T, want, got [][]float32, tolerance float64) (decid
 			square += float64(v) * float64(v) / float64(len(want[i]))
 		}
 		allowed := tolerance * math.Sqrt(square-mean*mean)
-		for j, v := range want[i] {
-			if off := math.Abs(float64(got[i][j] - v)); !(off <= allowed) { // a million times
-				t.Fatalf("position %d, token %d: %g is off by %g, allowed %g", i, j, got[i][j], off, allowed)
-			}
-		}
+		testutil.RequireNear(t, want[i], got[i], allowed, "position %d", i)
 		best := argmax(want[i])
 		second := float32(math.Inf(-1))
 		for j, v := range want[i] {

@@ -119,8 +119,9 @@ func TestQuantizeKVIsToTheNearest(t *testing.T) {
 				}
 				require.InDelta(t, float64(v), float64(code)*float64(key), float64(key)*0.50001, "%s, element %d", name, i)
 				off := func(code uint8) float64 { return math.Abs(float64(v) - float64(F8ToF32(code))*float64(float)) }
+				least := off(r.floats[i]) * (1 - 1e-5)
 				for other := range 256 {
-					if other&0x7f != 0x7f && off(uint8(other)) < off(r.floats[i])*(1-1e-5) {
+					if other&0x7f != 0x7f && off(uint8(other)) < least {
 						require.Failf(t, "another code is nearer", "%s, element %d: %g as %#x, not %#x", name, i, v, r.floats[i], other)
 					}
 				}

@@ -27,24 +27,28 @@ var sizeUnits = []struct {
 	{"b", 1},
 }
 
-// ParseSize parses an amount of memory: "1.5GiB", "800MB", "2G", a number of bytes,
-// or "50%" of the available memory.
+// leastBytes is the least number that ParseSize takes without a unit.
+const leastBytes = 1024
+
+// ParseSize parses an amount of memory: "1.5GiB", "800MB", "2G", a whole number of bytes,
+// or "50%" of the available memory. A number of bytes below 1024 needs the unit "B": the user
+// has forgotten one.
 func ParseSize(text string, available int64) (int64, error) {
 	s := strings.ToLower(strings.TrimSpace(text))
-	unit := 1.0
+	unit, named := 1.0, false
 	if number, ok := strings.CutSuffix(s, "%"); ok {
-		s, unit = number, float64(available)/100
+		s, unit, named = number, float64(available)/100, true
 	} else {
 		for _, u := range sizeUnits {
 			if number, ok := strings.CutSuffix(s, u.name); ok {
-				s, unit = number, u.bytes
+				s, unit, named = number, u.bytes, true
 				break
 			}
 		}
 	}
 	x, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 	// The comparisons are written so that NaN fails them.
-	if n := x * unit; err == nil && n >= 1 && n < math.MaxInt64 && !strings.ContainsAny(s, "xpin_") {
+	if n := x * unit; err == nil && n >= 1 && n < math.MaxInt64 && !strings.ContainsAny(s, "xpin_") && (named || n >= leastBytes && n == math.Trunc(n)) {
 		return int64(n), nil
 	}
 	return 0, fmt.Errorf("%q is not a valid size: use for example 1.5GiB, 800MB or 50%%", text)

@@ -15,7 +15,7 @@ func TestParseSize(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	for _, text := range []string{"", "GiB", "-1", "0", "0.5", "NaN", "inf", "1e30", "0x10", "1_000", "5%%", "1 2", "%", "10PiB"} {
+	for _, text := range []string{"", "GiB", "-1", "0", "0.5", "NaN", "inf", "1e30", "0x10", "1_000", "5%%", "1 2", "%", "10PiB", "1.5", "4", "1023", "2000.5"} {
 		_, err := ParseSize(text, 1000)
 		require.ErrorContains(t, err, "is not a valid size", text)
 	}

@@ -116,7 +116,7 @@ func parseWrites(text string) (int64, error) {
 	}
 	n, err := parseSize(text)
 	if err != nil {
-		return 0, fmt.Errorf("must be 0, unlimited, or a size such as 500M or 20G, not %q", text)
+		return 0, fmt.Errorf("must be 0, unlimited, or a size such as 500M or 20G, not %s", quoteSize(text))
 	}
 	return n, nil
 }
@@ -128,8 +128,9 @@ func parseSize(text string) (int64, error) {
 	unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text)[len(number):], "B"), "I")
 	factor, known := units[unit]
 	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || !known || !(n*factor >= 1 && n*factor < math.MaxInt64/2) {
-		return 0, fmt.Errorf("must be a size such as 500M or 20G, not %q", text)
+	whole := unit != "" || number != strings.ToUpper(text) || n >= 1024 && n == math.Trunc(n) // otherwise the unit is forgotten
+	if err != nil || !known || !whole || !(n*factor >= 1 && n*factor < math.MaxInt64/2) {
+		return 0, fmt.Errorf("must be a size such as 500M or 20G, not %s", quoteSize(text))
 	}
 	return int64(n * factor), nil
 }

@@ -27,7 +27,7 @@ func slashCommands() []slashCommand {
 	return []slashCommand{
 		{"help", "", "print this list", (*conversation).help},
 		{"retry", "", "generate another answer to the last message", (*conversation).retry},
-		{"reset", "", "clear the conversation; the system message stays", (*conversation).reset},
+		{"reset", "", "clear the conversation, also in the session on flash; the system message stays", (*conversation).reset},
 		{"system", "TEXT", "set the system message; without TEXT, remove it", (*conversation).system},
 		{"adapters", "NAME", "use adapters of --lora NAME=PATH: one or more, NAME:0.5 for half of it, - for none; without NAME, list them", (*conversation).adapters},
 		{"save", "FILE", "save the conversation, as JSON if FILE ends in .json, else as text", (*conversation).save},
@@ -88,14 +88,18 @@ func (c *conversation) reset(context.Context, string) error {
 		system = c.messages[0].Content
 	}
 	c.messages = withSystem(nil, system)
-	c.note("The conversation is cleared.")
 	if !c.named {
+		c.note("The conversation is cleared.")
 		return nil
 	}
-	if err := errors.Join(c.session.Reset(), c.session.SetSystem(system)); err != nil {
-		return err
+	err := errors.Join(c.session.Reset(), c.session.SetSystem(system))
+	if err == nil {
+		err = c.session.Save("")
 	}
-	return c.session.Save("")
+	if err == nil {
+		c.note("The conversation is cleared, also in session %s on flash.", c.model.session)
+	}
+	return err
 }
 
 func (c *conversation) system(_ context.Context, text string) error {
@@ -132,7 +136,8 @@ func (c *conversation) stats(context.Context, string) error {
 	if c.answers > 0 {
 		c.note("%s", formatStats(c.session.Stats(), nil))
 	}
-	c.note("The context holds %d of %d tokens.", c.session.Len(), c.session.Limit())
+	// The last token of a full context is not in it: the session has it, and the model cannot process it.
+	c.note("The context holds %d of %d tokens.", min(c.session.Len(), c.session.Limit()), c.session.Limit())
 	return nil
 }
 

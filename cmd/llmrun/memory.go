@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,13 +53,21 @@ func addRAM(f *cli.FlagSet, ram *ramFlag, fallback string) {
 			return nil
 		}
 		if ram.bytes, err = llmrun.ParseMemory(text); err != nil {
-			return fmt.Errorf("must be a size such as 1.5GiB or 800MB, a percentage such as 50%%, or all, not %q", text)
+			return fmt.Errorf("must be a size such as 1.5GiB or 800MB, a percentage such as 50%%, or all, not %s", quoteSize(text))
 		}
 		if strings.HasSuffix(strings.TrimSpace(text), "%") {
 			ram.percent, ram.available = strings.TrimSpace(text), llmrun.AvailableMemory()
 		}
 		return nil
 	})
+}
+
+// quoteSize quotes a text that is no size, and says so if only the unit is missing.
+func quoteSize(text string) string {
+	if x, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err == nil && x > 0 {
+		return fmt.Sprintf("%q, which has no unit", text)
+	}
+	return strconv.Quote(text)
 }
 
 // percentOf describes what the percentage refers to; "" without one.
@@ -73,7 +82,7 @@ func (r *ramFlag) percentOf() string {
 func addKVRAM(f *cli.FlagSet, ram *int64) {
 	f.Value("kv-ram", "SIZE", "the part of --ram that keys and values of the conversation may use, such as 64MiB, or 10% (of the memory that is available on this machine); older ones go to a file in the cache directory and are read back when attention needs them, and the answer is the same. Default: the memory that the weights leave", func(text string) (err error) {
 		if *ram, err = llmrun.ParseMemory(text); err != nil || *ram < 1 {
-			return fmt.Errorf("must be a size such as 64MiB or 10%%, not %q", text)
+			return fmt.Errorf("must be a size such as 64MiB or 10%%, not %s", quoteSize(text))
 		}
 		return nil
 	})

@@ -59,6 +59,13 @@ func TestKeysOfGGUF(t *testing.T) {
 			},
 		},
 		{
+			"olmo3 without a pattern", "olmo2",
+			[]gguf.KV{{Key: "attention.sliding_window", Value: uint32(8)}},
+			func(t *testing.T, s *arch.Spec) {
+				require.Equal(t, []int{8, 8}, windows(s), "all but every fourth layer")
+			},
+		},
+		{
 			"granite without rotation", "granite",
 			[]gguf.KV{{Key: "rope.scaling.finetuned", Value: false}},
 			func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{-1, -1}, ropes(s)) },

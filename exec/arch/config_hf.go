@@ -27,9 +27,11 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: model_type: %w", path, err)
 	}
-	for key, value := range f.defaults {
-		if _, ok := c.fields[key]; !ok {
-			c.fields[key] = json.RawMessage(value)
+	for _, defaults := range []map[string]string{f.defaults, f.typeDefaults[c.str("model_type")]} {
+		for key, value := range defaults {
+			if _, ok := c.fields[key]; !ok {
+				c.fields[key] = json.RawMessage(value)
+			}
 		}
 	}
 	if raw := string(c.fields["use_bidirectional_attention"]); raw == "true" || raw == `"all"` { // "vision": only between the parts of an image

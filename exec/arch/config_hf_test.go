@@ -2,6 +2,7 @@ package arch_test
 
 import (
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -60,6 +61,12 @@ func TestWindowsOfFamilies(t *testing.T) {
 		want         []int
 	}{
 		{"llama, no field", "llama", nil, []int{0, 0, 0, 0}},
+		{"llama has none, whatever the file says", "llama", modeltest.Fields{"sliding_window": 8}, []int{0, 0, 0, 0}},
+		{"mistral, no field", "mistral", nil, []int{4096, 4096, 4096, 4096}},
+		{"mixtral, no field", "mixtral", nil, []int{0, 0, 0, 0}},
+		{"olmo2, no field", "olmo2", nil, []int{0, 0, 0, 0}},
+		{"olmo3, no field", "olmo3", nil, []int{4096, 4096, 4096, 0}},
+		{"exaone4, no field", "exaone4", nil, []int{4096, 4096, 4096, 0}},
 		{"mistral", "mistral", modeltest.Fields{"sliding_window": 8}, []int{8, 8, 8, 8}},
 		{"mistral, null", "mistral", modeltest.Fields{"sliding_window": nil}, []int{0, 0, 0, 0}},
 		{"listed types count", "mistral", modeltest.Fields{"sliding_window": 8, "layer_types": types}, []int{0, 8, 8, 0}},
@@ -227,4 +234,26 @@ func TestMinimalGemma3(t *testing.T) {
 	require.Equal(t, []int{1024, 0}, []int{spec.Layers[4].Window, spec.Layers[5].Window})
 	require.Equal(t, float32(1.0/16), spec.AttnScale)
 	require.Equal(t, arch.GELUTanh, spec.Act)
+}
+
+// TestDefaultsOfFamilies checks what files mean that leave out a field, because its value is the one that transformers
+// has for the model_type.
+func TestDefaultsOfFamilies(t *testing.T) {
+	for family, want := range map[string]float32{
+		"llama": 1e-6, "mistral": 1e-6, "qwen2": 1e-6, "granite": 1e-6, "mixtral": 1e-5, "phi3": 1e-5, "olmo2": 1e-5, "olmo3": 1e-5,
+		"olmoe": 1e-5, "ministral3": 1e-5, "exaone4": 1e-5, "hunyuan_v1_dense": 1e-5, "glm4": 1.5625e-7,
+	} {
+		spec, err := specOf(modeltest.ConfigOf(t, family, modeltest.Fields{"rms_norm_eps": modeltest.Absent}))
+		require.NoError(t, err)
+		require.Equal(t, want, spec.Norm.Eps, family)
+		spec, err = specOf(modeltest.ConfigOf(t, family, modeltest.Fields{"rms_norm_eps": 0.25}))
+		require.NoError(t, err)
+		require.Equal(t, float32(0.25), spec.Norm.Eps, family)
+	}
+	// The second frequency is 1/base^(2/dim).
+	for family, base := range map[string]float64{"llama": 1e4, "mixtral": 1e6, "olmo2": 1e4, "olmo3": 5e5} {
+		spec, err := specOf(modeltest.ConfigOf(t, family, modeltest.Fields{"rope_theta": modeltest.Absent}))
+		require.NoError(t, err)
+		require.InEpsilon(t, math.Pow(base, -2/float64(spec.Ropes[0].Dim)), float64(spec.Ropes[0].Freq[1]), 1e-6, family)
+	}
 }

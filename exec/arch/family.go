@@ -21,6 +21,8 @@ type Family struct {
 	// defaults are the values, in JSON, of the config.json fields that files of this family
 	// may omit.
 	defaults map[string]string
+	// typeDefaults are further ones for some of the values of hf.
+	typeDefaults map[string]map[string]string
 
 	// names maps a role to the tensor's name in safetensors files, if it differs from
 	// commonNames.

@@ -4,6 +4,7 @@ package arch
 // with sliding windows, the layers without a window do not rotate.
 var exaone4 = Family{
 	name: "exaone4", hf: []string{"exaone4"}, gguf: []string{"exaone4"},
+	defaults: map[string]string{"rms_norm_eps": "1e-5", "sliding_window": "4096"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.PreNorm, s.PostNorm = false, true
 		s.QKNorm = QKNormHead

@@ -4,7 +4,7 @@ package arch
 // sliding window, and each head of attention has a sink.
 var gptOSS = Family{
 	name: "gpt_oss", hf: []string{"gpt_oss"}, gguf: []string{"gpt-oss"},
-	defaults: map[string]string{"head_dim": "64", "rms_norm_eps": "1e-5", "sliding_window": "128", "swiglu_limit": "7"},
+	defaults: map[string]string{"head_dim": "64", "rope_theta": "150000", "rms_norm_eps": "1e-5", "sliding_window": "128", "swiglu_limit": "7"},
 	complete: func(h *Hyper) {
 		if h.GGUF { // its files omit both
 			h.Rope.NoTruncate, h.GateLimit = true, 7

@@ -4,6 +4,11 @@ package arch
 // files of mixtral and mistral use its name too.
 var Llama = Family{
 	name: "llama", hf: []string{"llama"}, gguf: []string{"llama"}, interleave: true,
+	complete: func(h *Hyper) {
+		if !h.GGUF {
+			h.Window = 0 // transformers has none for this name
+		}
+	},
 	describe: func(h *Hyper, s *Spec) error {
 		s.setWindows(h, func(int) bool { return true })
 		s.NormTopK = true // for the expert models with this name
@@ -29,6 +34,7 @@ var granite = Family{
 // hunyuan is llama that normalizes queries and keys after their rotation.
 var hunyuan = Family{
 	name: "hunyuan", hf: []string{"hunyuan_v1_dense"}, gguf: []string{"hunyuan-dense"},
+	defaults: map[string]string{"rms_norm_eps": "1e-5"},
 	describe: func(_ *Hyper, s *Spec) error {
 		s.QKNorm = QKNormRotated
 		return nil

@@ -5,7 +5,7 @@ var (
 	// mamba2 has nothing else: no attention and no MLP.
 	mamba2 = Family{
 		name: "mamba2", hf: []string{"mamba2"}, gguf: []string{"mamba2"},
-		defaults: map[string]string{"num_attention_heads": "1", "max_position_embeddings": "1048576"},
+		defaults: map[string]string{"rms_norm_eps": "1e-5", "num_attention_heads": "1", "max_position_embeddings": "1048576"},
 		complete: func(h *Hyper) {
 			h.Heads, h.HeadDim = 1, 2 // no layer attends
 			clear(h.KVHeads)
@@ -21,7 +21,7 @@ var (
 	// nemotronH has one block in each layer: Mamba-2, attention without rotation, an MLP, or experts.
 	nemotronH = Family{
 		name: "nemotron_h", hf: []string{"nemotron_h"}, gguf: []string{"nemotron_h", "nemotron_h_moe"},
-		defaults: map[string]string{"mamba_head_dim": "64"},
+		defaults: map[string]string{"rms_norm_eps": "1e-5", "mamba_head_dim": "64"},
 		describe: func(h *Hyper, s *Spec) error {
 			s.Gated, s.Act, s.RouterSigmoid = false, ReLU2, true
 			for l := range s.Layers {
@@ -71,7 +71,7 @@ var (
 	// falconH1 has attention and Mamba-2 side by side in each layer. Its multipliers are folded into the weights of GGUF files.
 	falconH1 = Family{
 		name: "falcon_h1", hf: []string{"falcon_h1"}, gguf: []string{"falcon-h1"},
-		defaults: map[string]string{"mamba_rms_norm": "false", "mamba_norm_before_gate": "true"},
+		defaults: map[string]string{"rms_norm_eps": "1e-5", "mamba_rms_norm": "false", "mamba_norm_before_gate": "true"},
 		describe: func(h *Hyper, s *Spec) error {
 			for l := range s.Layers {
 				s.Layers[l].Mixer = AttentionAndRecurrent

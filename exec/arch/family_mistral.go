@@ -3,6 +3,7 @@ package arch
 // mistral is llama with a sliding window in every layer.
 var mistral = Family{
 	name: "mistral", hf: []string{"mistral"},
+	defaults: map[string]string{"sliding_window": "4096"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.setWindows(h, func(int) bool { return true })
 		return nil
@@ -12,6 +13,7 @@ var mistral = Family{
 // mixtral is mistral with routed experts instead of the MLP.
 var mixtral = Family{
 	name: "mixtral", hf: []string{"mixtral"},
+	defaults: map[string]string{"rms_norm_eps": "1e-5", "rope_theta": "1e6"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.setWindows(h, func(int) bool { return true })
 		s.NormTopK = true
@@ -29,6 +31,7 @@ var mixtral = Family{
 // share a name.
 var ministral3 = Family{
 	name: "ministral3", hf: []string{"ministral3"}, gguf: []string{"mistral3"}, interleave: true,
+	defaults: map[string]string{"rms_norm_eps": "1e-5", "head_dim": "128"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.setWindows(h, func(int) bool { return true })
 		return nil

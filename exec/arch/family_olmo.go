@@ -5,6 +5,8 @@ package arch
 // sliding windows, and scales the rotation in the other layers only.
 var olmo2 = Family{
 	name: "olmo2", hf: []string{"olmo2", "olmo3"}, gguf: []string{"olmo2"},
+	defaults:     map[string]string{"rms_norm_eps": "1e-5"},
+	typeDefaults: map[string]map[string]string{"olmo3": {"sliding_window": "4096", "rope_theta": "500000"}},
 	complete: func(h *Hyper) {
 		if h.Window > 0 {
 			h.RopeLocal = &RopeHyper{Base: h.Rope.Base}
@@ -25,6 +27,7 @@ var olmo2 = Family{
 // olmoe is llama with experts and the query/key norms of olmo2.
 var olmoe = Family{
 	name: "olmoe", hf: []string{"olmoe"}, gguf: []string{"olmoe"},
+	defaults: map[string]string{"rms_norm_eps": "1e-5"},
 	describe: func(_ *Hyper, s *Spec) error {
 		s.QKNorm = QKNormAllHeads
 		return nil

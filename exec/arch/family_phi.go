@@ -29,6 +29,7 @@ var phi2 = Family{
 // rotary frequencies by the length of the sequence.
 var phi3 = Family{
 	name: "phi3", hf: []string{"phi3"}, gguf: []string{"phi3"},
+	defaults: map[string]string{"rms_norm_eps": "1e-5"},
 	complete: func(h *Hyper) {
 		if h.Rope.Kind == "yarn" && h.Rope.Short != nil {
 			h.Rope.Kind = "longrope" // the first files use this name

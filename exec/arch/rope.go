@@ -62,10 +62,19 @@ func NewRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 	for i := range base {
 		base[i] = 1 / math.Pow(root, float64(2*i)/float64(dim))
 	}
+	kind := r.Kind
 	if r.Divisors != nil {
-		return t, t.applyDivisors(base, r.Divisors)
+		if len(r.Divisors) != len(base) {
+			return t, divisorsError(r.Divisors, base)
+		}
+		for i := range base {
+			base[i] /= r.Divisors[i]
+		}
+		if kind == "llama3" || r.Short == nil && (kind == "longrope" || kind == "su") {
+			kind = "" // they say what the divisors do
+		}
 	}
-	switch r.Kind {
+	switch kind {
 	case "", "default", "none", "dynamic":
 		// "dynamic" changes the base only beyond the trained context, where generation has
 		// stopped.
@@ -95,7 +104,7 @@ func NewRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 // applyDivisors sets the frequencies to base divided by divisors.
 func (t *RopeTable) applyDivisors(base, divisors []float64) error {
 	if len(divisors) != len(base) {
-		return fmt.Errorf("%w: %d rope factors for %d rotary frequencies", ErrModel, len(divisors), len(base))
+		return divisorsError(divisors, base)
 	}
 	out := make([]float64, len(base))
 	for i := range out {
@@ -103,6 +112,11 @@ func (t *RopeTable) applyDivisors(base, divisors []float64) error {
 	}
 	t.Freq = toFloat32(out)
 	return nil
+}
+
+// divisorsError reports divisors that are not one for each frequency.
+func divisorsError(divisors, base []float64) error {
+	return fmt.Errorf("%w: %d rope factors for %d rotary frequencies", ErrModel, len(divisors), len(base))
 }
 
 // llama3Freq divides low frequencies by the factor, keeps high ones and interpolates

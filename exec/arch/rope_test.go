@@ -62,6 +62,8 @@ func TestRopeScaling(t *testing.T) {
 		{"dynamic, within the context", arch.RopeHyper{Kind: "dynamic", Factor: 4}, plain, 1, noSwitch},
 		{"linear", arch.RopeHyper{Kind: "linear", Factor: 4}, scaled(plain, 0.25), 1, noSwitch},
 		{"tensor of divisors", arch.RopeHyper{Divisors: twos}, scaled(plain, 0.5), 1, noSwitch},
+		{"divisors and a factor", arch.RopeHyper{Kind: "linear", Factor: 4, Divisors: twos}, scaled(plain, 0.125), 1, noSwitch},
+		{"divisors of llama3", arch.RopeHyper{Kind: "llama3", Factor: 4, Divisors: twos}, scaled(plain, 0.5), 1, noSwitch},
 		{
 			"llama3",
 			arch.RopeHyper{Kind: "llama3", Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalContext: 512},

@@ -36,7 +36,7 @@ func TestContextSplitsAgree(t *testing.T) {
 			want = got
 		}
 		for i := range want {
-			require.InDeltaSlice(t, want[i], got[i], 1e-3*spread(want[i]), "%+v, token %d", d, i)
+			testutil.RequireNear(t, want[i], got[i], 1e-3*spread(want[i]), "%+v, token %d", d, i)
 		}
 	}
 }

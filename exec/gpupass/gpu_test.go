@@ -208,9 +208,7 @@ func TestSequencesAreIndependent(t *testing.T) {
 // length.
 func near(t *testing.T, want, got []float32) {
 	t.Helper()
-	for i, v := range want {
-		require.InDelta(t, v, got[i], tolerance*spread(want)/2, "logit %d", i)
-	}
+	testutil.RequireNear(t, want, got, tolerance*spread(want)/2, "logits")
 }
 
 func TestUnsupportedFamilies(t *testing.T) {

@@ -20,6 +20,8 @@ func TestModelsOfDirectory(t *testing.T) {
 		{[]string{"a-00002-of-00002.gguf", "a-00001-of-00002.gguf"}, []string{"m/a-00001-of-00002.gguf"}, []string{"m/a-00001-of-00002.gguf", "m/a-00002-of-00002.gguf"}},
 		{[]string{"a.gguf", "config.json", "model.safetensors", "p.pack"}, []string{"m/a.gguf", "m", "m/p.pack"}, []string{"m/config.json", "m/model.safetensors"}},
 		{[]string{"p.pack"}, []string{"m/p.pack"}, nil},
+		{[]string{"mmproj-q.gguf", "q.gguf"}, []string{"m/mmproj-q.gguf", "m/q.gguf"}, []string{"m/q.gguf"}},
+		{[]string{"A-MMPROJ-f16.gguf"}, []string{"m/A-MMPROJ-f16.gguf"}, []string{"m/A-MMPROJ-f16.gguf"}},
 		{[]string{"c.txt"}, nil, nil},
 	} {
 		fsys := vfs.NewMem()

@@ -125,13 +125,22 @@ func (f *Files) locate() (path string, kind fileKind, err error) {
 		return "", 0, err
 	}
 	for _, kind := range []fileKind{kindSafetensors, kindGGUF} {
-		for _, m := range models {
-			if m.kind == kind {
-				return m.path, kind, nil
-			}
+		i := slices.IndexFunc(models, func(m foundModel) bool { return m.kind == kind && !isProjector(m.path) })
+		if i < 0 {
+			i = slices.IndexFunc(models, func(m foundModel) bool { return m.kind == kind })
+		}
+		if i >= 0 {
+			return models[i].path, kind, nil
 		}
 	}
 	return "", 0, fmt.Errorf("%s contains neither config.json nor a .gguf file: %w", f.Path, fs.ErrNotExist)
+}
+
+// isProjector reports whether a GGUF file has, by its name, the projector of a vision model, which lies beside the
+// language model.
+func isProjector(path string) bool {
+	_, name := vfs.Split(path)
+	return strings.Contains(strings.ToLower(name), "mmproj")
 }
 
 func (f *Files) openGGUF(path string) error {

@@ -144,8 +144,12 @@ type Layer struct {
 	Steps                 []float32 // [tokens, step] where the pass records its inputs; nil: nowhere
 }
 
-// Layer returns the state of one layer for a pass of some tokens.
+// Layer returns the state of one layer for a pass of some tokens. A model whose convolutions have a single tap has layers
+// of this kind and no state.
 func (s *State) Layer(l, tokens int) (a Layer) {
+	if s == nil {
+		return a
+	}
 	p := &s.places[l]
 	a.ConvNow, a.MatrixNow = p.split(s.now)
 	a.ConvNext, a.MatrixNext = p.split(s.next)

@@ -166,7 +166,26 @@ func (ld *Loader) PlanAll(w *Weights) (layouts []Layout, err error) {
 		return nil, err
 	}
 	layers, err := ld.planLayers(w)
+	if err == nil && len(w.Layers) == len(ld.Spec.Layers) {
+		err = ld.checkUnread(layers)
+	}
 	return append(ends, layers...), err
+}
+
+// checkUnread refuses a model with tensors in its layers that no layout has.
+func (ld *Loader) checkUnread(layers []Layout) error {
+	read := map[string]struct{}{}
+	for i := range layers {
+		for j := range layers[i].Places {
+			for _, r := range layers[i].Places[j].Slice.Ranges {
+				read[r.Tensor.Name] = struct{}{}
+			}
+		}
+	}
+	return ld.Tensors.CheckUnread(ld.Spec, func(name string) bool {
+		_, is := read[name]
+		return is
+	})
 }
 
 // planLayers is PlanAll without the ends.

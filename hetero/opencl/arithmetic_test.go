@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -141,7 +142,7 @@ func TestTilesOfTensorUnits(t *testing.T) {
 				if want == nil {
 					want = got
 				}
-				require.InDeltaSlice(t, want, got, 0.01*greatest(want), "%v, %d rows, result %d", c.Arithmetic, rows, result)
+				testutil.RequireNear(t, want, got, 0.01*greatest(want), "%v, %d rows, result %d", c.Arithmetic, rows, result)
 			}
 			require.NotEqual(t, before, want)
 		}

@@ -146,7 +146,7 @@ func TestDotsAgree(t *testing.T) {
 			require.NoError(t, v.Close())
 		}
 		c.Info.Dot = found
-		require.InDeltaSlice(t, got[1], got[0], 1e-4, "%v", typ) // less than a step of one code
+		testutil.RequireNear(t, got[1], got[0], 1e-4, "%v", typ) // less than a step of one code
 		require.NoError(t, p.Close())
 	}
 	require.NoError(t, errors.Join(in.Free(), out.Free()))

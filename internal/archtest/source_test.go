@@ -76,9 +76,15 @@ func walkFiles(t *testing.T, visit func(rel, full string)) {
 	}
 }
 
-// goFiles parses every Go file of the module.
+// parsed is what the first call of goFiles returned. Tests only read it, one after the other.
+var parsed []sourceFile
+
+// goFiles parses every Go file of the module, once.
 func goFiles(t *testing.T) []sourceFile {
 	t.Helper()
+	if parsed != nil {
+		return parsed
+	}
 	var files []sourceFile
 	fileSet := token.NewFileSet()
 	walkFiles(t, func(rel, full string) {
@@ -108,6 +114,7 @@ func goFiles(t *testing.T) []sourceFile {
 	if len(files) < 10 {
 		t.Fatalf("only %d Go files found: the walk is broken", len(files))
 	}
+	parsed = files
 	return files
 }
 

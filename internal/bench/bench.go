@@ -286,7 +286,7 @@ func (o *Options) openWithDefaults(ctx context.Context, threads, _ int) (*Opened
 // count sets the bytes or operations per token of the test.
 func (t *Test) count(model *exec.Model, traffic exec.Traffic) {
 	if t.Decode {
-		t.BytesPerToken = traffic.WeightBytes + model.KVBytesRead(t.Depth+t.Length/2)
+		t.BytesPerToken = traffic.WeightBytes + model.StateBytesMoved() + model.KVBytesRead(t.Depth+t.Length/2)
 		return
 	}
 	// The model prunes rows without logits: only the last token of a prompt goes through the end of

@@ -14,6 +14,7 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // Fixture returns a fixture of the repository.
@@ -42,4 +43,26 @@ func ImportModel(t testing.TB, fsys vfs.FS, path string) vfs.FS {
 	}))
 	require.Equal(t, total, last, "final progress")
 	return to
+}
+
+// RequireSameWeights loads a model from its files and from its pack and compares all weights in memory.
+func RequireSameWeights(t testing.TB, fsys vfs.FS, path string, exact bool) {
+	t.Helper()
+	packed := ImportModel(t, fsys, path)
+	load := func(fsys vfs.FS, path string) (*weights.Weights, []*tiering.Frame) {
+		f, err := modelfile.Open(fsys, path)
+		require.NoError(t, err)
+		defer f.Close()
+		spec, err := f.Spec()
+		require.NoError(t, err)
+		w, ld, err := weights.LoadWeights(context.Background(), f.TensorSet(), spec, weights.LoadOptions{Budget: tiering.New(0), Exact: exact})
+		require.NoError(t, err)
+		return w, ld.Frames
+	}
+	want, frames := load(fsys, path)
+	got, more := load(packed, "m.pack")
+	require.Equal(t, want, got)
+	for _, f := range append(frames, more...) {
+		f.Free()
+	}
 }

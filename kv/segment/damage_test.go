@@ -244,7 +244,8 @@ func TestMalformedSessions(t *testing.T) {
 	}{
 		{"empty", "a session has at least", nil},
 		{"another magic", "magic", append([]byte("GGUFGGUF"), golden[8:]...)},
-		{"the next version", "5 is unknown", number(8, 5)},
+		{"the next version", "6 is unknown", number(8, 6)},
+		{"details without texts", "details", endManifest(compress(manifestHeader(detailsVersion), append(m.content(), 0, 0, 0, 0)))},
 		{"adapters without a number", "adapters", endManifest(compress(manifestHeader(adaptersVersion), m.content()))},
 		{"version 0", "0 is unknown", number(8, 0)},
 		{"cut", "bytes instead of", golden[:len(golden)-1]},

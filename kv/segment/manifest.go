@@ -20,6 +20,8 @@ const (
 	manifestHead = 8 + 4 + 8
 	// adaptersVersion is the version of sessions with adapters, which follow behind the segments.
 	adaptersVersion = 4
+	// detailsVersion is the version of sessions whose messages have details, which follow behind the adapters.
+	detailsVersion = 5
 	// ManifestVersion is the version of other sessions that this program writes. Before, in
 	// plainVersion, the content was not compressed. In legacyVersion it was not either; the tokens
 	// and messages of these sessions can be read, but not their segments, which used other
@@ -42,6 +44,8 @@ type Manifest struct {
 	Saved    time.Time
 	Tokens   []int32
 	Messages []Message
+	// Details are, for each message, the JSON of what it has besides its role and content, "" for nothing; nil if no message has any.
+	Details []string
 
 	PageTokens int
 	Segments   []Ref    // consecutive, from the first token on
@@ -81,6 +85,9 @@ func (m *Manifest) encode() []byte {
 	version := uint32(ManifestVersion)
 	if len(m.Adapters) > 0 {
 		version = adaptersVersion
+	}
+	if m.Details != nil {
+		version = detailsVersion
 	}
 	b := compress(manifestHeader(version), m.content())
 	return endManifest(b)
@@ -123,11 +130,14 @@ func (m *Manifest) content() (b []byte) {
 		b = append(b, r.ID[:]...)
 		b = binary.LittleEndian.AppendUint32(b, uint32(r.Pages))
 	}
-	if len(m.Adapters) > 0 {
+	if len(m.Adapters) > 0 || m.Details != nil {
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(m.Adapters)))
 	}
 	for _, a := range m.Adapters {
 		str(a)
+	}
+	for _, d := range m.Details {
+		str(d)
 	}
 	return b
 }
@@ -142,7 +152,7 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 		return nil, refuse(0, "magic", store.ErrFormat, "%q is not %q", b[:8], manifestMagic)
 	}
 	version := binary.LittleEndian.Uint32(b[8:])
-	if version < legacyVersion || version > adaptersVersion {
+	if version < legacyVersion || version > detailsVersion {
 		return nil, unknownVersion(path, version)
 	}
 	if n := binary.LittleEndian.Uint64(b[12:]); n != uint64(len(b)) {
@@ -190,10 +200,16 @@ func decodeContent(path string, b []byte, version uint32) (*Manifest, error) {
 			c.fail("pages", "%d is not from 1 to %d", p, MaxPages)
 		}
 	}
-	if version == adaptersVersion {
+	if version >= adaptersVersion {
 		m.Adapters = make([]string, c.count("adapters", 4))
 		for i := range m.Adapters {
 			m.Adapters[i] = c.readString("adapter")
+		}
+	}
+	if version >= detailsVersion {
+		m.Details = make([]string, len(m.Messages)) // as many were read
+		for i := range m.Details {
+			m.Details[i] = c.readString("details")
 		}
 	}
 	if c.err == nil && c.at != len(b) {
@@ -219,7 +235,7 @@ func decodeContent(path string, b []byte, version uint32) (*Manifest, error) {
 func unknownVersion(path string, version uint32) error {
 	_, file := vfs.Split(path)
 	return &store.FormatError{
-		Path: path, Off: 8, Field: "version", Reason: fmt.Sprintf("%d is unknown, this program reads up to %d", version, adaptersVersion),
+		Path: path, Off: 8, Field: "version", Reason: fmt.Sprintf("%d is unknown, this program reads up to %d", version, detailsVersion),
 		Hint: "use the llmrun version that wrote it, or run llmrun sessions rm " + strings.TrimSuffix(file, sessionSuffix), Kind: store.ErrUnsupported,
 	}
 }

@@ -201,7 +201,11 @@ func (d *Dir) keepSegment(id ID, name string) error {
 	d.mu.Unlock()
 	f, err := d.fsys.Open(d.path(name))
 	if err == nil {
-		if held == nil || !vfs.SameFile(held.file, f) {
+		same := false
+		if held != nil {
+			same, err = vfs.SameFile(held.file, f)
+		}
+		if err == nil && !same {
 			err = f.Sync()
 		}
 		err = errors.Join(err, f.Close())

@@ -55,6 +55,15 @@ func TestSessionsWithAdapters(t *testing.T) {
 	again, err := decodeManifest("x", b)
 	require.NoError(t, err)
 	require.Equal(t, m, again)
+	for _, adapters := range [][]string{m.Adapters, {}} { // beside details of messages
+		m.Adapters, m.Details = adapters, make([]string, len(m.Messages))
+		m.Details[1] = `{"thinking":"hm"}`
+		b = m.encode()
+		require.EqualValues(t, detailsVersion, binary.LittleEndian.Uint32(b[8:]))
+		again, err = decodeManifest("x", b)
+		require.NoError(t, err)
+		require.Equal(t, m, again)
+	}
 }
 
 // TestSessionsOfOtherVersions checks a directory with sessions of other versions: an
@@ -73,7 +82,7 @@ func TestSessionsOfOtherVersions(t *testing.T) {
 
 	change(t, mem, name, func(b []byte) []byte {
 		b = bytes.Clone(b)
-		binary.LittleEndian.PutUint32(b[8:], adaptersVersion+1)
+		binary.LittleEndian.PutUint32(b[8:], detailsVersion+1)
 		return resumManifest(b)
 	})
 	_, _, err = s.dir.Clean()

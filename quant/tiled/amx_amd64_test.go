@@ -3,6 +3,8 @@
 package tiled
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -76,5 +78,107 @@ func TestTilesSurviveInterruptions(t *testing.T) {
 	workers.Wait()
 	for i, y := range results {
 		requireSame(t, want, y, "goroutine %d", i)
+	}
+}
+
+// amxOperands are the operands of a shape.
+type amxOperands struct {
+	codes      []uint8 // signed
+	x          []int8
+	scales, dx []float32
+}
+
+func (s amxShape) operands(groups int) (o amxOperands) {
+	random := rand.New(rand.NewPCG(3, 4))
+	o = amxOperands{
+		codes: make([]uint8, groups*s.rows*GroupElems), x: make([]int8, groups*s.tokens*GroupElems),
+		scales: make([]float32, groups*s.rows), dx: make([]float32, groups*s.tokens),
+	}
+	for i := range o.codes {
+		o.codes[i] = uint8(random.IntN(31) - 15)
+	}
+	for i := range o.x {
+		o.x[i] = int8(random.IntN(255) - 127)
+	}
+	for i := range o.scales {
+		o.scales[i] = float32(1 + random.IntN(3)) // so that sums are exact
+	}
+	for i := range o.dx {
+		o.dx[i] = float32(1 + random.IntN(3))
+	}
+	return o
+}
+
+// multiply runs the kernel and returns the float sums, [tiles of rows][tiles of tokens][TileTokens][TileRows].
+func (s amxShape) multiply(o amxOperands, groups, times int) []float32 {
+	sums := make([]float32, s.rows*s.tokens)
+	args := &kernelArgs{
+		sums: &sums[0], codes: &o.codes[0], scales: &o.scales[0], x: &o.x[0], dx: &o.dx[0], shift: &o.dx[0],
+		groups: groups, width: TileTokens, tiles: 1, products: &make([]int32, 2*4*TileTokens*TileRows)[0], config: s.config(),
+	}
+	for range times {
+		s.run(args)
+	}
+	return sums
+}
+
+// config is the configuration of the tile registers: sums in four, tokens in two and codes in two, or what mulPlainAMX has.
+func (s amxShape) config() *tileConfig {
+	if s.inRegisters {
+		return &tileConfigs[TileTokens]
+	}
+	c := &tileConfig{palette: 1}
+	for t := range 6 {
+		c.rows[t], c.rowBytes[t] = TileTokens, 4*TileRows
+	}
+	for t := 4; t < 6; t++ {
+		c.rowBytes[t] = GroupElems
+	}
+	for t := 6; t < 8; t++ {
+		c.rows[t], c.rowBytes[t] = planes, planeBytes
+	}
+	return c
+}
+
+// want computes a sum of multiply in plain Go.
+func (s amxShape) want(o amxOperands, groups, row, token int) (sum float32) {
+	for g := range groups {
+		i := 0
+		for k := range GroupElems {
+			code := o.codes[((g*(s.rows/TileRows)+row/TileRows)*GroupElems+k/laneBytes*laneBytes)*TileRows+row%TileRows*laneBytes+k%laneBytes]
+			i += int(int8(code)) * int(o.x[(g*s.tokens+token)*GroupElems+k])
+		}
+		sum += float32(i) * o.scales[g*s.rows+row] * o.dx[g*s.tokens+token]
+	}
+	return sum
+}
+
+// TestAMXShapes checks the kernels of all shapes.
+func TestAMXShapes(t *testing.T) {
+	needTiles(t)
+	const groups, times = 4, 2
+	for _, s := range amxShapes {
+		o := s.operands(groups)
+		for i, sum := range s.multiply(o, groups, times) {
+			row, token := i%TileRows, i/TileRows%TileTokens
+			tile := i / (TileRows * TileTokens)
+			row, token = row+tile/(s.tokens/TileTokens)*TileRows, token+tile%(s.tokens/TileTokens)*TileTokens
+			require.Equal(t, times*s.want(o, groups, row, token), sum, "%d rows, %d tokens, in registers: %t; row %d, token %d", s.rows, s.tokens, s.inRegisters, row, token)
+		}
+	}
+}
+
+// BenchmarkShapesAMX compares shapes of the tiles.
+func BenchmarkShapesAMX(b *testing.B) {
+	if !quant.Tiles() {
+		b.Skip("the active path does not use AMX")
+	}
+	for _, s := range amxShapes {
+		b.Run(fmt.Sprintf("rows=%d/tokens=%d/registers=%t", s.rows, s.tokens, s.inRegisters), func(b *testing.B) {
+			const groups, times = 16, 64 // operands fit into the first-level cache
+			o := s.operands(groups)
+			took := fastest(b, func() { s.multiply(o, groups, times) })
+			b.ReportMetric(2*groups*GroupElems*times*float64(s.rows*s.tokens)/took.Seconds()/1e9, "Gop/s")
+		})
 	}
 }

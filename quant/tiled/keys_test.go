@@ -2,10 +2,17 @@ package tiled
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/limits"
 )
 
 // randomKeys returns a random block of keys. Its codes are signed bytes except -128, like
@@ -119,4 +126,46 @@ func BenchmarkScores(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkAttentionFromMemory attends to blocks of keys and values that are in no cache, as a token
+// does behind a long context: four queries of 64 elements, one thread. The blocks of a head lie between those
+// of seven others. It reports the median time of a block over parts of the memory, which other load on the
+// machine interrupts rarely.
+func BenchmarkAttentionFromMemory(b *testing.B) {
+	const d, queries, heads, part = 64, 4, 8, 64
+	const half, whole = KeyBlock * d, 2 * KeyBlock * d // bytes of the keys of a block, and of its values too
+	memory := limits.NewMemory(limits.SweepBytes)
+	for i, random := 0, rand.New(rand.NewPCG(1, 2)); i < len(memory); i++ {
+		if i < whole {
+			memory[i] = byte(random.Uint32())
+		} else {
+			i += copy(memory[i:], memory[:i]) - 1
+		}
+	}
+	a, s := activationsOf(randomVector(queries*d, 7), d, queries), NewScratch(queries)
+	scores, scales := make([]float32, PaddedTokens(queries)*KeyBlock), randomKeys(d).Scales
+	state, weights := make([]float32, queries*(d+2)), make([]quant.BlockWeights, queries)
+	for i := range weights {
+		weights[i].Attended = math.MaxUint64
+	}
+	values := func(block []byte) []int8 { return unsafe.Slice((*int8)(unsafe.Pointer(&block[half])), half) }
+	var times []time.Duration
+	for b.Loop() {
+		for head := range heads {
+			block := func(i int) []byte { return memory[(i*heads+head)*whole:][:whole] }
+			for first := 0; first+part < len(memory)/whole/heads; first += part {
+				start := time.Now()
+				for i := range part {
+					current, next := block(first+i), block(first+i+1)
+					Scores(scores, Keys{Codes: current[:half], Scales: scales}, next[:half], a, s)
+					quant.SoftmaxBlocks(weights, scores, scales, state[d:], d+2, next[half/2:half/2*3])
+					quant.WeightedSumBlock(state, d+2, d, weights, values(current), values(next), KeyBlock)
+				}
+				times = append(times, time.Since(start)/part)
+			}
+		}
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Nanoseconds()), "ns/block")
 }

@@ -22,8 +22,8 @@ func forget() {
 	clear(ofProcess.known[freshName])
 }
 
-// settledFile writes a file and waits until its stamp proves that it is unchanged. Instead of
-// two seconds, the wait lasts one tick of the file system: the test moves the clock.
+// settledFile writes a file and returns its stamp, which proves that the file is unchanged once two seconds have
+// passed: tests move the clock instead of waiting.
 func settledFile(t *testing.T, content string) (path string, stamp vfs.Stamp) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "m.gguf")

@@ -21,18 +21,21 @@ type lowBitFile struct {
 }
 
 // TestLowBitRowsAreExact checks the values of every low-bit type in files of the reference
-// quantizer, in which together every entry of every code book occurs.
+// quantizer. The repository holds a file with each type; in those beside the checkout, together with them, every entry of every
+// code book occurs.
 func TestLowBitRowsAreExact(t *testing.T) {
-	var expected struct{ Files map[string]lowBitFile }
-	paths := testutil.Glob(t, "gguf_lowbit", "*.gguf")
-	testutil.ReadJSON(t, filepath.Join(filepath.Dir(paths[0]), "expected.json"), &expected)
-	for _, path := range paths {
+	types := map[quant.Type]bool{}
+	for _, path := range testutil.Glob(t, "gguf_lowbit", "*.gguf") {
+		var expected struct{ Files map[string]lowBitFile }
+		testutil.ReadJSON(t, filepath.Join(filepath.Dir(path), "expected.json"), &expected)
 		f, err := Open(vfs.OS(), path)
 		require.NoError(t, err)
 		want, ok := expected.Files[filepath.Base(path)]
 		require.True(t, ok, path)
 		for name, rows := range want.Rows {
 			values := decoded(t, f, name)
+			tensor, _ := f.Tensor(name)
+			types[tensor.Type] = true
 			for row, first := range rows {
 				i, err := strconv.Atoi(row)
 				require.NoError(t, err)
@@ -51,6 +54,12 @@ func TestLowBitRowsAreExact(t *testing.T) {
 			}
 		}
 		require.NoError(t, f.Close())
+	}
+	for _, typ := range []quant.Type{
+		quant.IQ1_S, quant.IQ1_M, quant.IQ2_XXS, quant.IQ2_XS, quant.IQ2_S, quant.IQ3_XXS, quant.IQ3_S,
+		quant.TQ1_0, quant.TQ2_0, quant.Q1_0, quant.Q2_0, quant.NVFP4,
+	} {
+		require.True(t, types[typ], "no file has rows of type %v", typ)
 	}
 }
 

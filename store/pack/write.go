@@ -77,8 +77,10 @@ func Write(fsys vfs.FS, path string, c Contents, body func(w io.Writer) error) (
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := removeStale(fsys, path); err != nil {
-		return err
+	if vfs.ProvesAbsence(lock) {
+		if err := removeStale(fsys, path); err != nil {
+			return err
+		}
 	}
 	w := &writer{}
 	if err := w.plan(&c); err != nil {

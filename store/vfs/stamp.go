@@ -31,16 +31,16 @@ func StampOf(f File) (s Stamp, ok bool, err error) {
 }
 
 // SameFile reports whether a file, which [OpenDirect] may have opened, and one of Open are known to be the same.
-func SameFile(a, b File) bool {
+func SameFile(a, b File) (bool, error) {
 	if d, ok := a.(*directFile); ok {
 		a = d.File
 	}
 	x, known, err := StampOf(a)
 	if !known || err != nil {
-		return false
+		return false, err
 	}
 	y, known, err := StampOf(b)
-	return known && err == nil && x.Device == y.Device && x.Inode == y.Inode && x.Inode != 0
+	return known && x.Device == y.Device && x.Inode == y.Inode && x.Inode != 0, err
 }
 
 // stamped is implemented by files that have a stamp.

@@ -60,6 +60,7 @@ var forms = []struct{ name, marks, answer, want string }{
 	{"qwen coder", "<tool_call><function=", "Yes.\n\n<tool_call>\n<function=weather>\n<parameter=city>\nNew\n\"York\"\n</parameter>\n<parameter=days>\n3\n</parameter>\n<parameter=where>\n{\"a\": [1]}\n</parameter>\n<parameter=on>\nTrue\n</parameter>\n</function>\n</tool_call>", `Yes.<weather{"city": "New\n\"York\"", "days": 3, "where": {"a": [1]}, "on": true}>`},
 	{"qwen coder without its wrapper", "<tool_call><function=", "<function=stop>\n</function>", `<stop{}>`},
 	{"seed", "<seed:tool_call><seed:think>", "<seed:think>hm</seed:think><seed:tool_call>\n<function=weather>\n<parameter=city>5</parameter>\n<parameter=days>5</parameter>\n</function>\n</seed:tool_call>", `(hm)<weather{"city": "5", "days": 5}>`},
+	{"seed, as Python writes it", "<seed:tool_call>", "<seed:tool_call><function=weather><parameter=where>{'a': [True, None, 'x']}</parameter><parameter=x>['y']</parameter></function></seed:tool_call>", `<weather{"where": {"a": [true, null, "x"]}, "x": ["y"]}>`},
 	{"glm", "<tool_call><arg_key>", "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>A</arg_value>\n<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>\n<tool_call>stop</tool_call>", `<weather{"city": "A", "days": 2}><stop{}>`},
 	{"hunyuan", "<tool_calls>", "<tool_calls><tool_call>weather\n```json\n{\"city\": \"A\"}\n```</tool_call>\n<tool_call>stop\n```json\n{}\n```</tool_call></tool_calls>", `<weather{"city": "A"}><stop{}>`},
 	{"jamba", "<tool_calls>", "<tool_calls>[\n{\"name\": \"weather\", \"arguments\": {\"city\": \"A\"}},\n{\"name\": \"stop\", \"arguments\": {}}\n]</tool_calls>", `<weather{"city": "A"}><stop{}>`},
@@ -116,7 +117,7 @@ var forms = []struct{ name, marks, answer, want string }{
 func TestFormsOfCalls(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, form := range forms {
-		f := New(form.marks)
+		f := New(form.marks, nil)
 		parser := func() *Parser { return f.NewParser("", testTools()) }
 		require.Equal(t, form.want, read(parser(), form.answer, func() int { return 1 << 30 }), form.name)
 		require.Equal(t, form.want, read(parser(), form.answer, func() int { return 1 }), "%s, byte by byte", form.name)
@@ -129,4 +130,17 @@ func TestFormsOfCalls(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPromptsThatBeginThoughts finds the marks at the ends of prompts.
+func TestPromptsThatBeginThoughts(t *testing.T) {
+	f := New("<think></think><seed:think>[THINK]", nil)
+	for prompt, want := range map[string]string{
+		"<|im_start|>assistant\n<think>\n": "</think>", "a<think>\n\n</think>\n\n": "", "user: <think>\nassistant:": "", "[THINK]": "[/THINK]", "": "",
+		"<seed:think><seed:cot_budget_reflect>\n": "</seed:think>",
+	} {
+		require.Equal(t, want, f.Opened(prompt), prompt)
+	}
+	require.Equal(t, "(hm)yes", read(f.NewParser("</think>", nil), "hm\n</think>\nyes", func() int { return 1 }))
+	require.Equal(t, "</think>yes", read(f.NewParser("", nil), "</think>yes", func() int { return 1 }))
 }

@@ -1,6 +1,9 @@
 package answer
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Format is how the answers of a model mark thoughts and calls.
 type Format struct {
@@ -91,8 +94,9 @@ func (w *wrapper) callMark(template string) bool {
 	return strings.Contains(template, w.open)
 }
 
-// New returns the format of the models that have a chat template.
-func New(template string) *Format {
+// New returns the format of a model that has a chat template. A template that shows no calls leaves them to the model: then the marks are
+// those that are tokens of its vocabulary. isToken may be nil.
+func New(template string, isToken func(mark string) bool) *Format {
 	f := &Format{}
 	for _, t := range knownThoughts {
 		if strings.Contains(template, t.open) || strings.Contains(template, t.end) {
@@ -111,7 +115,14 @@ func New(template string) *Format {
 			f.calls = append(f.calls, knownCalls[i])
 		}
 	}
-	f.bare = len(f.calls) == 0 || strings.Contains(template, "<|python_tag|>")
+	if len(f.calls) == 0 && isToken != nil {
+		for i := range knownCalls {
+			if isToken(knownCalls[i].open) {
+				f.calls = append(f.calls, knownCalls[i])
+			}
+		}
+	}
+	f.bare = len(f.calls) == 0 || slices.ContainsFunc(f.calls, func(w wrapper) bool { return w.open == "<|python_tag|>" })
 	if f.bare {
 		f.calls = append(f.calls, bareCalls...)
 	}
@@ -129,6 +140,7 @@ func (f *Format) Thinks() bool { return len(f.thoughts) > 0 }
 // Opened returns the mark that ends the thoughts which a prompt begins, "" if it begins none.
 func (f *Format) Opened(prompt string) (end string) {
 	prompt = strings.TrimRight(prompt, space)
+	prompt = strings.TrimSuffix(prompt, "<seed:cot_budget_reflect>") // what Seed thinks about a budget of thoughts
 	for _, t := range f.thoughts {
 		if strings.HasSuffix(prompt, t.open) {
 			return t.end

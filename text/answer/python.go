@@ -73,6 +73,13 @@ func (c *callReader) pythonValue(depth int) (string, bool) {
 	return c.literal()
 }
 
+// pythonJSON returns the JSON of a text that is one literal of Python.
+func pythonJSON(text string) (string, bool) {
+	c := &callReader{in: []byte(text), final: true}
+	value, ok := c.pythonValue(0)
+	return value, ok && c.at == len(c.in)
+}
+
 // values reads what is between brackets, separated by commas.
 func (c *callReader) values(depth int, open, end, closes string, one func() (string, bool)) (string, bool) {
 	var b strings.Builder

@@ -170,12 +170,9 @@ func (t types) json(raw string) string {
 		return Quote(raw)
 	case json.Valid([]byte(trimmed)) && (t == others || trimmed[0] != '"'):
 		return trimmed
-	case t == others:
-		switch trimmed {
-		case "True", "False":
-			return strings.ToLower(trimmed)
-		case "None":
-			return "null"
+	case t == others || trimmed[0] == '[' || trimmed[0] == '{':
+		if value, ok := pythonJSON(trimmed); ok {
+			return value
 		}
 	}
 	return Quote(raw)

@@ -62,7 +62,7 @@ func (r *renderer) caseFoldedGetter(attribute value, sensitive bool) getter {
 // lowerKey converts a string to lower case. Other values stay unchanged.
 func (r *renderer) lowerKey(v value) (value, error) {
 	if s, ok := plain(v).(string); ok {
-		return strings.ToLower(s), r.chargeString(2 * len(s))
+		return lower(s), r.chargeString(caseGrowth * len(s))
 	}
 	return v, nil
 }

@@ -22,7 +22,7 @@ func mapString(p *params, v value, convert func(string) string) (value, error) {
 		return nil, err
 	}
 	// A change of case may lengthen a character.
-	if err := p.r.chargeString(2 * len(s)); err != nil {
+	if err := p.r.chargeString(caseGrowth * len(s)); err != nil {
 		return nil, err
 	}
 	return convert(s), nil
@@ -30,45 +30,9 @@ func mapString(p *params, v value, convert func(string) string) (value, error) {
 
 // Filters that convert the entire text.
 func filterUpper(p *params, v value) (value, error)      { return mapString(p, v, upper) }
-func filterLower(p *params, v value) (value, error)      { return mapString(p, v, strings.ToLower) }
+func filterLower(p *params, v value) (value, error)      { return mapString(p, v, lower) }
 func filterCapitalize(p *params, v value) (value, error) { return mapString(p, v, capitalize) }
 func filterTitle(p *params, v value) (value, error)      { return mapString(p, v, titleWords) }
-
-// upper implements Python's str.upper for text in prompts. The sharp s is the only
-// common letter that becomes two letters.
-func upper(s string) string {
-	return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS")
-}
-
-// capitalize converts the first character to upper case and the others to lower case.
-func capitalize(s string) string {
-	for i := range s {
-		if i > 0 {
-			return upper(s[:i]) + strings.ToLower(s[i:])
-		}
-	}
-	return upper(s)
-}
-
-// titleWords capitalizes words like Jinja's title filter: a word starts after white
-// space, a hyphen or an opening bracket, but not after an apostrophe.
-func titleWords(s string) string {
-	var b strings.Builder
-	start := true
-	for _, r := range s {
-		switch {
-		case isSpace(r) || strings.ContainsRune("-({[<", r):
-			start = true
-			b.WriteRune(r)
-		case start:
-			start = false
-			b.WriteString(upper(string(r)))
-		default:
-			b.WriteRune(unicode.ToLower(r))
-		}
-	}
-	return b.String()
-}
 
 // filterString returns the text of v. Markup stays markup.
 func filterString(p *params, v value) (value, error) {

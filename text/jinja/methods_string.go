@@ -11,7 +11,7 @@ type stringMethod = builtin[string, value]
 // stringMethods holds the methods of str except format.
 var stringMethods = map[string]stringMethod{
 	"capitalize":   mapMethod(capitalize),
-	"casefold":     mapMethod(strings.ToLower),
+	"casefold":     mapMethod(caseFold),
 	"center":       justify('^'),
 	"count":        withParams(stringCount, "sub", "start?", "end?"),
 	"encode":       withAnyArgs(unsupportedEncode),
@@ -28,7 +28,7 @@ var stringMethods = map[string]stringMethod{
 	"isupper":      caseMethod(unicode.IsUpper, unicode.IsLower),
 	"join":         withParams(stringJoin, "iterable"),
 	"ljust":        justify('<'),
-	"lower":        mapMethod(strings.ToLower),
+	"lower":        mapMethod(lower),
 	"lstrip":       strip(true, false),
 	"partition":    withParams(stringPartition, "sep"),
 	"removeprefix": withParams(stringRemovePrefix, "affix"),
@@ -53,32 +53,6 @@ var stringMethods = map[string]stringMethod{
 // mapMethod returns a method without parameters that converts the string.
 func mapMethod(convert func(string) string) stringMethod {
 	return withParams(func(p *params, s string) (value, error) { return mapString(p, s, convert) })
-}
-
-// titleLetters implements str.title: every letter that does not follow a letter becomes
-// upper case.
-func titleLetters(s string) string {
-	var b strings.Builder
-	letter := false
-	for _, r := range s {
-		if letter {
-			b.WriteRune(unicode.ToLower(r))
-		} else {
-			b.WriteRune(unicode.ToTitle(r))
-		}
-		letter = unicode.IsLetter(r)
-	}
-	return b.String()
-}
-
-// swapCase converts upper case to lower case and the reverse.
-func swapCase(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsUpper(r) {
-			return unicode.ToLower(r)
-		}
-		return unicode.ToUpper(r)
-	}, s)
 }
 
 // allRunes returns a method that reports whether s is not empty and holds returns true

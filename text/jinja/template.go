@@ -24,6 +24,7 @@ type Message struct {
 type Input struct {
 	Messages            []any
 	Tools               []any // nil becomes none, as in transformers
+	OmitTools           bool  // leave the variable tools undefined
 	Documents           []any // nil becomes none
 	AddGenerationPrompt bool
 	BOS, EOS            string // the variables bos_token and eos_token
@@ -94,6 +95,9 @@ func (in *Input) variables() map[string]any {
 		"add_generation_prompt": in.AddGenerationPrompt,
 		"bos_token":             in.BOS,
 		"eos_token":             in.EOS,
+	}
+	if in.OmitTools {
+		delete(vars, "tools")
 	}
 	for name, v := range in.Extra {
 		vars[name] = v

@@ -83,8 +83,10 @@ func minP(candidates []candidate, p float32) []candidate {
 		return candidates
 	}
 	top, n := maxLogit(candidates), 0
+	least := ln(float64(p)) // below negligible, exp is 0, and a high temperature may still draw the token
 	for _, c := range candidates {
-		if exp(float64(c.logit)-top) >= float64(p) {
+		d := float64(c.logit) - top
+		if exp(d) >= float64(p) || d < negligible && d >= least {
 			candidates[n] = c
 			n++
 		}

@@ -67,6 +67,7 @@ func FromGGUF(meta *gguf.Metadata) (*Tokenizer, error) {
 // model.
 var ggufModels = map[string]func(*ggufSource) *Tokenizer{
 	"llama": (*ggufSource).buildSPM, "gpt2": (*ggufSource).buildBPE, "t5": (*ggufSource).buildUnigram,
+	"gemma4": (*ggufSource).buildMergedSPM,
 }
 
 // fail records the first error.

@@ -2,6 +2,7 @@ package token_test
 
 import (
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -106,6 +107,51 @@ func TestScoredOptions(t *testing.T) {
 	text, err := tok.Decode([]int32{11})
 	require.NoError(t, err)
 	assert.Equal(t, " ab", text)
+}
+
+// TestMergesOfPieces encodes with a list of merges of SentencePiece's pieces, as the GGUF files of Gemma 4 have them: like
+// the tokenizer.json of the same vocabulary.
+func TestMergesOfPieces(t *testing.T) {
+	var file struct {
+		Added []struct {
+			ID      int
+			Special bool
+		} `json:"added_tokens"`
+		Model struct {
+			Vocab  map[string]int
+			Merges [][2]string
+		}
+	}
+	testutil.ReadJSON(t, filepath.Join("testdata", "gemma", "tokenizer.json"), &file)
+	tokens, types := make([]string, len(file.Model.Vocab)), make([]int32, len(file.Model.Vocab))
+	for piece, id := range file.Model.Vocab {
+		tokens[id], types[id] = piece, normal
+		if strings.HasPrefix(piece, "<0x") {
+			types[id] = byteToken
+		}
+	}
+	for _, a := range file.Added {
+		if types[a.ID] = user; a.Special {
+			types[a.ID] = control
+		}
+	}
+	types[0] = unknown
+	var merges []string
+	for _, m := range file.Model.Merges {
+		merges = append(merges, m[0]+" "+m[1])
+	}
+	tok, err := keys{
+		"tokenizer.ggml.model": "gemma4", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": types, "tokenizer.ggml.merges": merges,
+		"tokenizer.ggml.bos_token_id": uint32(1), "tokenizer.ggml.eos_token_id": uint32(2), "tokenizer.ggml.unknown_token_id": uint32(0),
+		"tokenizer.ggml.add_space_prefix": false,
+	}.load(t)
+	require.NoError(t, err)
+	var want struct{ Cases []referenceCase }
+	testutil.ReadJSON(t, filepath.Join("testdata", "gemma", "expected.json"), &want)
+	checkReference(t, tok, want.Cases)
+	require.Equal(t, []int32{1}, testutil.Must(tok.Encode("", token.EncodeOptions{AddSpecial: true})), "a text begins with BOS by default")
+	_, err = keys{"tokenizer.ggml.model": "gemma4", "tokenizer.ggml.tokens": []string{"a"}}.load(t)
+	require.ErrorContains(t, err, "tokenizer.ggml.merges\": is missing")
 }
 
 // pairKeys is a byte-level vocabulary.

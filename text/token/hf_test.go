@@ -89,6 +89,8 @@ func TestNormalizers(t *testing.T) {
 		{`{"type":"NFKC"}`, "ﬁ", "f|i"},
 		{`{"type":"NFKD"}`, "é", "e|\u0301"},
 		{`{"type":"Lowercase"}`, "AB", "a|b"},
+		{`{"type":"Lowercase"}`, "İ", "i|\u0307"},
+		{`{"type":"StripAccents"}`, "का\u20dd", "क"},
 		{`{"type":"Strip","strip_left":true,"strip_right":false}`, " a ", "a|\u0020"},
 		{`{"type":"Strip","strip_left":false,"strip_right":true}`, " a ", "\u0020|a"},
 		{`{"type":"Sequence","normalizers":[{"type":"NFD"},{"type":"StripAccents"}]}`, "é", "e"},
@@ -99,7 +101,7 @@ func TestNormalizers(t *testing.T) {
 		{`{"type":"Precompiled","precompiled_charsmap":""}`, "a", "a"},
 		{`null`, "aa", "a|a"},
 	} {
-		text := bpeJSON(letterVocab("abefié\u0301 B"), "", `,"added_tokens":[{"id":99,"content":"<x>"}],"normalizer":`+c.norm)
+		text := bpeJSON(letterVocab("abefié\u0301 B\u0307क"), "", `,"added_tokens":[{"id":99,"content":"<x>"}],"normalizer":`+c.norm)
 		assert.Equal(t, c.want, spelled(fromText(t, text, token.Config{}), c.text, token.EncodeOptions{}), "%s on %q", c.norm, c.text)
 	}
 }
@@ -112,6 +114,8 @@ func TestAddedTokens(t *testing.T) {
 		{`{"id":90,"content":"bb","lstrip":true}`, "a  bb a", "a|bb| |a"},
 		{`{"id":90,"content":"bb","rstrip":true}`, "a bb  a", "a| |bb|a"},
 		{`{"id":90,"content":"bb","single_word":true}`, "abb bb bb1", "a|b|b| |bb| |b|b|1"},
+		{`{"id":90,"content":"bab","single_word":true},{"id":91,"content":"ba"}`, "baba bab²", "b|a|b|a| |bab"},
+		{`{"id":90,"content":"bb","single_word":true}`, "bb\u203f", "b|b"},
 		{`{"id":90,"content":"BB","normalized":true}`, "aBbA", "a|BB|a"},
 		{`{"id":90,"content":"BB"}`, "aBbA", "a|b|b|a"},
 		{`{"id":90,"content":"bb","special":true},{"id":91,"content":"bba","special":true}`, "bba", "bba"},

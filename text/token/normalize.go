@@ -98,9 +98,12 @@ func (lowercase) normalize(m *meter, text string) string {
 	b.room(len(text))
 	for at := 0; at < len(text) && m.err == nil; {
 		r, width := decode(text, at)
-		if r == notRune {
+		switch r {
+		case notRune:
 			b.writeByte(text[at])
-		} else {
+		case 'İ': // the one capital whose small letter is two characters
+			b.writeString("i\u0307")
+		default:
 			b.writeRune(unicode.ToLower(r))
 		}
 		at += width
@@ -121,7 +124,8 @@ func (s strip) normalize(_ *meter, text string) string {
 	return text
 }
 
-// stripAccents removes non-spacing marks. A decomposing normalizer must run first.
+// stripAccents removes marks, spacing ones too, as the normalizer of its name in tokenizers. A decomposing normalizer must
+// run first.
 type stripAccents struct{}
 
 func (stripAccents) normalize(m *meter, text string) string {
@@ -133,7 +137,7 @@ func (stripAccents) normalize(m *meter, text string) string {
 		return ""
 	}
 	return strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Mn, r) {
+		if unicode.Is(unicode.M, r) {
 			return -1
 		}
 		return r

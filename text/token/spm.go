@@ -120,6 +120,20 @@ func (s *ggufSource) buildSPM() *Tokenizer {
 	return s.finish(t, 1, 2, true, false)
 }
 
+// exprLines separates line breaks from other text. No merge joins both.
+const exprLines = `[^\n]+|[\n]+`
+
+// buildMergedSPM builds a tokenizer with the pieces of SentencePiece and a list of merges, as Gemma 4 has it.
+func (s *ggufSource) buildMergedSPM() *Tokenizer {
+	words, err := prePattern{exprs: []string{exprLines}}.splitters()
+	s.fail(err)
+	m := &bpeModel{vocab: s.vocab, unknown: s.idValue(keyUnknown, -1), fuseUnknown: true, bytes: byteTokens(s.vocab)}
+	m.merges = s.readMerges()
+	t := &Tokenizer{family: "BPE", norm: &replace{literal(" "), metaSymbol}, preTokenizer: words, model: m}
+	t.decoding = decodeRules{byteTokens: true, plainOnly: true, replacements: []replacement{{metaSymbol, " "}}}
+	return s.finish(t, -1, -1, true, false)
+}
+
 // maxScoredPiece is the maximum length of a scored piece in bytes. The table splits
 // each piece at every position, so the work is quadratic in this length. Training
 // limits are far lower.

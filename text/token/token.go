@@ -36,6 +36,9 @@ type EncodeOptions struct {
 	// chat template requires. Without it, "<|im_end|>" in a text encodes as ten
 	// characters of plain text.
 	AllowSpecial bool
+	// Plain are ranges of the text, ascending, in which no special token matches, also with AllowSpecial: what a user
+	// wrote in a rendered conversation.
+	Plain []Span
 	// AddSpecial adds the tokens that the model expects around a text, usually a
 	// begin-of-sequence token.
 	AddSpecial bool
@@ -72,14 +75,21 @@ func (t *Tokenizer) AppendEncode(dst []int32, text string, o EncodeOptions) ([]i
 			t.model.encode(&ids, word, work)
 		}
 	}
-	t.addedRaw.split(text, o.AllowSpecial, func(part string, at int) {
+	encode := func(part string, at int, allowSpecial bool) {
 		if t.norm != nil {
 			part = t.norm.normalize(m, part)
 		}
-		t.addedNormalized.split(part, o.AllowSpecial, func(part string, within int) {
+		t.addedNormalized.split(part, allowSpecial, nil, func(part string, within int) {
 			t.preTokenizer.split(m, part, at == 0 && within == 0, word)
 		}, token)
 		m.live = 0
+	}
+	t.addedRaw.split(text, o.AllowSpecial, o.Plain, func(part string, at int) {
+		if o.AllowSpecial && t.addedNormalized.hasSpecial() {
+			o.eachSpan(part, at, encode) // where the spans are behind the normalizer is not known
+			return
+		}
+		encode(part, at, o.AllowSpecial)
 	}, token)
 	if m.err == nil && o.AddSpecial {
 		suffix := t.suffix

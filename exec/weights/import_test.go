@@ -1,4 +1,4 @@
-package exec
+package weights_test
 
 import (
 	"context"
@@ -19,38 +19,15 @@ import (
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/text/token"
-	"github.com/llmrun/llmrun/tiering"
 )
-
-// sameWeights loads a model from its files and from its pack and compares all weights in memory.
-func sameWeights(t *testing.T, fsys vfs.FS, path string, exact bool) {
-	t.Helper()
-	packed := modeltest.ImportModel(t, fsys, path)
-	load := func(fsys vfs.FS, path string) (*weights.Weights, []*tiering.Frame) {
-		f, err := modelfile.Open(fsys, path)
-		require.NoError(t, err)
-		defer f.Close()
-		spec, err := f.Spec()
-		require.NoError(t, err)
-		w, ld, err := weights.LoadWeights(context.Background(), f.TensorSet(), spec, weights.LoadOptions{Budget: tiering.New(0), Exact: exact})
-		require.NoError(t, err)
-		return w, ld.Frames
-	}
-	want, frames := load(fsys, path)
-	got, more := load(packed, "m.pack")
-	require.Equal(t, want, got)
-	for _, f := range append(frames, more...) {
-		f.Free()
-	}
-}
 
 // TestImportKeepsWeights covers every family, from checkpoints and from GGUF
 // files: fused and stacked tensors, tied heads, biases, experts.
 func TestImportKeepsWeights(t *testing.T) {
 	for _, dir := range modeltest.FixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			sameWeights(t, vfs.OS(), dir, false)
-			sameWeights(t, modeltest.ExportFixture(t, dir).Write(t), "m.gguf", false)
+			modeltest.RequireSameWeights(t, vfs.OS(), dir, false)
+			modeltest.RequireSameWeights(t, modeltest.ExportFixture(t, dir).Write(t), "m.gguf", false)
 		})
 	}
 }
@@ -64,8 +41,8 @@ func TestImportLosesNothing(t *testing.T) {
 		}
 		t.Run(typ.String(), func(t *testing.T) {
 			fsys := modeltest.RandomTensors(t, typ).Write(t)
-			sameWeights(t, fsys, "m.gguf", false)
-			sameWeights(t, fsys, "m.gguf", true)
+			modeltest.RequireSameWeights(t, fsys, "m.gguf", false)
+			modeltest.RequireSameWeights(t, fsys, "m.gguf", true)
 			source, err := modelfile.Open(fsys, "m.gguf")
 			require.NoError(t, err)
 			defer source.Close()
@@ -95,21 +72,6 @@ func readPieces(t *testing.T, f *modelfile.Files, name string) (all []byte) {
 		all = append(all, piece...)
 	}
 	return all
-}
-
-// TestPacksGiveTheSameLogits compares the logits of real quantized files and their packs.
-func TestPacksGiveTheSameLogits(t *testing.T) {
-	for _, path := range testutil.Glob(t, "gguf", "*.gguf") {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			packed := modeltest.ImportModel(t, vfs.OS(), path)
-			for _, exact := range []bool{false, true} {
-				o := Options{Threads: 2, Exact: exact}
-				direct := loadModel(t, vfs.OS(), path, o)
-				ids := longPrompt(direct.Spec.Vocab, 40, 3)
-				require.Equal(t, allLogits(t, direct, ids), allLogits(t, loadModel(t, packed, "m.pack", o), ids), "exact: %v", exact)
-			}
-		})
-	}
 }
 
 // TestPacksKeepTheMetadata compares all data besides the weights.
@@ -231,20 +193,4 @@ func TestImportReportsEveryFault(t *testing.T) {
 			require.NoError(t, p.Close())
 		}
 	}
-}
-
-// TestDamagedPackIsNotLoaded flips a byte of the weights.
-func TestDamagedPackIsNotLoaded(t *testing.T) {
-	packed := modeltest.ImportModel(t, modeltest.TinyGGUF().Write(t), "m.gguf")
-	data, err := vfs.ReadFile(packed, "m.pack", 1<<30)
-	require.NoError(t, err)
-	f, err := modelfile.Open(packed, "m.pack")
-	require.NoError(t, err)
-	at, ok := f.Packed().Find("blk.0.ffn_down.weight")
-	require.True(t, ok)
-	tensor, _ := f.Source.Tensor(at.Name)
-	require.NoError(t, f.Close())
-	data[tensor.Offset+5] ^= 4
-	require.NoError(t, vfs.WriteFile(packed, "m.pack", data))
-	require.ErrorContains(t, openAndLoad(packed, "m.pack"), `section "blk.0": checksum mismatch`)
 }
