@@ -94,11 +94,13 @@ func (v *serveFlags) setListen(text string) error {
 }
 
 func (v *serveFlags) setKeepAlive(text string) (err error) {
-	v.keep, err = serve.ParseKeepAlive(text)
+	if v.keep, err = serve.ParseKeepAlive(text); err != nil {
+		return fmt.Errorf("%w, not %q", err, text)
+	}
 	if v.keep == 0 {
 		v.keep = 1 // the zero of serve.Options means its default
 	}
-	return err
+	return nil
 }
 
 func (v *serveFlags) addOrigin(text string) error {
