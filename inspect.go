@@ -61,10 +61,10 @@ func (i *Inspection) ChatTemplate() string { return i.described.chat.source }
 func (i *Inspection) DefaultSampling() Sampling { return i.described.sampling }
 
 // HasTools reports whether the model's chat template shows tools.
-func (i *Inspection) HasTools() bool { return i.chat.hasTools() }
+func (i *Inspection) HasTools() bool { return i.described.chat.hasTools() }
 
 // ThinkingLevels returns the levels of thinking between which the chat template can choose; see [Engine.ThinkingLevels].
-func (i *Inspection) ThinkingLevels() []string { return i.chat.levelNames() }
+func (i *Inspection) ThinkingLevels() []string { return i.described.chat.levelNames() }
 
 // Tensors lists the tensors in the order of the files.
 func (i *Inspection) Tensors() []TensorInfo {
