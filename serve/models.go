@@ -81,6 +81,8 @@ type description struct {
 	info     llmrun.Info
 	template string
 	sampling llmrun.Sampling
+	tools    bool // the template has tools
+	thinks   bool // it can choose whether the model thinks
 	digest   string
 }
 
@@ -130,6 +132,7 @@ func describe(m *Model) (d description, err error) {
 	i, err := llmrun.Inspect(m.Path, m.Options)
 	if err == nil {
 		d.info, d.template, d.sampling = i.Info(), i.ChatTemplate(), i.DefaultSampling()
+		d.tools, d.thinks = i.HasTools(), len(i.ThinkingLevels()) > 0
 		err = i.Close()
 	}
 	text, _ := json.Marshal(d.info) // numbers and texts

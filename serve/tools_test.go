@@ -194,6 +194,8 @@ func testThinkingOfRequests(t *testing.T, tooled *Server) {
 	require.Equal(t, plain, think("true"))
 	require.Equal(t, plain, think(`"low"`))
 
+	require.Equal(t, []any{"completion", "tools", "thinking"}, at(postOK(t, tooled, "/api/show", `{"model":"demo"}`), "capabilities"))
+
 	const hi = `{"model":"demo","stream":false,"messages":[{"role":"user","content":"Hi"}],"options":{"num_predict":1}`
 	w := post(demo(), "/api/chat", hi+`,"think":true}`)
 	require.Equal(t, http.StatusBadRequest, w.Code)
