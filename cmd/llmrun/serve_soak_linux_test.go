@@ -106,11 +106,11 @@ func TestMeasuredServeSoak(t *testing.T) {
 func (s *soak) load(lasts time.Duration) {
 	var clients sync.WaitGroup
 	failures := make(chan error, 100)
-	end := time.Now().Add(lasts)
+	end := s.now().Add(lasts)
 	for i := range 8 {
 		r := rand.New(rand.NewPCG(1, uint64(i)))
 		clients.Go(func() {
-			for time.Now().Before(end) {
+			for s.now().Before(end) {
 				action := r.IntN(len(soakActions))
 				if err := soakActions[action](s, r); err != nil {
 					select {
