@@ -34,6 +34,8 @@ const (
 	probeCall = "probe_call"
 	probeKey  = "probe_key"
 	probeID   = "probe1234" // some templates want nine letters and digits
+
+	probeArguments = `{"` + probeKey + `": "v"}`
 )
 
 // jsonObject returns an object with fields in their order.
@@ -96,14 +98,13 @@ func (c *chatFormat) probeTools() *templateProbe {
 		}
 		p.offers = strings.Contains(render(user), probeTool)
 		var object any = jsonObject(probeKey, "v")
-		const text = `{"` + probeKey + `": "v"}`
 		with := func(content, arguments any, n int) string {
 			calls := slices.Repeat([]any{jsonCall(probeID, probeCall, arguments)}, n)
 			answer := jsonObject("role", "assistant", "content", content, "tool_calls", calls)
 			return render(user, answer, jsonObject("role", "tool", "tool_call_id", probeID, "name", probeCall, "content", "w"))
 		}
 		good := func(out string, asText bool) bool {
-			if asText && !strings.Contains(out, text) {
+			if asText && !strings.Contains(out, probeArguments) {
 				return false
 			}
 			return strings.Contains(out, probeCall) && strings.Contains(out, probeKey) && !strings.Contains(out, "{'"+probeKey)
@@ -111,7 +112,7 @@ func (c *chatFormat) probeTools() *templateProbe {
 		for _, asText := range []bool{false, true} {
 			arguments := object
 			if asText {
-				arguments = text
+				arguments = probeArguments
 			}
 			empty, none := with("", arguments, 1), with(nil, arguments, 1)
 			emptyGood, noneGood := good(empty, asText), good(none, asText)
@@ -318,10 +319,10 @@ func (c *chatFormat) callBegin(name string) (string, error) {
 		return begun, nil
 	}
 	p := c.probeTools()
-	call := c.answers.Write([][2]string{{probeCall, `{"` + probeKey + `": "v"}`}})
+	call := c.answers.Write([][2]string{{probeCall, probeArguments}})
 	if p.calls {
 		user := Message{Role: "user", Content: "x"}
-		made := Message{Role: "assistant", ToolCalls: []ToolCall{{ID: probeID, Name: probeCall, Arguments: `{"` + probeKey + `": "v"}`}}}
+		made := Message{Role: "assistant", ToolCalls: []ToolCall{{ID: probeID, Name: probeCall, Arguments: probeArguments}}}
 		before, _, err := c.prompt([]Message{user}, ChatOptions{NoGenerationPrompt: true}, nil)
 		if err != nil {
 			return "", err

@@ -258,8 +258,6 @@ func readRole(m *object) string {
 	case "developer":
 		return "system"
 	case "system", "user", "assistant":
-	case "tool", "function":
-		m.fail("role", "is a tool's; tools are not supported yet")
 	default:
 		m.fail("role", "must be system, user or assistant")
 	}

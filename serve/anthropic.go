@@ -292,7 +292,7 @@ func (s *Server) readAnthropic(o *object) *job {
 func (s *Server) readAnthropicCount(o *object) *job {
 	r := s.readAnthropicPrompt(o)
 	return &job{model: r.model, run: func(_ context.Context, w http.ResponseWriter, u *use) error {
-		if err := r.prepare(u); err != nil {
+		if err := u.prepare(&r.options.Chat, r.thinking, r.sampling.bias); err != nil {
 			return err
 		}
 		ids, err := u.engine.EncodeChat(r.messages, r.options.Chat)
@@ -301,15 +301,6 @@ func (s *Server) readAnthropicCount(o *object) *job {
 		}
 		return err
 	}}
-}
-
-// prepare completes the options when the model is open.
-func (r *anthropicRequest) prepare(u *use) error {
-	if err := checkTools(u, &r.options.Chat); err != nil {
-		return err
-	}
-	r.options.Chat.Thinking = thinkingLevel(u.engine, r.thinking)
-	return checkBias(r.sampling.bias, u.engine.Info().Vocab)
 }
 
 // anthropicRun is a message while it is generated.
@@ -323,7 +314,7 @@ type anthropicRun struct {
 }
 
 func (r *anthropicRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
-	if err := r.prepare(u); err != nil {
+	if err := u.prepare(&r.options.Chat, r.thinking, r.sampling.bias); err != nil {
 		return err
 	}
 	g := &anthropicRun{anthropicRequest: r, message: anthropicMessage{
@@ -341,13 +332,10 @@ func (r *anthropicRequest) run(ctx context.Context, w http.ResponseWriter, u *us
 	if err == nil {
 		err = g.finish(stats)
 	}
-	switch {
-	case err != nil && g.stream != nil && g.stream.started:
-		r.server.breakOff(ctx, g.stream, err, anthropic{}.errorBody)
-		return nil
-	case err != nil:
-		return err
-	case g.stream == nil:
+	if err != nil {
+		return r.server.breakOff(ctx, g.stream, err, anthropic{}.errorBody)
+	}
+	if g.stream == nil {
 		writeJSON(w, http.StatusOK, &g.message)
 	}
 	return nil

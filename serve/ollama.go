@@ -386,12 +386,8 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 		part.LogProbs, tokens = tokens, nil
 		return t.send(part)
 	})
-	switch {
-	case err != nil && t.started:
-		r.server.breakOff(ctx, t, err, ollama{}.errorBody)
-		return nil
-	case err != nil:
-		return err
+	if err != nil {
+		return r.server.breakOff(ctx, t, err, ollama{}.errorBody)
 	}
 	last := r.part(u, "", "")
 	if !r.stream {

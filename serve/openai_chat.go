@@ -102,13 +102,9 @@ func (s *Server) readChatRequest(o *object) *chatRequest {
 
 // run generates the choices one after the other. They share the keys and values of the prompt.
 func (r *chatRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
-	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
+	if err := u.prepare(&r.options.Chat, r.thinking, r.sampling.bias); err != nil {
 		return err
 	}
-	if err := checkTools(u, &r.options.Chat); err != nil {
-		return err
-	}
-	r.options.Chat.Thinking = thinkingLevel(u.engine, r.thinking)
 	r.head = chatCompletion{ID: "chatcmpl-" + r.server.id(), Object: "chat.completion", Created: r.server.now().Unix(), Model: u.name}
 	if r.stream {
 		return r.runStream(ctx, w, u)
@@ -142,14 +138,9 @@ func (r *chatRequest) run(ctx context.Context, w http.ResponseWriter, u *use) er
 func (r *chatRequest) runStream(ctx context.Context, w http.ResponseWriter, u *use) error {
 	r.head.Object = "chat.completion.chunk"
 	t := newStream(w, true)
-	err := r.sendChoices(ctx, t, u)
-	switch {
-	case err == nil:
-		return nil
-	case !t.started:
-		return err
+	if err := r.sendChoices(ctx, t, u); err != nil {
+		return r.server.breakOff(ctx, t, err, openAI{}.errorBody)
 	}
-	r.server.breakOff(ctx, t, err, openAI{}.errorBody)
 	return nil
 }
 

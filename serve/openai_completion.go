@@ -110,14 +110,8 @@ func (r *completionRequest) run(ctx context.Context, w http.ResponseWriter, u *u
 	}
 	for i, p := range r.prompts {
 		for j := range r.n {
-			err := r.choice(ctx, t, u, p, i*r.n+j, j)
-			switch {
-			case err == nil:
-			case t == nil || !t.started:
-				return err
-			default:
-				r.server.breakOff(ctx, t, err, openAI{}.errorBody)
-				return nil
+			if err := r.choice(ctx, t, u, p, i*r.n+j, j); err != nil {
+				return r.server.breakOff(ctx, t, err, openAI{}.errorBody)
 			}
 		}
 	}

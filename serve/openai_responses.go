@@ -292,13 +292,9 @@ type responseRun struct {
 }
 
 func (r *responseRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
-	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
+	if err := u.prepare(&r.options.Chat, r.thinking, r.sampling.bias); err != nil {
 		return err
 	}
-	if err := checkTools(u, &r.options.Chat); err != nil {
-		return err
-	}
-	r.options.Chat.Thinking = thinkingLevel(u.engine, r.thinking)
 	messages, err := r.conversation()
 	if err != nil {
 		return err
@@ -323,12 +319,8 @@ func (r *responseRequest) run(ctx context.Context, w http.ResponseWriter, u *use
 	if err == nil {
 		err = g.finish(stats)
 	}
-	switch {
-	case err != nil && g.stream != nil && g.stream.started:
-		g.fail(ctx, err)
-		return nil
-	case err != nil:
-		return err
+	if err != nil {
+		return g.fail(ctx, err)
 	}
 	if r.settings.Store {
 		r.server.responses.add(&g.response, append(slices.Concat(r.earlier, r.messages), g.got.Message()))
@@ -523,9 +515,9 @@ func (g *responseRun) finish(stats llmrun.Stats) error {
 	return g.send(responseEvent{Type: "response." + status, Response: &g.response})
 }
 
-// fail ends a stream whose response has begun.
-func (g *responseRun) fail(ctx context.Context, err error) {
-	g.server.breakOff(ctx, g.stream, err, func(p *problem) any {
+// fail ends the response with an error.
+func (g *responseRun) fail(ctx context.Context, err error) error {
+	return g.server.breakOff(ctx, g.stream, err, func(p *problem) any {
 		g.response.Status, g.response.Error = "failed", &responseError{"server_error", p.message}
 		return &responseEvent{Type: "response.failed", Sequence: g.sequence, Response: &g.response}
 	})

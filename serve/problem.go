@@ -71,14 +71,19 @@ func modelProblem(err error) *problem {
 	return &problem{status: http.StatusInternalServerError, message: message}
 }
 
-// breakOff ends a stream with an error, which its client has to tell from an answer. body gives it the shape of the API.
-func (s *Server) breakOff(ctx context.Context, t *stream, err error, body func(*problem) any) {
+// breakOff takes the error of a request. A stream that has started ends with it, so that its client can tell it from an answer; body
+// gives it the shape of the API. Otherwise breakOff returns the error, which is then answered by a status.
+func (s *Server) breakOff(ctx context.Context, t *stream, err error, body func(*problem) any) error {
+	if t == nil || !t.started {
+		return err
+	}
 	p := s.problemOf(ctx, err)
 	record := recordOf(ctx)
 	record.status, record.problem = p.status, p.message
 	if p.status != statusLeft {
 		_ = t.send(body(p)) // fails if the client has left
 	}
+	return nil
 }
 
 // A dialect gives answers the shape of an API.

@@ -187,10 +187,10 @@ func TestNothingFollowsAFailedWrite(t *testing.T) {
 	require.ErrorIs(t, err, errLeft)
 	record := &record{}
 	ctx := context.WithValue(t.Context(), recordKey{}, record)
-	s.breakOff(ctx, stream, err, openAI{}.errorBody)
+	require.NoError(t, s.breakOff(ctx, stream, err, openAI{}.errorBody))
 	require.Equal(t, 1, w.writes)
 	require.Equal(t, statusLeft, record.status)
-	s.breakOff(ctx, stream, io.ErrUnexpectedEOF, openAI{}.errorBody)
+	require.NoError(t, s.breakOff(ctx, stream, io.ErrUnexpectedEOF, openAI{}.errorBody))
 	require.ErrorIs(t, stream.end(), errLeft)
 	require.Equal(t, 1, w.writes, "each write would wait for the client again")
 }

@@ -139,6 +139,19 @@ func linkResults(messages []llmrun.Message) {
 	}
 }
 
+// prepare checks what only the open model knows about a request, and completes the options of its prompt. thinking is the level that the
+// request wants.
+func (u *use) prepare(chat *llmrun.ChatOptions, thinking string, bias map[int32]float32) error {
+	if err := checkBias(bias, u.engine.Info().Vocab); err != nil {
+		return err
+	}
+	if err := checkTools(u, chat); err != nil {
+		return err
+	}
+	chat.Thinking = thinkingLevel(u.engine, thinking)
+	return nil
+}
+
 // thinkingLevel returns the level of thinking that a model has for what a request wants, "" if it has no such switch.
 func thinkingLevel(engine *llmrun.Engine, want string) string {
 	levels := engine.ThinkingLevels()

@@ -80,15 +80,22 @@ func WriteRaw(t testing.TB, config Fields, tensors map[string]RawTensor) vfs.FS 
 	return fsys
 }
 
-// ReadRaw reads the config.json and the tensors of a fixture.
-func ReadRaw(t testing.TB, dir string) (config Fields, tensors map[string]RawTensor) {
+// openFixture reads the config.json of a fixture, and opens its tensors until the test ends.
+func openFixture(t testing.TB, dir string) (config Fields, src *safetensors.Dir) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &config))
-	src, err := safetensors.Open(vfs.OS(), dir)
+	src, err = safetensors.Open(vfs.OS(), dir)
 	require.NoError(t, err)
-	defer src.Close()
+	t.Cleanup(func() { _ = src.Close() })
+	return config, src
+}
+
+// ReadRaw reads the config.json and the tensors of a fixture.
+func ReadRaw(t testing.TB, dir string) (config Fields, tensors map[string]RawTensor) {
+	t.Helper()
+	config, src := openFixture(t, dir)
 	tensors = map[string]RawTensor{}
 	for _, tensor := range src.Tensors() {
 		tensors[tensor.Name] = RawTensor{Dtype: tensor.Type.String(), Shape: tensor.Shape, Data: readRows(t, src, tensor).data}
@@ -181,13 +188,7 @@ func quantizable(name string, shape []int) bool {
 // represent. values maps tensor names to those floats.
 func PackFixture(t *testing.T, dir string, p PackedAs) (packed, plain vfs.FS, values map[string][]float32) {
 	t.Helper()
-	var config Fields
-	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(text, &config))
-	src, err := safetensors.Open(vfs.OS(), dir)
-	require.NoError(t, err)
-	defer src.Close()
+	config, src := openFixture(t, dir)
 	rng := rand.New(rand.NewPCG(5, 6))
 	inPacked, inPlain, values := map[string]RawTensor{}, map[string]RawTensor{}, map[string][]float32{}
 	for _, tensor := range src.Tensors() {

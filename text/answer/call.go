@@ -146,11 +146,7 @@ func (c *callReader) item() bool {
 		}
 		return false
 	}
-	if fenced {
-		c.from = c.at
-		c.skipSpace()
-		c.take("```")
-	}
+	c.closeFence(fenced)
 	return true
 }
 
@@ -239,12 +235,17 @@ func (c *callReader) named() bool {
 	if !c.has("{") || !c.begin(name) || !c.copyValue(c.write) || !c.end() {
 		return false
 	}
+	c.closeFence(fenced)
+	return true
+}
+
+// closeFence passes the end of a block of code behind a call, if there was a beginning.
+func (c *callReader) closeFence(fenced bool) {
 	if fenced {
 		c.from = c.at
 		c.skipSpace()
 		c.take("```")
 	}
-	return true
 }
 
 // name reads the name of a tool or an argument; "" if there is none.
