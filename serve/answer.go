@@ -137,10 +137,7 @@ func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, 
 		err = &problem{status: http.StatusRequestEntityTooLarge, message: err.Error()}
 	}
 	u.server.metrics.generation(stats)
-	record := recordOf(ctx)
-	record.prompt += stats.PromptTokens
-	record.cached += stats.ReusedTokens
-	record.generated += stats.GeneratedTokens
+	recordOf(ctx).count(stats)
 	return stats, err
 }
 

@@ -100,7 +100,7 @@ func (s *Server) readChatRequest(o *object) *chatRequest {
 	return r
 }
 
-// run generates the choices one after the other. They share the keys and values of the prompt.
+// run generates the choices: together, or one after the other if they are streamed. They share the keys and values of the prompt.
 func (r *chatRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
 	if err := u.prepare(&r.options.Chat, r.thinking, r.sampling.bias); err != nil {
 		return err
@@ -109,29 +109,43 @@ func (r *chatRequest) run(ctx context.Context, w http.ResponseWriter, u *use) er
 	if r.stream {
 		return r.runStream(ctx, w, u)
 	}
-	for i := range r.n {
-		choice := chatChoice{Index: i}
-		var got llmrun.Answer
-		stats, err := u.generate(ctx, r.prompt, r.generateOptions(u, i), func(p *llmrun.Piece) error {
-			got.Add(p)
-			if entry := r.logProb(u, p); entry != nil {
-				if choice.LogProbs == nil {
-					choice.LogProbs = &chatLogProbs{}
-				}
-				choice.LogProbs.Content = append(choice.LogProbs.Content, *entry)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		choice.Message, choice.FinishReason = message(&got), chatFinishReason(stats, &got)
-		r.usage.add(stats, i == 0)
-		r.head.Choices = append(r.head.Choices, choice)
+	r.head.Choices = make([]chatChoice, r.n)
+	stats := make([]llmrun.Stats, r.n)
+	err := together(r.n, func(i int, begun func()) (err error) {
+		r.head.Choices[i], stats[i], err = r.choice(ctx, u, i, begun)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range stats {
+		r.usage.add(stats[i], i == 0)
 	}
 	r.head.Usage = &r.usage
 	writeJSON(w, http.StatusOK, r.head)
 	return nil
+}
+
+// choice generates a choice, and calls begun with its first token.
+func (r *chatRequest) choice(ctx context.Context, u *use, i int, begun func()) (chatChoice, llmrun.Stats, error) {
+	choice := chatChoice{Index: i}
+	var got llmrun.Answer
+	stats, err := u.generate(ctx, r.prompt, r.generateOptions(u, i), func(p *llmrun.Piece) error {
+		begun()
+		got.Add(p)
+		if entry := r.logProb(u, p); entry != nil {
+			if choice.LogProbs == nil {
+				choice.LogProbs = &chatLogProbs{}
+			}
+			choice.LogProbs.Content = append(choice.LogProbs.Content, *entry)
+		}
+		return nil
+	})
+	if err != nil {
+		return choice, stats, err
+	}
+	choice.Message, choice.FinishReason = message(&got), chatFinishReason(stats, &got)
+	return choice, stats, nil
 }
 
 // runStream sends the choices as server-sent events. Errors before the first event are answered by a status.

@@ -40,8 +40,16 @@ type completion struct {
 type completionRequest struct {
 	*openAIRequest
 	prompts []prompt
+	bestOf  int        // choices that are generated for each prompt; the n likeliest are the answer
 	head    completion // what all parts of the answer have in common
 	usage   openAIUsage
+}
+
+// completed is a choice, and what it took.
+type completed struct {
+	completionChoice
+	drawn llmrun.Candidate // its tokens
+	stats llmrun.Stats
 }
 
 // defaultCompletion is the number of tokens of a completion whose request does not say one, as the API has it.
@@ -55,8 +63,14 @@ func (s *Server) readCompletion(o *object) *job {
 	if top := o.whole("logprobs", 0, maxTopLogProbs); top != nil {
 		r.logProbs, r.top = true, int(*top)
 	}
-	if best := o.whole("best_of", 1, maxChoices); best != nil && int(*best) != r.n {
-		o.fail("best_of", "must be n: answers are not chosen by their probability")
+	r.bestOf = r.n
+	if best := o.whole("best_of", 1, maxChoices); best != nil {
+		switch r.bestOf = int(*best); {
+		case r.bestOf < r.n:
+			o.fail("best_of", "must be at least n")
+		case r.bestOf > r.n && r.stream:
+			o.fail("best_of", "is not possible with stream: the likeliest answer is known when all are complete")
+		}
 	}
 	o.refuse("echo", "is not supported")
 	o.refuse("suffix", "is not supported yet")
@@ -98,7 +112,7 @@ func readPrompts(o *object) []prompt {
 	return all
 }
 
-// run generates the choices of all prompts one after the other.
+// run generates the choices of the prompts, those of a prompt together unless they are streamed.
 func (r *completionRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
 	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
 		return err
@@ -109,10 +123,8 @@ func (r *completionRequest) run(ctx context.Context, w http.ResponseWriter, u *u
 		t = newStream(w, true)
 	}
 	for i, p := range r.prompts {
-		for j := range r.n {
-			if err := r.choice(ctx, t, u, p, i*r.n+j, j); err != nil {
-				return r.server.breakOff(ctx, t, err, openAI{}.errorBody)
-			}
+		if err := r.choices(ctx, t, u, p, i*r.n); err != nil {
+			return r.server.breakOff(ctx, t, err, openAI{}.errorBody)
 		}
 	}
 	if t == nil {
@@ -128,26 +140,65 @@ func (r *completionRequest) run(ctx context.Context, w http.ResponseWriter, u *u
 	return nil
 }
 
-// choice generates the choice with an index, the jth of its prompt. Without a stream it adds the choice to the answer.
-func (r *completionRequest) choice(ctx context.Context, t *stream, u *use, p prompt, index, j int) error {
-	whole := completionChoice{Index: index}
+// choices generates the choices of a prompt, the first of which has an index. Without a stream it adds them to the answer.
+func (r *completionRequest) choices(ctx context.Context, t *stream, u *use, p prompt, first int) error {
+	if t != nil {
+		for j := range r.n {
+			c, err := r.choice(ctx, t, u, p, first+j, j, func() {})
+			if err != nil {
+				return err
+			}
+			r.usage.add(c.stats, j == 0)
+			if err := r.send(t, c.completionChoice); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	all := make([]completed, r.bestOf)
+	err := together(r.bestOf, func(j int, begun func()) (err error) {
+		all[j], err = r.choice(ctx, nil, u, p, 0, j, begun)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for j := range all {
+		r.usage.add(all[j].stats, j == 0)
+	}
+	for j, c := range likeliest(all, r.n) {
+		c.completionChoice.Index = first + j
+		r.head.Choices = append(r.head.Choices, c.completionChoice)
+	}
+	return nil
+}
+
+// choice generates the choice with an index, the jth of its prompt, and calls begun with its first token. It sends the parts to a
+// stream, or returns them.
+func (r *completionRequest) choice(ctx context.Context, t *stream, u *use, p prompt, index, j int, begun func()) (whole completed, err error) {
+	whole.completionChoice.Index = index
 	var text strings.Builder
 	offset := 0
 	options := r.generateOptions(u, j)
+	options.LogProbs = options.LogProbs || r.bestOf > r.n
 	if t != nil {
 		options.OnPrefill = t.reading
 	}
-	stats, err := u.generate(ctx, p, options, func(piece *llmrun.Piece) error {
+	whole.stats, err = u.generate(ctx, p, options, func(piece *llmrun.Piece) error {
+		begun()
+		if piece.ID >= 0 {
+			whole.drawn.LogProbs = append(whole.drawn.LogProbs, piece.LogProb)
+		}
 		part := completionChoice{Text: piece.Text, Index: index}
 		if entry := r.logProb(u, piece); entry != nil {
 			part.LogProbs = &completionLogProbs{}
 			part.LogProbs.add(entry, offset)
 			offset += utf8.RuneCountInString(entry.Token)
 			if t == nil {
-				if whole.LogProbs == nil {
-					whole.LogProbs = &completionLogProbs{}
+				if whole.completionChoice.LogProbs == nil {
+					whole.completionChoice.LogProbs = &completionLogProbs{}
 				}
-				whole.LogProbs.join(part.LogProbs)
+				whole.completionChoice.LogProbs.join(part.LogProbs)
 			}
 		}
 		if t == nil {
@@ -159,16 +210,8 @@ func (r *completionRequest) choice(ctx context.Context, t *stream, u *use, p pro
 		}
 		return r.send(t, part)
 	})
-	if err != nil {
-		return err
-	}
-	r.usage.add(stats, j == 0)
-	whole.Text, whole.FinishReason = text.String(), finishReason(stats)
-	if t != nil {
-		return r.send(t, whole)
-	}
-	r.head.Choices = append(r.head.Choices, whole)
-	return nil
+	whole.completionChoice.Text, whole.FinishReason = text.String(), finishReason(whole.stats)
+	return whole, err
 }
 
 // send sends a part of a choice.

@@ -1,10 +1,13 @@
 package serve
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,6 +139,64 @@ func TestChoices(t *testing.T) {
 	require.Equal(t, texts, streamed)
 }
 
+// TestChoicesShareTheirPasses counts the passes of a request with several choices: one after the other, they would take a pass for each
+// token.
+func TestChoicesShareTheirPasses(t *testing.T) {
+	const n, tokens = 4, 24
+	for path, prompt := range map[string]string{"/v1/chat/completions": foxMessages, "/v1/completions": `"prompt":"Once upon a time"`} {
+		s := demo()
+		postOK(t, s, path, `{`+prompt+`,"max_tokens":1}`) // opens the model
+		before := passesOf(t, s)
+		got := postOK(t, s, path, fmt.Sprintf(`{%s,"max_tokens":%d,"temperature":0.8,"seed":3,"n":%d}`, prompt, tokens, n))
+		require.Len(t, at(got, "choices"), n)
+		generated := int(at(got, "usage", "completion_tokens").(float64))
+		require.Greater(t, generated, n*tokens/2)
+		require.Less(t, passesOf(t, s)-before, generated*3/4, "passes, with %d tokens", generated)
+	}
+}
+
+// passesOf returns the passes that a server's metrics count.
+func passesOf(t *testing.T, s *Server) (n int) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", http.NoBody))
+	_, rest, ok := strings.Cut(w.Body.String(), "\nllmrun_passes_total ")
+	require.True(t, ok)
+	_, err := fmt.Sscan(rest, &n)
+	require.NoError(t, err)
+	return n
+}
+
+// TestBestOf compares the choices of best_of with those of as many seeds: the likeliest ones, best first.
+func TestBestOf(t *testing.T) {
+	for seed := 7; ; seed++ {
+		require.Less(t, seed, 20, "the first seeds have the likeliest answers")
+		options := fmt.Sprintf(`"prompt":"Once upon a time","max_tokens":8,"temperature":1.2,"seed":%d,`, seed)
+		all := postOK(t, demo(), "/v1/completions", `{`+options+`"logprobs":0,"n":4}`)
+		mean := func(i int) (sum float64) {
+			list := at(all, "choices", i, "logprobs", "token_logprobs").([]any)
+			for _, x := range list {
+				sum += x.(float64)
+			}
+			return sum / float64(len(list))
+		}
+		order := []int{0, 1, 2, 3}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(mean(b), mean(a)) })
+		if slices.Equal(order[:2], []int{0, 1}) {
+			continue
+		}
+		best := postOK(t, demo(), "/v1/completions", `{`+options+`"best_of":4,"n":2}`)
+		require.Len(t, at(best, "choices"), 2)
+		for i := range 2 {
+			require.Equal(t, at(all, "choices", order[i], "text"), at(best, "choices", i, "text"))
+			require.EqualValues(t, i, at(best, "choices", i, "index"))
+			require.Nil(t, at(best, "choices", i, "logprobs"), "the request asks for none")
+		}
+		require.Equal(t, at(all, "usage", "completion_tokens"), at(best, "usage", "completion_tokens"), "all tokens count")
+		return
+	}
+}
+
 // TestLogProbs checks the probabilities of both endpoints, whole and streamed.
 func TestLogProbs(t *testing.T) {
 	const options = `"max_tokens":3,"temperature":0,`
@@ -259,7 +320,8 @@ func TestOpenAIRefusals(t *testing.T) {
 		{"/v1/completions", `{"prompt":[1.5]}`, 400, "prompt", "must be a text"},
 		{"/v1/completions", `{"prompt":[99999]}`, 400, nil, "99999"},
 		{"/v1/completions", `{"prompt":"a","echo":true}`, 400, "echo", "not supported"},
-		{"/v1/completions", `{"prompt":"a","best_of":3}`, 400, "best_of", "must be n"},
+		{"/v1/completions", `{"prompt":"a","n":4,"best_of":3}`, 400, "best_of", "must be at least n"},
+		{"/v1/completions", `{"prompt":"a","best_of":3,"stream":true}`, 400, "best_of", "not possible with stream"},
 		{"/v1/embeddings", `{"input":"a"}`, 501, nil, "does not compute embeddings yet"},
 		{"/v1/rerank", `{}`, 501, nil, "does not compute scores"},
 		{"/v1/nothing", `{}`, 404, nil, "no such endpoint"},

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/llmrun/llmrun"
 )
 
 // Options configure a server. The zero value of a field means its default.
@@ -191,12 +193,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // record collects what the log says about a request besides its head.
 type record struct {
-	model     string
-	status    int // if it is not that of the response
+	model   string
+	status  int // if it is not that of the response
+	problem string
+
+	tokens    sync.Mutex // guards the numbers of tokens, to which choices add at the same time
 	prompt    int
 	cached    int
 	generated int
-	problem   string
+}
+
+// count adds the tokens of a generation.
+func (r *record) count(s llmrun.Stats) {
+	r.tokens.Lock()
+	defer r.tokens.Unlock()
+	r.prompt += s.PromptTokens
+	r.cached += s.ReusedTokens
+	r.generated += s.GeneratedTokens
 }
 
 type recordKey struct{}
