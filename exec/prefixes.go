@@ -34,11 +34,11 @@ func (x *prefixes) next(id prefixID, page []int32) prefixID {
 }
 
 // register enters a sequence's whole pages whose tokens used exact attention, and gives back those that another
-// sequence has too.
+// sequence has too. A sequence with recurrent state computes all of its tokens, and then holds such pages once too.
 func (x *prefixes) register(s *Sequence) {
 	page := s.model.cache.PageTokens()
 	end := min(s.exactTokens, len(s.ids)) / page
-	if len(s.prefixes) >= end || !sharesPrefixes(s) {
+	if len(s.prefixes) >= end || !s.savable() {
 		return
 	}
 	x.mu.Lock()
@@ -62,8 +62,8 @@ func (x *prefixes) add(s *Sequence, id prefixID) {
 	s.prefixes = append(s.prefixes, id)
 }
 
-// sharesPrefixes reports whether the pages of the sequence are all that its first tokens leave behind.
-func sharesPrefixes(s *Sequence) bool { return s.savable() && s.state == nil }
+// adoptsPrefixes reports whether the pages of the sequence are all that its first tokens leave behind.
+func adoptsPrefixes(s *Sequence) bool { return s.savable() && s.state == nil }
 
 // lastPrefix returns the longest prefix of the sequence that is entered.
 func lastPrefix(s *Sequence) (id prefixID) {
@@ -133,7 +133,7 @@ func (x *prefixes) adopt(s *Sequence, ids []int32) int {
 // of ids. It leaves at least one token to compute. If page selection has no memory or time to summarize the
 // shared keys, s is empty afterwards.
 func AdoptPrefix(ctx context.Context, s *Sequence, ids []int32) {
-	if !sharesPrefixes(s) || s.Selected() || len(ids) < 2 {
+	if !adoptsPrefixes(s) || s.Selected() || len(ids) < 2 {
 		return
 	}
 	if s.model.mustRePrefill(s, max(len(ids), s.expectedLen)) { // its tokens have the other frequencies

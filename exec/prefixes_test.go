@@ -121,6 +121,36 @@ func TestSamePromptsAtTheSameTime(t *testing.T) {
 	}
 }
 
+// TestRecurrentSequencesHoldAPrefixOnce computes texts that begin alike in sequences with recurrent state, one after the other: each
+// computes all of its tokens, and the pages of the common ones are in memory once. A sequence that is cut and goes on differently
+// leaves the pages of the others as they are.
+func TestRecurrentSequencesHoldAPrefixOnce(t *testing.T) {
+	forRecurrent(t, func(t *testing.T, dir string) {
+		m := openFixture(t, dir, "config.json", Options{Threads: 2, Chunk: 50, KV: kv.K8V8})
+		if m.KVBytesPerToken() == 0 {
+			t.Skip("no layer has keys")
+		}
+		page := m.cache.PageTokens()
+		ids := longPrompt(m.Spec.Vocab, 2*page+20, 3)
+		want := allLogits(t, m, ids)
+		require.Zero(t, m.KVStats().HotPages)
+		all := callersOf(t, m, 4, ids[:2*page+1], nil)
+		require.Equal(t, 2+len(all), m.KVStats().HotPages, "two full pages, and the last page of each")
+		all[1].seq.Truncate(0)
+		extendAll(t, m, all[1].seq, longPrompt(m.Spec.Vocab, 30, 8))
+		for i, c := range all {
+			if i != 1 {
+				require.Equal(t, want[2*page+1:], extendAll(t, m, c.seq, ids[2*page+1:]), "sequence %d", i)
+			}
+		}
+		for _, c := range all {
+			c.seq.Close()
+		}
+		require.Zero(t, m.KVStats().HotPages)
+		require.Empty(t, m.passes.prefixes.nodes)
+	})
+}
+
 // TestSelectedPrefixesAreNotShared shares tokens that attended to all pages, and not those that attended to
 // selected ones.
 func TestSelectedPrefixesAreNotShared(t *testing.T) {
