@@ -23,9 +23,9 @@ type BatchTest struct {
 }
 
 // batchSizes are the numbers of sequences that are measured.
-var batchSizes = []int{1, 2, 4, 8}
+var batchSizes = []int{1, 2, 4, 8, 16}
 
-// RunBatch decodes 1, 2, 4 and 8 sequences at the same time, each with the first of o.Decode tokens
+// RunBatch decodes 1, 2, 4, 8 and 16 sequences at the same time, each with the first of o.Decode tokens
 // behind the first of o.Depths. The runs take turns.
 func RunBatch(ctx context.Context, o Options) (tests []BatchTest, err error) {
 	o.useDefaults()

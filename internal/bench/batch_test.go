@@ -16,6 +16,7 @@ func TestBatchesTimeEachNumberOfSequences(t *testing.T) {
 	tests, err := RunBatch(t.Context(), o)
 	require.NoError(t, err)
 	require.Equal(t, all, runs)
+	require.Equal(t, []int{1, 2, 4, 8, 16}, batchSizes, "programs read these rows")
 	require.Len(t, tests, len(batchSizes))
 	for i, test := range tests {
 		require.Equal(t, batchSizes[i], test.N)
