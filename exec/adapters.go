@@ -97,13 +97,10 @@ func keepBeside(f *modelfile.Files, w *weights.Weights) error {
 	}
 	for l := range w.Layers {
 		w.Layers[l].Each(func(role string, m *weights.Linear) {
-			if s := matrices[modelfile.TensorName(role, l, ".weight")]; s != nil && err == nil {
-				m.Beside, err = f.Beside(s)
+			if s := matrices[modelfile.TensorName(role, l, ".weight")]; s != nil {
+				m.Beside = f.Beside(s)
 			}
 		})
-	}
-	if err != nil {
-		return err
 	}
 	return f.CheckBeside()
 }
@@ -117,11 +114,12 @@ const (
 
 // besidePass computes the adapters beside the matmuls of a step.
 type besidePass struct {
-	q     *matmulQueue
-	width int         // most floats of A·x for a token and a matrix
-	inner []float32   // A·x of the matmuls of a step, one behind the other
-	sets  [][]float32 // [chunk] weights of the adapters for each row that is being computed
-	used  bool        // some row of the batch uses an adapter
+	q      *matmulQueue
+	width  int         // most floats of A·x for a token and a matrix
+	latent int         // heads whose matrices of latent attention are changed
+	inner  []float32   // A·x of the matmuls of a step, one behind the other
+	sets   [][]float32 // [chunk] weights of the adapters for each row that is being computed
+	used   bool        // some row of the batch uses an adapter
 
 	innerPart, offloadedPart func(part, worker int)
 	offloaded                *matmul // whose offloaded rows get their adapters
@@ -131,7 +129,13 @@ type besidePass struct {
 func (q *matmulQueue) addBeside() {
 	b := &besidePass{q: q}
 	for l := range q.m.weights.Layers {
-		q.m.weights.Layers[l].Each(func(_ string, m *weights.Linear) { b.width = max(b.width, besideWidth(m)) })
+		w := &q.m.weights.Layers[l]
+		w.Each(func(_ string, m *weights.Linear) { b.width = max(b.width, besideWidth(m)) })
+		for h := range w.Latent.Keys {
+			if besideWidth(&w.Latent.Keys[h]) > 0 {
+				b.latent = len(w.Latent.Keys)
+			}
+		}
 	}
 	if b.width > 0 {
 		b.innerPart, b.offloadedPart = b.multiplyInner, b.addOffloadedPart
@@ -148,10 +152,10 @@ func besideWidth(w *weights.Linear) (n int) {
 	return n
 }
 
-// carve takes the buffers of a step: queries, keys and values, or gate and up of the experts.
+// carve takes the buffers of a step: the four inputs of a delta net, or queries with gates, keys and values, or gate and up of the
+// experts, or the heads of latent attention.
 func (b *besidePass) carve(a *tiering.Arena) {
-	rows := b.q.chunk * max(3, 2*b.q.m.Spec.ExpertsUsed)
-	b.inner = a.Floats(rows * b.width)
+	b.inner = a.Floats(b.q.chunk * max(4, 2*b.q.m.Spec.ExpertsUsed, b.latent) * b.width)
 	for i := range b.q.workers {
 		b.q.workers[i].outer = a.Floats(outerRanks * modelfile.BlockRows)
 	}
@@ -284,7 +288,8 @@ func (b *besidePass) prefetch(mul *matmul, lo, hi int) {
 		return
 	}
 	for j := range mul.w.Beside {
-		blocks, _ := mul.w.Beside[j].Blocks(lo, min(hi, lo+outerRows))
+		row, end := mul.w.Beside[j].Run(lo, min(hi, lo+outerRows))
+		blocks, _ := mul.w.Beside[j].Blocks(row, row+end-lo)
 		quant.Prefetch(blocks)
 	}
 }
@@ -301,15 +306,27 @@ func (b *besidePass) addTo(y []float32 /* [n, width] */, width, first int, mul *
 		for row := 0; row < mul.n; {
 			from, to, _ := b.span(mul, row, mul.n, l.Adapter)
 			if row = to; from < to {
-				b.addRanks(y[from*width+lo-first:], width, mul, l, at, from, to, lo, hi, worker)
+				b.addRuns(y[from*width+lo-first:], width, mul, l, at, from, to, lo, hi, worker)
 			}
 		}
 		at += l.Rank
 	}
 }
 
-// addRanks adds an adapter's B·(A·x) to the rows lo to hi of a matmul, for the tokens from to to. y begins at the
+// addRuns adds an adapter's B·(A·x) to the rows lo to hi of a matmul, for the tokens from to to. y begins at the
 // first of these elements.
+func (b *besidePass) addRuns(y []float32, width int, mul *matmul, l *modelfile.LowRank, at, from, to, lo, hi, worker int) {
+	for {
+		row, end := l.Run(lo, hi)
+		b.addRanks(y, width, mul, l, at, from, to, row, row+end-lo, worker)
+		if end == hi {
+			return
+		}
+		y, lo = y[end-lo:], end
+	}
+}
+
+// addRanks is addRuns for rows that are the neighbours lo to hi of B.
 func (b *besidePass) addRanks(y []float32, width int, mul *matmul, l *modelfile.LowRank, at, from, to, lo, hi, worker int) {
 	innerWidth := besideWidth(mul.w)
 	inner := mul.inner[from*innerWidth+at:]

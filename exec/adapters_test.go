@@ -75,6 +75,8 @@ var besideModels = map[string][]string{
 	"llama3":    {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
 	"qwen2_moe": {"q_proj", "experts.1.gate_proj", "experts.1.up_proj", "experts.2.down_proj", "shared_expert.up_proj"},
 	"phi3":      {"qkv_proj", "gate_up_proj"},
+	"internlm2": {"wqkv", "wo", "w1"},
+	"gpt_neox":  {"query_key_value", "dense_4h_to_h"},
 	"lfm2":      {"in_proj", "out_proj"},
 }
 
@@ -125,23 +127,39 @@ func sameBesideEverywhere(t *testing.T, f *modelfile.Files, ids []int32, want []
 	}
 }
 
-// TestAdaptersThatCannotBeBeside refuses adapters of tensors that are not a matrix of a layer, or
-// that interleave several, and does not look for a fused tensor in a pack.
+// TestAdaptersThatCannotBeBeside refuses adapters of tensors that are not a matrix of a layer.
 func TestAdaptersThatCannotBeBeside(t *testing.T) {
-	for name, module := range map[string]string{"llama3": "lm_head", "internlm2": "wqkv"} {
-		f, err := modelfile.Open(vfs.OS(), modeltest.Fixture(t, name))
-		require.NoError(t, err)
-		defer f.Close()
-		require.NoError(t, f.KeepBeside(randomAdapter(t, f, module), "lora"))
-		_, err = Load(t.Context(), f, Options{Threads: 1})
-		require.ErrorIs(t, err, arch.ErrUnsupported)
-		require.ErrorContains(t, err, module)
-		require.ErrorContains(t, err, "merge")
-	}
-	for name, takes := range map[string]bool{"llama3": true, "phi3": false} {
-		f := withAdapter(t, name, (*modelfile.Files).KeepBeside)
-		matrices, err := weights.AllMatrices(f)
-		require.NoError(t, err)
-		require.Equal(t, takes, f.PackKeepsBeside(matrices), name)
+	f, err := modelfile.Open(vfs.OS(), modeltest.Fixture(t, "llama3"))
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.KeepBeside(randomAdapter(t, f, "lm_head"), "lora"))
+	_, err = Load(t.Context(), f, Options{Threads: 1})
+	require.ErrorIs(t, err, arch.ErrUnsupported)
+	require.ErrorContains(t, err, "lm_head")
+	require.ErrorContains(t, err, "merge")
+}
+
+// TestAdaptersOfFusedTensorsOnPacks adds an adapter to a model and to its pack, which has the matrices of fused tensors one by one:
+// the changes are the same, beside the weights and merged. A pack that lacks a tensor of the adapter is not looked for.
+func TestAdaptersOfFusedTensorsOnPacks(t *testing.T) {
+	for name, taken := range map[string]bool{"llama3": true, "phi3": true, "internlm2": true, "gpt_neox": true, "lfm2": true} {
+		t.Run(name, func(t *testing.T) {
+			f := withAdapter(t, name, (*modelfile.Files).KeepBeside)
+			adapter := randomAdapter(t, f, besideModels[name]...)
+			matrices, err := weights.AllMatrices(f)
+			require.NoError(t, err)
+			require.Equal(t, taken, f.PackKeepsBeside(matrices))
+			fsys := importAs(t, modeltest.Fixture(t, name), "")
+			var ids []int32
+			for way, add := range map[string]func(*modelfile.Files, vfs.FS, string) error{"beside": (*modelfile.Files).KeepBeside, "merged": (*modelfile.Files).Merge} {
+				whole := loadPart(t, withAdapter(t, name, add), Options{Threads: 2})
+				ids = longPrompt(whole.Spec.Vocab, 20, 7)
+				pack, err := modelfile.Open(fsys, "m.pack")
+				require.NoError(t, err)
+				defer pack.Close()
+				require.NoError(t, add(pack, adapter, "lora"), way)
+				requireClose(t, allLogits(t, loadPart(t, pack, Options{Threads: 2}), ids), allLogits(t, whole, ids), 1e-4)
+			}
+		})
 	}
 }

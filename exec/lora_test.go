@@ -137,3 +137,64 @@ func TestGGUFAdapters(t *testing.T) {
 		})
 	}
 }
+
+// TestAdaptersInTheOtherFormat adds peft's adapters to GGUF files and their packs, and adapters in GGUF files to safetensors models and
+// theirs. The rows of queries and keys have another order there, or are those of a fused tensor.
+func TestAdaptersInTheOtherFormat(t *testing.T) {
+	ways := map[string]func(*modelfile.Files, vfs.FS, string) error{"merged": (*modelfile.Files).Merge, "beside": (*modelfile.Files).KeepBeside}
+	with := func(t *testing.T, fsys vfs.FS, path string, add func(*modelfile.Files, vfs.FS, string) error, from vfs.FS, adapter string) *Model {
+		f, err := modelfile.Open(fsys, path)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, f.Close()) })
+		require.NoError(t, add(f, from, adapter))
+		return loadPart(t, f, Options{Threads: 2})
+	}
+	for _, dir := range testutil.Glob(t, "fixtures", "*/lora_*") {
+		t.Run("peft/"+filepath.Base(filepath.Dir(dir))+"/"+filepath.Base(dir), func(t *testing.T) {
+			fsys := modeltest.ExportFixture(t, filepath.Dir(dir)).Write(t)
+			importTo(t, fsys, "m.gguf")
+			var ref reference
+			testutil.ReadJSON(t, filepath.Join(dir, "reference.json"), &ref)
+			for _, path := range []string{"m.gguf", "m.pack"} {
+				for _, add := range ways {
+					ref.check(t, with(t, fsys, path, add, vfs.OS(), dir))
+				}
+			}
+		})
+	}
+	for _, name := range []string{"llama3", "mistral", "qwen2", "phi3", "internlm2", "gpt_neox", "gemma"} {
+		t.Run("gguf/"+name, func(t *testing.T) {
+			dir := testutil.Shared(t, "fixtures", name)
+			model := modeltest.ExportFixture(t, dir)
+			adapter, changed := modeltest.GGUFAdapter(model, -1.5)
+			adapter.Set("general.architecture", keyOf(model, "general.architecture"))
+			ids := []int32{1, 2, 3, 4, 5, 6}
+			want := allLogits(t, loadModel(t, changed.Write(t), "m.gguf", Options{Threads: 2}), ids)
+			fsys := importAs(t, dir, "")
+			require.NoError(t, gguf.Write(fsys, "lora.gguf", adapter.Keys, adapter.Tensors))
+			for _, add := range ways {
+				requireClose(t, allLogits(t, with(t, vfs.OS(), dir, add, fsys, "lora.gguf:-1.5"), ids), want, 1e-3)
+				requireClose(t, allLogits(t, with(t, fsys, "m.pack", add, fsys, "lora.gguf:-1.5"), ids), want, 1e-3)
+			}
+		})
+	}
+}
+
+// keyOf returns a value of a GGUF file.
+func keyOf(g *modeltest.GGUF, key string) any {
+	for _, kv := range g.Keys {
+		if kv.Key == key {
+			return kv.Value
+		}
+	}
+	return nil
+}
+
+// importTo imports a model of a file system as m.pack beside it.
+func importTo(t *testing.T, fsys vfs.FS, path string) {
+	t.Helper()
+	f, err := modelfile.Open(fsys, path)
+	require.NoError(t, err)
+	require.NoError(t, weights.Import(t.Context(), f, fsys, "m.pack", weights.ImportOptions{}))
+	require.NoError(t, f.Close())
+}

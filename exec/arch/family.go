@@ -237,6 +237,19 @@ func (f *Family) GGUFRole(role string) string {
 	return role
 }
 
+// Permuted reports whether GGUF files of the family have the rows of rotary pairs of queries and keys side by side.
+func (f *Family) Permuted() bool { return f.interleave }
+
+// StoredAs reports whether a safetensors model of the family may become a GGUF file of an architecture, and whether that is
+// Permuted.
+func (f *Family) StoredAs(architecture string) (permuted, ok bool) {
+	as, err := familyByGGUF(architecture)
+	if err != nil || as != f && (len(f.gguf) > 0 || as != &Llama) { // families without a name of their own are stored as llama
+		return false, false
+	}
+	return as.interleave, true
+}
+
 // Names reports whether safetensors files of the family have a name of their own for a role.
 func (f *Family) Names(role string) bool { return f.names[role] != "" }
 

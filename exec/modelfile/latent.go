@@ -106,6 +106,53 @@ func (p *latentPart) read(src store.Source, t store.Tensor, head int, at int64, 
 	return nil
 }
 
+// keepLatent keeps the factors l of a tensor that appears as two, B as its file stores it. It returns their bytes. The values' rows
+// have a part of the rows of B. Keys are transposed: the factors of a head are the transposed rows of B, which differ from head to
+// head, and A.
+func (b *besideWeights) keepLatent(o *latentHeads, name string, l *LowRank) (bytes int64) {
+	size, rank := l.Type.BlockBytes(), l.Rank
+	for part, p := range o.parts {
+		if p.base.Name != name {
+			continue
+		}
+		at := o.Index[part]
+		heads, n := o.Visible[at].Shape[0], p.l.Nope+p.l.Value
+		rows := func(first, n int) []byte { return l.B[first*rank*size : (first+n)*rank*size] }
+		if !p.keys {
+			v := *l
+			v.B = nil
+			for h := range heads {
+				v.B = append(v.B, rows(h*n+p.l.Nope, p.l.Value)...)
+			}
+			v.B = inBlocks(v.B, heads*p.l.Value, rank, size)
+			b.factors[part] = append(b.factors[part], v)
+			bytes += int64(len(v.A) + len(v.B))
+			continue
+		}
+		outer := inBlocks(transposed(l.A, rank, p.l.Rank, size), p.l.Rank, rank, size)
+		bytes += int64(len(outer))
+		for h := range heads {
+			k := *l
+			k.A, k.B = transposed(rows(h*n, p.l.Nope), p.l.Nope, rank, size), outer
+			k.from, k.to = h*p.l.Rank, (h+1)*p.l.Rank
+			b.factors[part] = append(b.factors[part], k)
+			bytes += int64(len(k.A))
+		}
+	}
+	return bytes
+}
+
+// transposed returns the transposed matrix of elements of size bytes.
+func transposed(data []byte, rows, cols, size int) []byte {
+	out := make([]byte, len(data))
+	for r := range rows {
+		for c := range cols {
+			copy(out[(c*rows+r)*size:][:size], data[(r*cols+c)*size:])
+		}
+	}
+	return out
+}
+
 // latentTensors returns the names of the tensors that appear as two.
 func (f *Files) latentTensors() map[string]bool {
 	names := map[string]bool{}

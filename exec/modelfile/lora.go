@@ -102,8 +102,14 @@ type delta struct {
 type merged struct {
 	Overlay
 	deltas map[string][]delta // by tensor
-	// apart are the tensors that the model holds as parts which no change would reach.
+	// apart are the tensors that the model holds as two, which no merged change would reach.
 	apart map[string]bool
+
+	// For counterparts:
+	spec           *arch.Spec // nil if the configuration is wrong, which loading reports
+	family         *arch.Family
+	tensors        *TensorSet
+	gguf, adjacent bool // as in adapterFormat, of the model's files
 	// tiedHead is an output matrix that nothing reads, because the embedding takes its place; "": none
 	tiedHead string
 	// keep takes the factors of adapters beside the weights; nil: they become deltas
@@ -174,9 +180,6 @@ func (f *Files) addAdapter(m *merged, fsys vfs.FS, name string) error {
 	if isGGUFAdapter(dir) {
 		return f.addGGUFAdapter(m, fsys, dir, factor)
 	}
-	if f.meta != nil {
-		return fmt.Errorf("%w: %s: an adapter in peft's format needs a safetensors model or its pack, not GGUF", arch.ErrUnsupported, dir)
-	}
 	path := vfs.Join(dir, adapterConfig)
 	fsys = vfs.Confine(fsys, dir)
 	data, err := vfs.ReadFile(fsys, adapterConfig, maxJSON)
@@ -196,7 +199,7 @@ func (f *Files) addAdapter(m *merged, fsys vfs.FS, name string) error {
 	}
 	defer src.Close()
 	scale := func(module string, rank int) float32 { return c.Scale(module, rank) * factor }
-	return m.add(src, peftFactors, scale, dir, f.TensorSet().root)
+	return m.add(src, &adapterFormat{factors: peftFactors}, scale, dir, f.TensorSet().root)
 }
 
 // SplitAdapterScale splits the name of an adapter, PATH or PATH:SCALE. The scale multiplies the adapter's own
@@ -271,9 +274,12 @@ func moduleMatcher(pattern string) (*regexp.Regexp, error) {
 
 // newMerged returns the model's tensors, which src holds, without adapters.
 func (f *Files) newMerged(src store.Source) *merged {
-	m := &merged{Overlay: NewOverlay(src), deltas: map[string][]delta{}, apart: f.latentTensors()}
-	if s, err := f.Spec(); err == nil && s.Tied {
-		m.tiedHead = f.TensorSet().name("output", -1) + ".weight"
+	m := &merged{Overlay: NewOverlay(src), deltas: map[string][]delta{}, apart: f.latentTensors(), family: f.family, tensors: f.TensorSet(), gguf: f.meta != nil}
+	m.adjacent = m.gguf && f.family.Permuted()
+	if s, err := f.Spec(); err == nil {
+		if m.spec = s; s.Tied {
+			m.tiedHead = m.tensors.name("output", -1) + ".weight"
+		}
 	}
 	if f.packed != nil {
 		m.addHubNames(f.family)
@@ -283,10 +289,10 @@ func (f *Files) newMerged(src store.Source) *merged {
 
 // add reads an adapter's matrices and assigns them to tensors. root tells the names of
 // the model's tensors.
-func (m *merged) add(src store.Source, names factorNames, scale func(module string, rank int) float32, dir string, root nameRoot) error {
+func (m *merged) add(src store.Source, format *adapterFormat, scale func(module string, rank int) float32, dir string, root nameRoot) error {
 	used := 0
 	for _, ta := range src.Tensors() {
-		module, tb, ok, err := names.factors(src, &ta, dir)
+		module, tb, ok, err := format.factors.factors(src, &ta, dir)
 		if err != nil {
 			return err
 		}
@@ -294,19 +300,22 @@ func (m *merged) add(src store.Source, names factorNames, scale func(module stri
 			continue
 		}
 		name := strings.TrimPrefix(module, "base_model.model.")
-		t, err := m.target(name, root, dir)
+		parts, err := m.targets(name, format, root, tb.Rows(), dir)
 		if err != nil {
 			return err
 		}
-		a, b, err := m.readFactors(src, ta, tb, *t, dir)
+		a, b, err := m.readFactors(src, ta, tb, parts, dir)
 		if err != nil {
 			return err
 		}
-		whole, err := m.matrixScale(t)
-		if err != nil {
-			return err
+		for i := range parts {
+			picked := parts[i].pick(b)
+			whole, err := m.matrixScale(parts[i].t)
+			if err != nil {
+				return err
+			}
+			m.addFactors(parts[i].t, &a, &picked, scale(name, a.rows), whole)
 		}
-		m.addFactors(t, &a, &b, scale(name, a.rows), whole)
 		used++
 	}
 	if used == 0 {
@@ -348,17 +357,14 @@ func (m *merged) target(module string, root nameRoot, dir string) (*store.Tensor
 	if t.Name == m.tiedHead {
 		return nil, fmt.Errorf("%w: %s: the adapter changes %s, in whose place the model uses its embedding: merge it into a model with an output matrix first", arch.ErrUnsupported, dir, t.Name)
 	}
-	if m.apart[t.Name] {
-		return nil, fmt.Errorf("%w: %s: the adapter changes %s, which holds the keys' and values' matrices of latent attention: merge it into the model's file first, or train an adapter without it", arch.ErrUnsupported, dir, t.Name)
-	}
 	return t, nil
 }
 
-// readFactors reads the two factors for a tensor.
-func (m *merged) readFactors(src store.Source, ta, tb, t store.Tensor, dir string) (a, b factor, err error) {
-	rank := ta.Rows()
+// readFactors reads the two factors of a module that changes some tensors.
+func (m *merged) readFactors(src store.Source, ta, tb store.Tensor, parts []counterpart, dir string) (a, b factor, err error) {
+	rank, t := ta.Rows(), parts[0].t
 	damaged := len(ta.Shape) != 2 || len(tb.Shape) != 2 || rank < 1 || rank > maxRank || tb.Cols() != rank
-	if damaged || len(t.Shape) != 2 || ta.Cols() != t.Cols() || tb.Rows() != t.Rows() {
+	if damaged || len(t.Shape) != 2 || ta.Cols() != t.Cols() || parts[0].rows == nil && tb.Rows() != t.Rows() {
 		reason := ErrAdapter
 		if damaged {
 			reason = arch.ErrModel

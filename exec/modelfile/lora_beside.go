@@ -3,6 +3,8 @@ package modelfile
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/quant"
@@ -18,16 +20,30 @@ type LowRank struct {
 	Type    quant.Type
 	Scale   float32
 	A       []byte // [Rank, cols]
-	B       []byte // [blocks, Rank, BlockRows]: blocks of the tensor's rows, each transposed
-	First   int    // row of the tensor that is the matrix's first
+	B       []byte // [blocks, Rank, BlockRows]: blocks of rows, each transposed
+
+	runs     []rowRun // where the matrix's rows are among those of B
+	from, to int      // rows of the tensor for which the factors are; 0, 0: all
 }
+
+// rowRun is neighbouring rows of a matrix that are neighbours in B too.
+type rowRun struct{ at, first, n int }
 
 // BlockRows is the number of rows of a block of LowRank.B. The last block is filled with zeros.
 const BlockRows = 32
 
-// Blocks returns the blocks of B that hold the matrix's rows lo to hi, and how many rows of the first block are before them.
+// Run returns which row of B the matrix's row lo is, and up to which row before hi the rows of the matrix are neighbours there.
+func (l *LowRank) Run(lo, hi int) (row, end int) {
+	i := 0
+	for lo >= l.runs[i].at+l.runs[i].n {
+		i++
+	}
+	r := &l.runs[i]
+	return r.first + lo - r.at, min(hi, r.at+r.n)
+}
+
+// Blocks returns the blocks of B that hold its rows lo to hi, and how many rows of the first block are before them.
 func (l *LowRank) Blocks(lo, hi int) (blocks []byte, before int) {
-	lo, hi = lo+l.First, hi+l.First
 	size := l.BlockBytes()
 	return l.B[lo/BlockRows*size : (hi+BlockRows-1)/BlockRows*size], lo % BlockRows
 }
@@ -60,6 +76,10 @@ func (f *Files) KeepNamed(fsys vfs.FS, name, dir string) error {
 	b.keep = func(t *store.Tensor, a, bt *factor, scale float32) {
 		l := LowRank{Adapter: len(b.names), Rank: a.rows, Scale: scale}
 		l.Type, l.A, l.B = sameFloats(a, bt)
+		if b.apart[t.Name] {
+			f.adapterBytes += b.keepLatent(f.latent, t.Name, &l)
+			return
+		}
 		l.B = inBlocks(l.B, bt.rows, bt.cols, l.Type.BlockBytes())
 		b.factors[t.Name] = append(b.factors[t.Name], l)
 		f.adapterBytes += int64(len(l.A) + len(l.B))
@@ -110,25 +130,27 @@ func (f *Files) AdapterBytes() int64 { return f.adapterBytes }
 
 // Beside returns the changes of a matrix by the adapters beside the weights, in the order in which
 // they were added.
-func (f *Files) Beside(s *TensorSlice) (list []LowRank, err error) {
+func (f *Files) Beside(s *TensorSlice) (list []LowRank) {
 	if f.beside == nil {
-		return nil, nil
+		return nil
 	}
 	name := s.Ranges[0].Tensor.Name
 	factors := f.beside.factors[name]
 	if len(factors) == 0 {
-		return nil, nil
+		return nil
 	}
-	first, err := s.firstRow()
-	if err != nil {
-		return nil, err
-	}
+	runs := s.rowRuns()
 	f.beside.used[name] = true
-	list = slices.Clone(factors)
-	for i := range list {
-		list[i].First = first
+	for _, l := range factors {
+		if l.runs = runs; l.to > 0 {
+			if runs[0].first < l.from || runs[0].first >= l.to {
+				continue
+			}
+			l.runs = []rowRun{{0, runs[0].first - l.from, s.Rows}}
+		}
+		list = append(list, l)
 	}
-	return list, nil
+	return list
 }
 
 // CheckBeside returns an error if an adapter changes a tensor for which Beside was not called.
@@ -145,8 +167,8 @@ func (f *Files) CheckBeside() error {
 	return nil
 }
 
-// unusedKeys returns the names of the key and value projections of layers that attend to those of other layers. Files have
-// them, and adapters may change them, but the network does not use them.
+// unusedKeys returns the names of the key and value projections of layers that attend to those of other layers, and of the tensors of
+// layers that predict further tokens. Files have them, and adapters may change them, but the network does not use them.
 func (f *Files) unusedKeys() map[string]bool {
 	names := map[string]bool{}
 	s, err := f.Spec()
@@ -160,11 +182,18 @@ func (f *Files) unusedKeys() map[string]bool {
 			names[ts.name(ProjectionRoles[projectV], l)+".weight"] = true
 		}
 	}
+	for name := range f.beside.factors {
+		number := layerNumber.FindStringSubmatch(name)
+		if number != nil && strings.HasPrefix(name, strings.TrimSuffix(ts.name("", 0), "0.")+number[1]+".") {
+			layer, err := strconv.Atoi(number[1])
+			names[name] = names[name] || err == nil && layer >= len(s.Layers)
+		}
+	}
 	return names
 }
 
 // PackKeepsBeside reports whether the adapters beside the weights find their tensors in a pack of
-// the model too. A pack stores the matrices of a fused tensor one by one. matrices are those of
+// the model too. A pack stores the matrices of a fused tensor one by one; see counterparts. matrices are those of
 // the layers, by their names in a pack.
 func (f *Files) PackKeepsBeside(matrices map[string]*TensorSlice) bool {
 	if f.beside == nil || f.packed != nil {
@@ -175,23 +204,26 @@ func (f *Files) PackKeepsBeside(matrices map[string]*TensorSlice) bool {
 		t := s.Ranges[0].Tensor
 		whole[t.Name] = (name == t.Name || hubName(f.family, name) == t.Name) && s.Bytes() == t.Size
 	}
+	fused := f.fusedTensors()
 	for name := range f.beside.factors {
-		if !whole[name] {
+		if !whole[name] && !fused[name] {
 			return false
 		}
 	}
 	return true
 }
 
-// firstRow returns the first row of the tensor that a slice of neighbouring rows holds.
-func (s *TensorSlice) firstRow() (int, error) {
-	rowBytes := s.Bytes() / int64(s.Rows)
-	at := s.Ranges[0].Offset
+// rowRuns returns where the rows of a slice are in its tensor.
+func (s *TensorSlice) rowRuns() (runs []rowRun) {
+	rowBytes, at := s.Bytes()/int64(s.Rows), 0
 	for _, g := range s.Ranges {
-		if g.Offset != at {
-			return 0, fmt.Errorf("%w: tensor %s interleaves the rows of several matrices: merge its adapter instead of keeping it beside the weights", arch.ErrUnsupported, g.Tensor.Name)
+		first, n := int(g.Offset/rowBytes), int(g.Size/rowBytes)
+		if last := len(runs) - 1; last >= 0 && runs[last].first+runs[last].n == first {
+			runs[last].n += n
+		} else {
+			runs = append(runs, rowRun{at, first, n})
 		}
-		at += g.Size
+		at += n
 	}
-	return int(s.Ranges[0].Offset / rowBytes), nil
+	return runs
 }

@@ -23,17 +23,15 @@ var (
 func isGGUFAdapter(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".gguf") }
 
 // addGGUFAdapter adds an adapter in a GGUF file to the deltas of m. Its tensors have the names and the order of
-// rows of the GGUF model, so that it does not fit safetensors models.
+// rows of the GGUF model.
 func (f *Files) addGGUFAdapter(m *merged, fsys vfs.FS, path string, factor float32) error {
-	if f.meta == nil {
-		return fmt.Errorf("%w: %s: an adapter in a GGUF file needs a GGUF model or its pack, not safetensors", arch.ErrUnsupported, path)
-	}
 	src, err := gguf.Open(fsys, path)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	alpha, err := f.ggufAlpha(src.Meta())
+	format := &adapterFormat{factors: ggufFactors, gguf: true, adjacent: m.adjacent}
+	alpha, err := f.ggufAlpha(src.Meta(), format)
 	if err != nil {
 		return err
 	}
@@ -43,11 +41,11 @@ func (f *Files) addGGUFAdapter(m *merged, fsys vfs.FS, path string, factor float
 		}
 		return float32(alpha/float64(rank)) * factor
 	}
-	return m.add(src, ggufFactors, scale, path, nameRoot{})
+	return m.add(src, format, scale, path, nameRoot{})
 }
 
-// ggufAlpha checks the description of an adapter and returns its alpha.
-func (f *Files) ggufAlpha(meta *gguf.Metadata) (float64, error) {
+// ggufAlpha checks the description of an adapter and returns its alpha. For a safetensors model it notes the order of rows.
+func (f *Files) ggufAlpha(meta *gguf.Metadata, format *adapterFormat) (float64, error) {
 	for key, want := range map[string]string{"general.type": "adapter", "adapter.type": "lora"} {
 		if value, _, err := meta.String(key); err != nil {
 			return 0, err
@@ -60,7 +58,11 @@ func (f *Files) ggufAlpha(meta *gguf.Metadata) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if ours, _, _ := f.meta.String(architecture); ok && theirs != ours {
+	if f.meta == nil {
+		if format.adjacent, ok = f.family.StoredAs(theirs); !ok {
+			return 0, fmt.Errorf("%w: %s: the adapter is for architecture %q, which is not that of %s in a GGUF file", ErrAdapter, meta.Path(), theirs, f.Path)
+		}
+	} else if ours, _, _ := f.meta.String(architecture); ok && theirs != ours {
 		return 0, fmt.Errorf("%w: %s: the adapter is for architecture %q, the model has %q", ErrAdapter, meta.Path(), theirs, ours)
 	}
 	alpha, _, err := meta.Float("adapter.lora.alpha")

@@ -181,9 +181,14 @@ var ProjectionRoles = [...]string{"attn_q", "attn_k", "attn_v"}
 
 // qkvRows returns the rows of one projection in a fused tensor.
 func (ts *TensorSet) qkvRows(p Projection, kvHeads, d int) [][2]int {
+	return ts.fusedRows(ts.Hyper.GGUF, p, kvHeads, d)
+}
+
+// fusedRows is qkvRows for GGUF or safetensors files of the model.
+func (ts *TensorSet) fusedRows(gguf bool, p Projection, kvHeads, d int) [][2]int {
 	heads := ts.Hyper.Heads
 	order := ts.family.QKV
-	if ts.Hyper.GGUF {
+	if gguf {
 		order = arch.QKVBlocks
 	}
 	switch order {
