@@ -179,7 +179,7 @@ func (c *candidates) freesBeams() bool {
 
 // continued is a candidate that begins with a branch.
 func (b *branch) continued(index int) *Candidate {
-	return &Candidate{Index: index, Text: b.Text, IDs: slices.Clone(b.IDs), LogProbs: slices.Clone(b.LogProbs)}
+	return &Candidate{Index: index, Text: b.Text, IDs: slices.Clone(b.IDs), LogProbs: slices.Clone(b.LogProbs), Top: slices.Clone(b.Top)}
 }
 
 // endsStep reports whether the text behind the first n bytes has a separator, which begins there or later.

@@ -37,7 +37,8 @@ type Candidate struct {
 	Index    int
 	Text     string // the answer alone; see Piece.Answers
 	IDs      []int32
-	LogProbs []float32 // of the tokens; see Piece.LogProb
+	LogProbs []float32        // of the tokens; see Piece.LogProb
+	Top      [][]TokenLogProb // the most likely tokens in the place of each, with GenerateOptions.TopLogProbs
 	Score    float64
 	Stats    Stats
 }
@@ -46,6 +47,9 @@ type Candidate struct {
 func (c *Candidate) add(p *Piece, text *strings.Builder) {
 	if p.ID >= 0 {
 		c.IDs, c.LogProbs = append(c.IDs, p.ID), append(c.LogProbs, p.LogProb)
+		if p.Top != nil {
+			c.Top = append(c.Top, p.Top)
+		}
 	}
 	if p.Answers() {
 		text.WriteString(p.Text)
@@ -236,9 +240,7 @@ func (c *candidates) bytes() int64 {
 	if most := c.options.MaxTokens; most > 0 {
 		tokens = min(tokens, most)
 	}
-	page := max(1, e.mem.shape.KVPageTokens)
-	pages := 1 + (tokens+page-1)/page
-	bytes := candidateHeap(e.info.Vocab, len(c.ids)+tokens) + int64(pages*page)*e.mem.shape.KVBytesPerToken + e.mem.shape.KVFixed
+	bytes := branchBytes(&e.mem.shape, e.info.Vocab, tokens) + int64(len(c.ids))*heapPerID
 	if e.mayDraft {
 		bytes += draft.LookupBytes(min(e.limit, lookupTokens))
 	}

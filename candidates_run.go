@@ -223,15 +223,21 @@ func (c *candidates) fork(index int) (*Session, *tiering.Lease, error) {
 // candidateHeap returns what a running candidate takes of the heap: arrays of its sampler, its tokens, and the
 // stack of its goroutine.
 func candidateHeap(vocab, tokens int) int64 {
-	const perToken, perID, rest = 16, 16, 256 << 10
-	return int64(vocab)*perToken + int64(tokens)*perID + rest
+	const perToken, rest = 16, 256 << 10
+	return int64(vocab)*perToken + int64(tokens)*heapPerID + rest
 }
+
+// heapPerID is what a token of a candidate and its prompt takes of the heap.
+const heapPerID = 16
 
 // keep reserves the heap of a candidate that has ended, until the call ends. The heap of every plan has room for
 // a few short ones.
 func (c *candidates) keep(k *Candidate) error {
-	const perToken, unreserved = 32, 512 << 10 // the id and the logarithm, in arrays that have grown
+	const perToken, perTop, unreserved = 32, 8, 512 << 10 // the id and the logarithm, in arrays that have grown
 	bytes := int64(len(k.IDs))*perToken + 2*int64(len(k.Text))
+	for _, top := range k.Top {
+		bytes += perToken + int64(cap(top))*perTop
+	}
 	heap, err := c.session.engine.mem.budget.Reserve(tiering.Heap, bytes)
 	if err == nil {
 		c.results = append(c.results, heap)

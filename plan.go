@@ -93,7 +93,7 @@ func PlanMemory(ctx context.Context, path string, opts Options, how PlanOptions)
 		}
 		defer func() { err = errors.Join(err, perTensor.Calibration.Close()) }()
 	}
-	p := &MemoryPlan{Model: path, KV: opts.kvFormat(f).String(), Threads: opts.threads(), Advice: []PlanAdvice{}, Guesses: []PlannedGuesses{}}
+	p := &MemoryPlan{Model: path, KV: opts.kvFormat(f).String(), Threads: opts.threads(), Advice: []PlanAdvice{}, Guesses: []PlannedGuesses{}, Together: []PlannedTogether{}}
 	advice := adviser{opts: &opts, f: f, perTensor: perTensor, plan: p}
 	// Refuse an insufficient budget before measuring the machine.
 	a, err := opts.decide(ctx, f, perTensor, nil)
@@ -140,6 +140,13 @@ func PlanMemory(ctx context.Context, path string, opts Options, how PlanOptions)
 		p.GuessesNotPredicted = "each guess may need other experts"
 	}
 	if p.Guesses, err = opts.predictGuesses(ctx, f, &a.shape, plan, &measurer); err != nil {
+		return nil, err
+	}
+	spec, err := f.Spec()
+	if err != nil {
+		return nil, err
+	}
+	if p.Together, err = predictTogether(&a.shape, a.need, measured.forPlan(), spec.Vocab); err != nil {
 		return nil, err
 	}
 	measurer.remeasure = false

@@ -51,6 +51,44 @@ func TestPlanPredictsWithGuesses(t *testing.T) {
 	require.Equal(t, p.Guesses[0].Seen, plan(drafting(slow, llmrun.DraftLookup, 8)).Guesses[0].Seen)
 }
 
+// TestPlanPredictsAnswersTogether plans several answers at the same time. On a slow disk a pass takes as long as it reads, so that n
+// answers make nearly n times the tokens; in memory they make fewer, but more than one. A budget without room for
+// them, and experts, are not predicted.
+func TestPlanPredictsAnswersTogether(t *testing.T) {
+	o := llmrun.Options{Threads: 1, Context: 512, Cache: llmrun.CacheOptions{Dir: t.TempDir()}}
+	o.Memory.KV, o.Memory.RAM = "k8v8", llmrun.NoLimit
+	plan := func(path string, o llmrun.Options) *llmrun.MemoryPlan {
+		p, err := llmrun.PlanMemory(t.Context(), path, o, llmrun.PlanOptions{})
+		require.NoError(t, err)
+		return p
+	}
+	p := plan(demoModel, o)
+	require.Len(t, p.Together, 4)
+	for i, n := range []int{2, 4, 8, 16} {
+		got := p.Together[i]
+		require.Equal(t, n, got.N)
+		require.Less(t, got.Decode, float64(n)*p.PredictedDecode)
+		require.Greater(t, got.Decode, 0.7*p.PredictedDecode)
+	}
+	require.Greater(t, p.Together[3].Decode, 1.5*p.PredictedDecode)
+
+	least := minimum(t, demoModel, o)
+	o.Lab.Disk = llmrun.DiskSpeed{BytesPerSecond: 20e6}
+	o.Memory.RAM = least + 16<<20
+	p = plan(demoModel, o)
+	require.Positive(t, p.StreamedPerToken)
+	require.NotEmpty(t, p.Together)
+	for _, got := range p.Together {
+		require.LessOrEqual(t, got.Decode, float64(got.N)*p.PredictedDecode)
+	}
+	require.Greater(t, p.Together[0].Decode, 1.3*p.PredictedDecode)
+	o.Memory.RAM = least
+	require.Less(t, len(plan(demoModel, o).Together), len(p.Together), "the budget has room for fewer")
+	o.Lab.Disk = llmrun.DiskSpeed{}
+	o.Memory.RAM = llmrun.NoLimit
+	require.Empty(t, plan(testutil.Shared(t, "fixtures", "qwen3_moe"), o).Together)
+}
+
 // TestPlanDoesNotPredictExperts says that the speed of a named drafter is not predicted for a model with experts.
 func TestPlanDoesNotPredictExperts(t *testing.T) {
 	path, rates := testutil.Shared(t, "fixtures", "qwen3_moe"), t.TempDir()

@@ -29,6 +29,8 @@ type MemoryPlan struct {
 	TotalTime  float64      `json:"total_seconds"`
 	// Guesses predicts the speed with each drafter of the options; the other predictions are without guesses.
 	Guesses []PlannedGuesses `json:"guesses"`
+	// Together predicts the speed of several answers at the same time; see [Session.Candidates].
+	Together []PlannedTogether `json:"together"`
 	// GuessesNotPredicted says why the speed with the named drafter is not predicted; "" if it is, or none is named.
 	GuessesNotPredicted string `json:"guesses_not_predicted,omitempty"`
 	// GPU is which layers a GPU computes, whose memory is not part of the plan unless it is the

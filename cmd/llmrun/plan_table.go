@@ -133,6 +133,7 @@ func showSpeed(s *cli.Streams, p *llmrun.MemoryPlan) {
 	fmt.Fprintf(s.Out, "%-15s %s\n", "prompt", predicted(p.PredictedPrefill, fmt.Sprintf("in chunks of %d tokens, slower after a long context", p.Chunk), p.StreamedPerChunk, "chunk"))
 	fmt.Fprintf(s.Out, "%-15s %s\n", "answer", predicted(p.PredictedDecode, "at the start of a conversation", p.StreamedPerToken, "token"))
 	showGuesses(s, p)
+	showTogether(s, p)
 	showConversation(s, p)
 	showAdvice(s, p)
 	m := p.Measured
@@ -165,6 +166,17 @@ func showGuesses(s *cli.Streams, p *llmrun.MemoryPlan) {
 	}
 	if p.GuessesNotPredicted != "" {
 		fmt.Fprintf(s.Out, "%-15s not predicted: %s; llmrun bench spec measures whether guesses pay\n", "with guesses", p.GuessesNotPredicted)
+	}
+}
+
+// showTogether prints the predicted speed of several answers at the same time.
+func showTogether(s *cli.Streams, p *llmrun.MemoryPlan) {
+	var parts []string
+	for _, t := range p.Together {
+		parts = append(parts, fmt.Sprintf("%s with %d", speedText(t.Decode), t.N))
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(s.Out, "%-15s several answers at the same time, tok/s of all: %s; llmrun bench batch measures it\n", "together", strings.Join(parts, ", "))
 	}
 }
 
