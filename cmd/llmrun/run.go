@@ -21,7 +21,7 @@ func runCommand() *cli.Command {
 		Summary:  "answer one prompt",
 		About: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, a file, or standard input. If the model has a chat template, the prompt becomes a user message; with --raw the model continues the text without the template.
 
-Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), passes of the model after the prompt, tokens_per_pass, drafters (name, proposed and accepted guesses; see --draft), seed unless --temp is 0, thinking (what the model thought before the answer), tool_calls (id, name, arguments), and stats with --stats. With --logprobs, logprobs lists id, text, logprob and top_logprobs of each token. With --samples, candidates lists text, ids, score, logprob (the mean of its tokens), steps (scores of its steps, with --reward-marker), answer (what it votes for), generated_tokens, stop_reason and seed of each answer; with --beam, candidates are the beams that are left, and steps lists the continuations of each step: of (the index of the beginning in the step before, -1 in the first), text of the step, score, kept; steps_left_out counts further steps, for which the list has no room; chosen is the index of the one that was taken, why says why, and generated_tokens and tokens_per_pass count the tokens of all of them.`,
+Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), passes of the model after the prompt, tokens_per_pass, drafters (name, proposed and accepted guesses; see --draft), seed unless --temp is 0, thinking (what the model thought before the answer), tool_calls (id, name, arguments), and stats with --stats. With --logprobs, logprobs lists id, text, logprob and top_logprobs of each token. With --samples, candidates lists text, ids, score, logprob (the mean of its tokens), steps (scores of its steps, with --reward-marker), answer (what it votes for), generated_tokens, stop_reason and seed of each answer, and its logprobs with --logprobs; with --beam, candidates are the beams that are left, and steps lists the continuations of each step: of (the index of the beginning in the step before, -1 in the first), text of the step, score, kept; steps_left_out counts further steps, for which the list has no room; chosen is the index of the one that was taken, why says why, and generated_tokens and tokens_per_pass count the tokens of all of them.`,
 		Brief: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, a file, or standard input.`,
 		Examples: []cli.Example{
 			{Line: `llmrun run -p "Tell me a story about a brave fox named Ruby."`, Purpose: "a story from the bundled model"},
@@ -94,8 +94,6 @@ func (r *runFlags) check() error {
 		return cli.Usagef("--think needs the chat template that --raw and --ids leave out")
 	case r.logProbs != nil && !r.json:
 		return cli.Usagef("--logprobs needs --json")
-	case r.logProbs != nil && r.samples.several():
-		return cli.Usagef("--logprobs describes one answer: leave out --samples and --beam")
 	}
 	return r.samples.check()
 }
@@ -171,11 +169,11 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	options.KeepText = r.keptText(session.Messages(), prompt.text)
 	progress := newPromptProgress(s, &options)
 	defer progress.finish()
-	if r.samples.several() {
-		return r.generateSamples(ctx, s, engine, session, prompt, options, progress)
-	}
 	if r.logProbs != nil {
 		options.LogProbs, options.TopLogProbs = true, *r.logProbs
+	}
+	if r.samples.several() {
+		return r.generateSamples(ctx, s, engine, session, prompt, options, progress)
 	}
 	noteSlides(s, &options)
 	pieces, err := r.pieces(ctx, engine, session, prompt, options)
@@ -234,6 +232,7 @@ func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, st
 	if !r.quiet {
 		fmt.Fprintln(s.Err, formatStats(stats, seed))
 		if memory != nil {
+			fmt.Fprintf(s.Err, "passes: %d after the prompt, %.2f tokens each\n", stats.Passes, stats.TokensPerPass())
 			memory.print(s.Err)
 		}
 	}

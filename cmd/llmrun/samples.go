@@ -113,13 +113,16 @@ type candidateReport struct {
 	GeneratedTokens int       `json:"generated_tokens"`
 	StopReason      string    `json:"stop_reason"`
 	Seed            *uint64   `json:"seed,omitempty"` // none for greedy decoding
+
+	LogProbs []tokenReport `json:"logprobs,omitempty"` // with --logprobs
 }
 
 // choice is the result of a choice between candidates.
 type choice struct {
 	candidates []*llmrun.Candidate
-	rewards    map[*llmrun.Candidate]llmrun.Reward // nil without a reward model
-	search     searchReport                        // of a beam search
+	rewards    map[*llmrun.Candidate]llmrun.Reward   // nil without a reward model
+	logProbs   func(*llmrun.Candidate) []tokenReport // nil: they are not reported
+	search     searchReport                          // of a beam search
 	chosen     *llmrun.Candidate
 	why        string
 }
@@ -169,6 +172,9 @@ func (r *runFlags) generateSamples(ctx context.Context, s *cli.Streams, engine *
 // collectSamples generates the candidates and chooses one.
 func (r *runFlags) collectSamples(ctx context.Context, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt, options llmrun.GenerateOptions) (*choice, error) {
 	c := &choice{}
+	if r.logProbs != nil {
+		c.logProbs = func(k *llmrun.Candidate) []tokenReport { return candidateTokens(engine, k) }
+	}
 	p, err := r.libraryPrompt(engine, session, prompt)
 	if err != nil {
 		return c, err
@@ -248,6 +254,9 @@ func (c *sampleFlags) addTo(of *choice) func(*runReport) {
 				GeneratedTokens: k.Stats.GeneratedTokens, StopReason: k.Stats.StopReason,
 			}
 			each.Steps = of.rewards[k].Steps
+			if of.logProbs != nil {
+				each.LogProbs = of.logProbs(k)
+			}
 			if report.Seed != nil {
 				each.Seed = &k.Stats.Seed
 			}
@@ -259,6 +268,18 @@ func (c *sampleFlags) addTo(of *choice) func(*runReport) {
 			report.Candidates = append(report.Candidates, each)
 		}
 	}
+}
+
+// candidateTokens describes the tokens of a candidate.
+func candidateTokens(engine *llmrun.Engine, k *llmrun.Candidate) (tokens []tokenReport) {
+	for i, id := range k.IDs {
+		p := llmrun.Piece{ID: id, Text: tokenText(engine, id), LogProb: k.LogProbs[i]}
+		if i < len(k.Top) {
+			p.Top = k.Top[i]
+		}
+		tokens = append(tokens, newTokenReport(engine, &p))
+	}
+	return tokens
 }
 
 // continuations returns how many times a beam search continues each beginning.
