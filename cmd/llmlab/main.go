@@ -33,7 +33,7 @@ Usage: llmlab COMMAND [flags]`,
   llmlab help kv`,
 		Groups: []cli.CommandGroup{
 			{Title: "Memory and flash", Commands: []*cli.Command{budgetCommand(), overheadCommand(), kvCommand(), spillCommand(), recallCommand(), loraCommand()}},
-			{Title: "Answers", Commands: []*cli.Command{votesCommand(), sparsityCommand()}},
+			{Title: "Answers", Commands: []*cli.Command{votesCommand(), sparsityCommand(), groupsCommand()}},
 			{Title: "Devices", Commands: []*cli.Command{devicesCommand(), splitCommand(), gpuCommand(), w8A8Command()}},
 			{Title: "Simulations", Commands: []*cli.Command{papersCommand()}},
 		},
