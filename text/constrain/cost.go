@@ -135,7 +135,7 @@ func (c *costs) solve() {
 		}
 		c.of[next.e] = next.cost
 		for _, user := range users[next.e] {
-			if cost := c.fromParts(user); cost < never && c.of[user] == unknown {
+			if cost := c.fromParts(user, next.cost); cost < never && c.of[user] == unknown {
 				heap.Push(queue, costed{user, cost})
 			}
 		}
@@ -170,20 +170,16 @@ func (c *costs) known(e expr) int32 {
 	return c.of[e]
 }
 
-// fromParts returns the cost of an expression from those of its parts that are known.
-func (c *costs) fromParts(e expr) int32 {
+// fromParts returns the cost of an expression when one of its parts has got its cost. That of a choice or a rule is the
+// cost of the first part that has one, because costs ascend.
+func (c *costs) fromParts(e expr, part int32) int32 {
 	switch n := &c.m.nodes[e]; n.kind {
 	case kindSequence:
 		return addCost(c.known(expr(n.a)), c.known(expr(n.b)))
 	case kindRepeat:
-		return timesCost(c.known(expr(n.a)), n.low)
-	default:
-		least := int32(never)
-		for _, part := range c.m.parts(e) {
-			least = min(least, c.known(part))
-		}
-		return least
+		return timesCost(part, n.low)
 	}
+	return part
 }
 
 // costed is an expression with a cost.

@@ -22,6 +22,7 @@ func newGrammar(m *machine, root expr, what func(rule int) string) (*Grammar, er
 	case shortest > maxShortest:
 		return nil, fmt.Errorf("%w: the shortest text that satisfies it has more than %d bytes", ErrComplex, maxShortest)
 	}
+	m.reset()
 	return &Grammar{m: m, shortest: int(shortest)}, nil
 }
 

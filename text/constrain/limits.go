@@ -25,6 +25,8 @@ const (
 	maxSearch = 50_000
 	// maxShortest bounds the length in bytes of the shortest text of a language.
 	maxShortest = 1 << 20
+	// maxOptional bounds the properties of an object that may be left out: behind each of them all others may follow.
+	maxOptional = 512
 	// maxBound is the greatest number of repetitions.
 	maxBound = 1 << 30
 )

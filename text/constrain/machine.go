@@ -99,7 +99,7 @@ func (m *machine) intern(n node) expr {
 	}
 	n.list = slices.Clone(n.list)
 	e := expr(len(m.nodes))
-	m.nodes = append(m.nodes, n)
+	m.nodes, m.rows = append(m.nodes, n), append(m.rows, nil)
 	m.index[key] = e
 	return e
 }
@@ -268,7 +268,6 @@ func (m *machine) step(e expr, class uint8) expr {
 	if m.err != nil {
 		return nothing
 	}
-	m.grow()
 	if m.rows[e] == nil {
 		row = make([]expr, len(m.example))
 		for i := range row {
@@ -280,20 +279,12 @@ func (m *machine) step(e expr, class uint8) expr {
 	return d
 }
 
-// grow makes room for the rows of new expressions.
-func (m *machine) grow() {
-	if n := len(m.nodes) - len(m.rows); n > 0 {
-		m.rows = append(m.rows, make([][]expr, n)...)
-	}
-}
-
 // derive computes a derivative.
 func (m *machine) derive(e expr, class uint8) expr {
 	m.charge(1)
 	if m.err != nil {
 		return nothing
 	}
-	m.grow()
 	n := m.nodes[e] // a copy: interning moves the nodes
 	switch b := m.example[class]; n.kind {
 	case kindSet:
@@ -355,7 +346,6 @@ func (m *machine) complete(root expr, what func(rule int) string) error {
 		return fmt.Errorf("%w: %s begins with itself", ErrLanguage, what(rule))
 	}
 	m.findClasses()
-	m.grow()
 	m.base = len(m.nodes)
 	return nil
 }

@@ -117,7 +117,6 @@ func (m *Matcher) compact() {
 		c.state = m.m.adopt(&old, c.state)
 		c.saved = m.m.adopt(&old, c.saved)
 	}
-	m.m.grow()
 	for _, c := range []*costs{m.costs, m.costs.lower} {
 		c.of = slices.Clone(c.of[:m.m.base])
 	}

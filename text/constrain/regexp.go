@@ -105,6 +105,10 @@ func (p *regexpParser) concatenation() (expr, error) {
 		case '|', ')', '$':
 			return p.m.sequence(items...), nil
 		}
+		if text := p.plain(); text != "" {
+			items = append(items, p.spelling.text(text))
+			continue
+		}
 		e, err := p.atom()
 		if err != nil {
 			return nothing, err
@@ -115,6 +119,20 @@ func (p *regexpParser) concatenation() (expr, error) {
 		items = append(items, e)
 	}
 	return p.m.sequence(items...), nil
+}
+
+// plain returns the characters at the position that stand for themselves, without one that has a quantifier.
+func (p *regexpParser) plain() string {
+	rest := p.text[p.at:]
+	end := strings.IndexAny(rest, `\^$.|?*+()[]{}`)
+	if end < 0 {
+		end = len(rest)
+	} else if end > 0 && strings.IndexByte("?*+{", rest[end]) >= 0 {
+		_, width := utf8.DecodeLastRuneInString(rest[:end])
+		end -= width
+	}
+	p.at += end
+	return rest[:end]
 }
 
 // quantified parses the quantifier of an item. That one prefers few repetitions changes nothing about what matches.

@@ -1,6 +1,7 @@
 package constrain
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 )
@@ -142,6 +143,15 @@ func (c *schemaCompiler) object(v *value, path string) (expr, error) {
 	}
 	if least > 0 {
 		return nothing, refuse(below(path, "minProperties"), "more properties than the required ones are not supported")
+	}
+	optional := 0
+	for i := range list {
+		if !list[i].required {
+			optional++
+		}
+	}
+	if optional > maxOptional {
+		return nothing, fmt.Errorf("%w: schema, %s: it has more than %d properties that may be left out", ErrComplex, path, maxOptional)
 	}
 	return c.members(list, extra), c.m.err
 }
