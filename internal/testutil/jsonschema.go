@@ -204,7 +204,7 @@ func unknownFor(name, kind string, others ...string) error {
 
 func stringKeyword(name string, arg any, v string) error {
 	length := big.NewRat(int64(utf8.RuneCountInString(v)), 1)
-	valid := true
+	var valid bool
 	switch name {
 	case "minLength", "maxLength":
 		bound, _ := new(big.Rat).SetString(fmt.Sprint(arg))

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // bytesVocabulary has a token for each byte and the given texts; the last id ends a generation.
@@ -147,7 +149,7 @@ func TestReserve(t *testing.T) {
 // TestSteadyStateAllocatesNothing follows an answer whose states are known.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	c := begin(t, bytesVocabulary("ab", "ba"), "[ab]*")
-	require.Zero(t, testing.AllocsPerRun(100, func() {
+	require.Zero(t, testutil.AllocsPerRun(100, 0, func() {
 		if _, _, err := c.Mask(0); err != nil || c.Accept(256) != nil {
 			panic("the mask or the token was refused")
 		}
