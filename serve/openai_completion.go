@@ -30,7 +30,9 @@ type completionLogProbs struct {
 type completionRequest struct {
 	*openAIRequest
 	prompts []prompt
-	answer  openAIChoices[completionChoice]
+	// before and behind are the texts around a gap that the answer fills; behind is "" if there is none.
+	before, behind string
+	answer         openAIChoices[completionChoice]
 }
 
 // defaultCompletion is the number of tokens of a completion whose request does not say one, as the API has it.
@@ -48,7 +50,9 @@ func (s *Server) readCompletion(o *object) *job {
 		o.fail("best_of", "must be n: answers are not chosen by their probability")
 	}
 	o.refuse("echo", "is not supported")
-	o.refuse("suffix", "is not supported yet")
+	if r.behind = o.text("suffix"); r.behind != "" {
+		r.before = o.text("prompt") // no list
+	}
 	refuseFormat(o)
 	return &job{model: r.model, run: r.run}
 }
@@ -56,8 +60,7 @@ func (s *Server) readCompletion(o *object) *job {
 // readPrompts reads a text, token ids, or a list of either.
 func readPrompts(o *object) []prompt {
 	const name = "prompt"
-	if !o.has(name) {
-		o.fail(name, "is missing")
+	if o.need(name); !o.has(name) {
 		return nil
 	}
 	raw := o.fields[name]
@@ -91,6 +94,13 @@ func readPrompts(o *object) []prompt {
 func (r *completionRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
 	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
 		return err
+	}
+	if r.behind != "" {
+		text, err := gapPrompt(u.engine.Tokenizer(), r.before, r.behind)
+		if err != nil {
+			return err
+		}
+		r.prompts = []prompt{textPrompt(text)}
 	}
 	head := &r.answer.head
 	head.ID, head.Object, head.Created, head.Model = "cmpl-"+r.server.id(), "text_completion", r.server.now().Unix(), u.name
