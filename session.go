@@ -271,7 +271,7 @@ func (s *Session) Len() int {
 // Limit returns the most tokens that the session can process. It can generate one more token.
 func (s *Session) Limit() int { return s.engine.limit }
 
-// Stats describes the last generation that ended, or of one that goes on the tokens of its prompt.
+// Stats describes the last generation that ended, or of one that goes on its seed and the tokens of its prompt.
 func (s *Session) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
