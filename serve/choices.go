@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
-	"slices"
 	"sync"
 
 	"github.com/llmrun/llmrun"
@@ -40,13 +39,4 @@ func together(n int, choice func(i int, begun func()) error) error {
 func lacksMemory(err error) bool {
 	var p *problem
 	return errors.Is(err, llmrun.ErrBudget) || errors.As(err, &p) && p.status == http.StatusRequestEntityTooLarge
-}
-
-// likeliest returns the n choices whose tokens are the likeliest, best first, or all in their order if there are no more.
-func likeliest(all []completed, n int) []completed {
-	if len(all) == n {
-		return all
-	}
-	slices.SortStableFunc(all, func(a, b completed) int { return cmp.Compare(b.drawn.MeanLogProb(), a.drawn.MeanLogProb()) })
-	return all[:n]
 }

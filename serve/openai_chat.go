@@ -48,23 +48,12 @@ type chatToken struct {
 	Bytes   []int   `json:"bytes"`
 }
 
-// chatCompletion is an answer, or with the object chat.completion.chunk a part of one.
-type chatCompletion struct {
-	ID      string       `json:"id"`
-	Object  string       `json:"object"`
-	Created int64        `json:"created"`
-	Model   string       `json:"model"`
-	Choices []chatChoice `json:"choices"`
-	Usage   *openAIUsage `json:"usage,omitempty"`
-}
-
 // chatRequest is a request for a chat completion.
 type chatRequest struct {
 	*openAIRequest
 	prompt   prompt
-	thinking string         // the level that the request wants
-	head     chatCompletion // what all parts of the answer have in common
-	usage    openAIUsage
+	thinking string // the level that the request wants
+	answer   openAIChoices[chatChoice]
 }
 
 // maxTopLogProbs is the greatest top_logprobs of the API.
@@ -100,114 +89,81 @@ func (s *Server) readChatRequest(o *object) *chatRequest {
 	return r
 }
 
-// run generates the choices: together, or one after the other if they are streamed. They share the keys and values of the prompt.
+// run generates the choices, which share the keys and values of the prompt.
 func (r *chatRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
 	if err := u.prepare(&r.options.Chat, r.thinking, r.sampling.bias); err != nil {
 		return err
 	}
-	r.head = chatCompletion{ID: "chatcmpl-" + r.server.id(), Object: "chat.completion", Created: r.server.now().Unix(), Model: u.name}
+	head := &r.answer.head
+	head.ID, head.Object, head.Created, head.Model = "chatcmpl-"+r.server.id(), "chat.completion", r.server.now().Unix(), u.name
 	if r.stream {
-		return r.runStream(ctx, w, u)
+		head.Object = "chat.completion.chunk"
 	}
-	r.head.Choices = make([]chatChoice, r.n)
-	stats := make([]llmrun.Stats, r.n)
-	err := together(r.n, func(i int, begun func()) (err error) {
-		r.head.Choices[i], stats[i], err = r.choice(ctx, u, i, begun)
-		return err
+	return r.answer.run(ctx, w, r.openAIRequest, 1, r.n, func(_, index int, started func()) (generated[chatChoice], error) {
+		return r.choice(ctx, u, index, started)
 	})
-	if err != nil {
-		return err
-	}
-	for i := range stats {
-		r.usage.add(stats[i], i == 0)
-	}
-	r.head.Usage = &r.usage
-	writeJSON(w, http.StatusOK, r.head)
-	return nil
 }
 
-// choice generates a choice, and calls begun with its first token.
-func (r *chatRequest) choice(ctx context.Context, u *use, i int, begun func()) (chatChoice, llmrun.Stats, error) {
-	choice := chatChoice{Index: i}
+// at implements numbered.
+func (c chatChoice) at(index int) chatChoice {
+	c.Index = index
+	return c
+}
+
+// choice generates the choice with an index, and calls started with its first token.
+func (r *chatRequest) choice(ctx context.Context, u *use, index int, started func()) (last generated[chatChoice], err error) {
 	var got llmrun.Answer
-	stats, err := u.generate(ctx, r.prompt, r.generateOptions(u, i), func(p *llmrun.Piece) error {
-		begun()
-		got.Add(p)
-		if entry := r.logProb(u, p); entry != nil {
-			if choice.LogProbs == nil {
-				choice.LogProbs = &chatLogProbs{}
-			}
-			choice.LogProbs.Content = append(choice.LogProbs.Content, *entry)
+	var logProbs *chatLogProbs
+	begun := !r.stream
+	begin := func() error {
+		if begun {
+			return nil
 		}
-		return nil
+		begun = true
+		return r.answer.send(chatChoice{Index: index, Delta: &chatDelta{Role: "assistant", Content: new(string)}})
+	}
+	options := r.generateOptions(u, index)
+	if r.stream {
+		options.OnPrefill = r.answer.stream.reading
+	}
+	last.stats, err = u.generate(ctx, r.prompt, options, func(p *llmrun.Piece) error {
+		started()
+		if err := begin(); err != nil {
+			return err
+		}
+		got.Add(p)
+		entry := r.logProb(u, p)
+		if entry != nil {
+			if logProbs == nil || r.stream {
+				logProbs = &chatLogProbs{}
+			}
+			logProbs.Content = append(logProbs.Content, *entry)
+		}
+		if !r.stream {
+			return nil
+		}
+		part := chatChoice{Index: index, Delta: delta(p, &got)}
+		if entry != nil {
+			part.LogProbs = logProbs
+		} else if part.Delta.empty() {
+			return nil
+		}
+		return r.answer.send(part)
 	})
 	if err != nil {
-		return choice, stats, err
+		return last, err
 	}
-	choice.Message, choice.FinishReason = message(&got), chatFinishReason(stats, &got)
-	return choice, stats, nil
-}
-
-// runStream sends the choices as server-sent events. Errors before the first event are answered by a status.
-func (r *chatRequest) runStream(ctx context.Context, w http.ResponseWriter, u *use) error {
-	r.head.Object = "chat.completion.chunk"
-	t := newStream(w, true)
-	if err := r.sendChoices(ctx, t, u); err != nil {
-		return r.server.breakOff(ctx, t, err, openAI{}.errorBody)
+	if err := begin(); err != nil { // the model ended at once
+		return last, err
 	}
-	return nil
-}
-
-func (r *chatRequest) sendChoices(ctx context.Context, t *stream, u *use) error {
-	for i := range r.n {
-		begun, got := false, llmrun.Answer{}
-		begin := func() error {
-			if begun {
-				return nil
-			}
-			begun = true
-			return r.send(t, chatChoice{Index: i, Delta: &chatDelta{Role: "assistant", Content: new(string)}})
-		}
-		options := r.generateOptions(u, i)
-		options.OnPrefill = t.reading
-		stats, err := u.generate(ctx, r.prompt, options, func(p *llmrun.Piece) error {
-			if err := begin(); err != nil {
-				return err
-			}
-			got.Add(p)
-			choice := chatChoice{Index: i, Delta: delta(p, &got)}
-			if entry := r.logProb(u, p); entry != nil {
-				choice.LogProbs = &chatLogProbs{Content: []chatLogProb{*entry}}
-			} else if choice.Delta.empty() {
-				return nil
-			}
-			return r.send(t, choice)
-		})
-		if err != nil {
-			return err
-		}
-		if err := begin(); err != nil { // the model ended at once
-			return err
-		}
-		r.usage.add(stats, i == 0)
-		if err := r.send(t, chatChoice{Index: i, Delta: &chatDelta{}, FinishReason: chatFinishReason(stats, &got)}); err != nil {
-			return err
-		}
+	c := &last.choice
+	c.FinishReason = chatFinishReason(last.stats, &got)
+	if r.stream {
+		c.Delta = &chatDelta{}
+	} else {
+		c.Message, c.LogProbs = message(&got), logProbs
 	}
-	if r.includeUsage {
-		r.head.Choices, r.head.Usage = []chatChoice{}, &r.usage
-		if err := t.send(r.head); err != nil {
-			return err
-		}
-	}
-	return t.end()
-}
-
-// send sends a part of a choice.
-func (r *chatRequest) send(t *stream, c chatChoice) error {
-	chunk := r.head
-	chunk.Choices = []chatChoice{c}
-	return t.send(chunk)
+	return last, nil
 }
 
 // logProb returns what the request asks for about the token of a piece, nil for nothing.

@@ -26,30 +26,14 @@ type completionLogProbs struct {
 	Offsets  []int                `json:"text_offset"` // in characters of the answer
 }
 
-// completion is an answer, or a part of one.
-type completion struct {
-	ID      string             `json:"id"`
-	Object  string             `json:"object"`
-	Created int64              `json:"created"`
-	Model   string             `json:"model"`
-	Choices []completionChoice `json:"choices"`
-	Usage   *openAIUsage       `json:"usage,omitempty"`
-}
-
 // completionRequest is a request for text completions.
 type completionRequest struct {
 	*openAIRequest
 	prompts []prompt
-	bestOf  int        // choices that are generated for each prompt; the n likeliest are the answer
-	head    completion // what all parts of the answer have in common
-	usage   openAIUsage
-}
-
-// completed is a choice, and what it took.
-type completed struct {
-	completionChoice
-	drawn llmrun.Candidate // its tokens
-	stats llmrun.Stats
+	// before and behind are the texts around a gap that the answer fills; behind is "" if there is none.
+	before, behind string
+	bestOf         int // choices that are generated for each prompt; the n likeliest are the answer
+	answer         openAIChoices[completionChoice]
 }
 
 // defaultCompletion is the number of tokens of a completion whose request does not say one, as the API has it.
@@ -73,7 +57,9 @@ func (s *Server) readCompletion(o *object) *job {
 		}
 	}
 	o.refuse("echo", "is not supported")
-	o.refuse("suffix", "is not supported yet")
+	if r.behind = o.text("suffix"); r.behind != "" {
+		r.before = o.text("prompt") // no list
+	}
 	refuseFormat(o)
 	return &job{model: r.model, run: r.run}
 }
@@ -81,8 +67,7 @@ func (s *Server) readCompletion(o *object) *job {
 // readPrompts reads a text, token ids, or a list of either.
 func readPrompts(o *object) []prompt {
 	const name = "prompt"
-	if !o.has(name) {
-		o.fail(name, "is missing")
+	if o.need(name); !o.has(name) {
 		return nil
 	}
 	raw := o.fields[name]
@@ -112,113 +97,72 @@ func readPrompts(o *object) []prompt {
 	return all
 }
 
-// run generates the choices of the prompts, those of a prompt together unless they are streamed.
+// run generates the choices of all prompts.
 func (r *completionRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
 	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
 		return err
 	}
-	r.head = completion{ID: "cmpl-" + r.server.id(), Object: "text_completion", Created: r.server.now().Unix(), Model: u.name}
-	var t *stream
-	if r.stream {
-		t = newStream(w, true)
-	}
-	for i, p := range r.prompts {
-		if err := r.choices(ctx, t, u, p, i*r.n); err != nil {
-			return r.server.breakOff(ctx, t, err, openAI{}.errorBody)
+	if r.behind != "" {
+		text, err := gapPrompt(u.engine.Tokenizer(), r.before, r.behind)
+		if err != nil {
+			return err
 		}
+		r.prompts = []prompt{textPrompt(text)}
 	}
-	if t == nil {
-		r.head.Usage = &r.usage
-		writeJSON(w, http.StatusOK, r.head)
-		return nil
-	}
-	if r.includeUsage {
-		r.head.Choices, r.head.Usage = []completionChoice{}, &r.usage
-		_ = t.send(r.head) // fails if the client has left
-	}
-	_ = t.end() // fails if the client has left
-	return nil
-}
-
-// choices generates the choices of a prompt, the first of which has an index. Without a stream it adds them to the answer.
-func (r *completionRequest) choices(ctx context.Context, t *stream, u *use, p prompt, first int) error {
-	if t != nil {
-		for j := range r.n {
-			c, err := r.choice(ctx, t, u, p, first+j, j, func() {})
-			if err != nil {
-				return err
-			}
-			r.usage.add(c.stats, j == 0)
-			if err := r.send(t, c.completionChoice); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	all := make([]completed, r.bestOf)
-	err := together(r.bestOf, func(j int, begun func()) (err error) {
-		all[j], err = r.choice(ctx, nil, u, p, 0, j, begun)
-		return err
+	head := &r.answer.head
+	head.ID, head.Object, head.Created, head.Model = "cmpl-"+r.server.id(), "text_completion", r.server.now().Unix(), u.name
+	return r.answer.run(ctx, w, r.openAIRequest, len(r.prompts), r.bestOf, func(prompt, j int, begun func()) (generated[completionChoice], error) {
+		return r.choice(ctx, u, prompt, j, begun)
 	})
-	if err != nil {
-		return err
-	}
-	for j := range all {
-		r.usage.add(all[j].stats, j == 0)
-	}
-	for j, c := range likeliest(all, r.n) {
-		c.completionChoice.Index = first + j
-		r.head.Choices = append(r.head.Choices, c.completionChoice)
-	}
-	return nil
 }
 
-// choice generates the choice with an index, the jth of its prompt, and calls begun with its first token. It sends the parts to a
-// stream, or returns them.
-func (r *completionRequest) choice(ctx context.Context, t *stream, u *use, p prompt, index, j int, begun func()) (whole completed, err error) {
-	whole.completionChoice.Index = index
+// at implements numbered.
+func (c completionChoice) at(index int) completionChoice {
+	c.Index = index
+	return c
+}
+
+// choice generates the jth choice of a prompt, and calls begun with its first token.
+func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, begun func()) (last generated[completionChoice], err error) {
 	var text strings.Builder
+	var logProbs *completionLogProbs
 	offset := 0
 	options := r.generateOptions(u, j)
 	options.LogProbs = options.LogProbs || r.bestOf > r.n
-	if t != nil {
-		options.OnPrefill = t.reading
+	if r.stream {
+		options.OnPrefill = r.answer.stream.reading
 	}
-	whole.stats, err = u.generate(ctx, p, options, func(piece *llmrun.Piece) error {
+	last.stats, err = u.generate(ctx, r.prompts[prompt], options, func(p *llmrun.Piece) error {
 		begun()
-		if piece.ID >= 0 {
-			whole.drawn.LogProbs = append(whole.drawn.LogProbs, piece.LogProb)
-		}
-		part := completionChoice{Text: piece.Text, Index: index}
-		if entry := r.logProb(u, piece); entry != nil {
-			part.LogProbs = &completionLogProbs{}
-			part.LogProbs.add(entry, offset)
-			offset += utf8.RuneCountInString(entry.Token)
-			if t == nil {
-				if whole.completionChoice.LogProbs == nil {
-					whole.completionChoice.LogProbs = &completionLogProbs{}
-				}
-				whole.completionChoice.LogProbs.join(part.LogProbs)
+		last.add(p)
+		entry := r.logProb(u, p)
+		if entry != nil {
+			if logProbs == nil || r.stream {
+				logProbs = &completionLogProbs{}
 			}
+			logProbs.add(entry, offset)
+			offset += utf8.RuneCountInString(entry.Token)
 		}
-		if t == nil {
-			text.WriteString(piece.Text)
+		if !r.stream {
+			text.WriteString(p.Text)
 			return nil
 		}
-		if part.Text == "" && part.LogProbs == nil {
+		part := completionChoice{Text: p.Text, Index: prompt*r.n + j}
+		if entry != nil {
+			part.LogProbs = logProbs
+		} else if p.Text == "" {
 			return nil
 		}
-		return r.send(t, part)
+		return r.answer.send(part)
 	})
-	whole.completionChoice.Text, whole.FinishReason = text.String(), finishReason(whole.stats)
-	return whole, err
-}
-
-// send sends a part of a choice.
-func (r *completionRequest) send(t *stream, c completionChoice) error {
-	chunk := r.head
-	chunk.Choices = []completionChoice{c}
-	return t.send(chunk)
+	if err != nil {
+		return last, err
+	}
+	last.choice = completionChoice{Text: text.String(), FinishReason: finishReason(last.stats)}
+	if !r.stream {
+		last.choice.LogProbs = logProbs
+	}
+	return last, nil
 }
 
 // add adds a token whose text begins at an offset.
@@ -229,13 +173,8 @@ func (l *completionLogProbs) add(entry *chatLogProb, offset int) {
 			top[t.Token] = t.LogProb
 		}
 	}
-	l.join(&completionLogProbs{[]string{entry.Token}, []float32{entry.LogProb}, []map[string]float32{top}, []int{offset}})
-}
-
-// join adds the tokens of others.
-func (l *completionLogProbs) join(others *completionLogProbs) {
-	l.Tokens = append(l.Tokens, others.Tokens...)
-	l.LogProbs = append(l.LogProbs, others.LogProbs...)
-	l.Top = append(l.Top, others.Top...)
-	l.Offsets = append(l.Offsets, others.Offsets...)
+	l.Tokens = append(l.Tokens, entry.Token)
+	l.LogProbs = append(l.LogProbs, entry.LogProb)
+	l.Top = append(l.Top, top)
+	l.Offsets = append(l.Offsets, offset)
 }
