@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
@@ -72,10 +70,10 @@ func WriteGroups(ctx context.Context, o GroupsOptions) (_ *GroupsReport, err err
 		return nil, fmt.Errorf("%s has no matrix of a layer whose sides are multiples of %d and %d", o.Path, r.Rows, r.Cols)
 	}
 	r.RelativeError = math.Sqrt(changes / squares)
-	if err := copyOthers(o.Path, o.Out); err != nil {
+	if err := copyOthers(vfs.OS(), o.Path, o.Out); err != nil {
 		return nil, err
 	}
-	return r, safetensors.Write(vfs.OS(), filepath.Join(o.Out, "model.safetensors"), out)
+	return r, safetensors.Write(vfs.OS(), vfs.Join(o.Out, "model.safetensors"), out)
 }
 
 // round returns a tensor, rounded if it is a matrix of a layer.
@@ -125,24 +123,27 @@ func roundGroups(matrix []float32 /* [rows, cols] */, cols, rows int) error {
 	return nil
 }
 
+// mostCopied limits the size of a file beside the tensors.
+const mostCopied = 256 << 20
+
 // copyOthers copies the files of a directory that hold no tensors.
-func copyOthers(from, to string) error {
-	files, err := os.ReadDir(from)
+func copyOthers(fsys vfs.FS, from, to string) error {
+	files, err := fsys.ReadDir(from)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(to, 0o755); err != nil {
+	if err := fsys.MkdirAll(to); err != nil {
 		return err
 	}
 	for _, f := range files {
-		if !f.Type().IsRegular() || strings.Contains(f.Name(), ".safetensors") {
+		if f.IsDir || strings.Contains(f.Name, ".safetensors") {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(from, f.Name()))
+		data, err := vfs.ReadFile(fsys, vfs.Join(from, f.Name), mostCopied)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(to, f.Name()), data, 0o644); err != nil {
+		if err := vfs.WriteFile(fsys, vfs.Join(to, f.Name), data); err != nil {
 			return err
 		}
 	}
