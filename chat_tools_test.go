@@ -197,7 +197,11 @@ func TestToolsInText(t *testing.T) {
 	o := ChatOptions{Tools: []Tool{{Name: "stop", Description: "ends <all>"}}}
 	call := Message{Role: "assistant", Content: "Well.", ToolCalls: []ToolCall{{Name: "stop", Arguments: `{"now": true}`}}}
 	conversation := []Message{
-		{Role: "system", Content: "Be brief."}, {Role: "user", Content: "Stop."}, call, {Role: "tool", Content: "a"}, {Role: "tool", Content: "b"},
+		{Role: "system", Content: "Be brief."},
+		{Role: "user", Content: "Stop."},
+		call,
+		{Role: "tool", Content: "a"},
+		{Role: "tool", Content: "b"},
 		{Role: "user", Content: "Thanks."},
 	}
 	const rest = "<user>Stop.</><assistant>Well.\n<tool_call>\n{\"name\": \"stop\", \"arguments\": {\"now\": true}}\n</tool_call></>" +
