@@ -23,7 +23,8 @@ type ChatOptions struct {
 	NoGenerationPrompt bool           // do not start the assistant's next turn
 	Now                time.Time      // the current date for templates that show it; zero = now
 	Extra              map[string]any // further variables of the template
-	// Tools are what the model may call. If a template has no tools, offering some is an error.
+	// Tools are what the model may call. If the template has no tools, the message of the system lists them and shows how a call is
+	// written, and results are messages of the user.
 	Tools []Tool
 	// ToolChoice is ToolsAuto (also ""), ToolsNone or ToolsRequired. ToolName is the tool that ToolsRequired
 	// requires, "" for any. The answer then begins with the call, so the model does not think first.

@@ -190,7 +190,7 @@ func (e *Engine) HasThinkingLevel(level string) bool {
 	return slices.Contains(e.ThinkingLevels(), level)
 }
 
-// HasTools reports whether the model's chat template shows tools.
+// HasTools reports whether a conversation with the model can have tools: with every chat template that can be used. See ChatOptions.Tools.
 func (e *Engine) HasTools() bool { return e.chat.hasTools() }
 
-func (c *chatFormat) hasTools() bool { return c.template != nil && c.probeTools().offers }
+func (c *chatFormat) hasTools() bool { return c.template != nil }

@@ -18,11 +18,13 @@ import (
 // templateProbe is what probes found.
 type templateProbe struct {
 	tools    sync.Once
-	offers   bool // the template shows tools
-	calls    bool // it writes calls
-	asText   bool // it wants arguments as text
-	noneText bool // it wants none as the content of a message that has only calls
-	single   bool // it refuses two calls in a message
+	offers   bool           // the template shows tools
+	system   bool           // it shows a message of the system
+	calls    bool           // it writes calls
+	asText   bool           // it wants arguments as text
+	noneText bool           // it wants none as the content of a message that has only calls
+	single   bool           // it refuses two calls in a message
+	format   *answer.Format // of answers with calls
 
 	thinking sync.Once
 	levels   map[string]thinkLevel
@@ -96,7 +98,11 @@ func (c *chatFormat) probeTools() *templateProbe {
 			text, _ := renderTools(c.template, jinja.Input{Messages: messages, Tools: []any{tool}, BOS: c.bos, EOS: c.eos})
 			return text // of an error, ""
 		}
-		p.offers = strings.Contains(render(user), probeTool)
+		p.offers, p.format = strings.Contains(render(user), probeTool), c.answers
+		if !p.offers {
+			p.format = c.answers.WithCalls()
+			p.system = strings.Contains(render(jinja.Message{Role: "system", Content: probeTool}, user), probeTool)
+		}
 		var object any = jsonObject(probeKey, "v")
 		with := func(content, arguments any, n int) string {
 			calls := slices.Repeat([]any{jsonCall(probeID, probeCall, arguments)}, n)
@@ -132,6 +138,14 @@ func (c *chatFormat) probeTools() *templateProbe {
 	return p
 }
 
+// callFormat returns the format of answers with calls.
+func (c *chatFormat) callFormat() *answer.Format { return c.probeTools().format }
+
+// knowsResults reports whether the template has results of tools.
+func (c *chatFormat) knowsResults() bool {
+	return strings.Contains(c.source, "'tool'") || strings.Contains(c.source, `"tool"`) || c.probeTools().offers
+}
+
 // nineLetters is the condition of templates that accept only certain ids of calls.
 var nineLetters = regexp.MustCompile(`length\s*!=\s*9`)
 
@@ -145,6 +159,9 @@ func (c *chatFormat) callID(id string) string {
 
 // messages returns messages as the template wants them.
 func (c *chatFormat) messages(all []Message) (list []any, err error) {
+	if slices.ContainsFunc(all, func(m Message) bool { return m.Role == "tool" }) && !c.knowsResults() {
+		all = resultsInText(all)
+	}
 	for i := range all {
 		m := &all[i]
 		if m.Thinking == "" && len(m.ToolCalls) == 0 && m.ToolCallID == "" && m.Name == "" {
@@ -181,7 +198,7 @@ func (c *chatFormat) appendMessage(list []any, m *Message, calls []ToolCall) ([]
 	if len(calls) > 0 {
 		p := c.probeTools()
 		if !p.calls {
-			text := c.answers.Write(namesAndArguments(calls))
+			text := c.callFormat().Write(namesAndArguments(calls))
 			if m.Content != "" {
 				text = m.Content + "\n" + text
 			}
@@ -240,13 +257,22 @@ func (c *chatFormat) prompt(messages []Message, o ChatOptions, room *promptRoom)
 	}
 	in := jinja.Input{BOS: c.bos, EOS: c.eos, AddGenerationPrompt: !o.NoGenerationPrompt, Now: o.Now, Extra: o.Extra}
 	in.Granted, in.Reserve = room.granted()
-	if in.Messages, err = c.messages(messages); err != nil {
-		return "", "", err
-	}
 	if o.offers() {
-		if in.Tools, err = c.tools(&o); err != nil {
+		if err := o.validateTools(); err != nil {
 			return "", "", err
 		}
+		tools, err := jsonTools(o.Tools)
+		if err != nil {
+			return "", "", err
+		}
+		if c.probeTools().offers {
+			in.Tools = tools
+		} else if messages, err = c.toolsInText(messages, o.Tools); err != nil {
+			return "", "", err
+		}
+	}
+	if in.Messages, err = c.messages(messages); err != nil {
+		return "", "", err
 	}
 	level, err := c.level(o.Thinking)
 	if err != nil {
@@ -258,7 +284,11 @@ func (c *chatFormat) prompt(messages []Message, o ChatOptions, room *promptRoom)
 	}
 	begun = level.begin(c.answers, text)
 	if o.offers() && o.ToolChoice == ToolsRequired {
-		call, err := c.callBegin(o.ToolName)
+		name := o.ToolName
+		if name == "" && len(o.Tools) == 1 {
+			name = o.Tools[0].Name
+		}
+		call, err := c.callBegin(name)
 		if err != nil {
 			return "", "", err
 		}
@@ -270,16 +300,10 @@ func (c *chatFormat) prompt(messages []Message, o ChatOptions, room *promptRoom)
 	return text, begun, nil
 }
 
-// tools returns the tools of a prompt.
-func (c *chatFormat) tools(o *ChatOptions) (list []any, err error) {
-	if err := o.validateTools(); err != nil {
-		return nil, err
-	}
-	if !c.probeTools().offers {
-		return nil, fmt.Errorf("%w: the model's chat template has no tools", ErrOptions)
-	}
-	for i := range o.Tools {
-		t, err := jsonTool(&o.Tools[i])
+// jsonTools returns tools as templates want them.
+func jsonTools(tools []Tool) (list []any, err error) {
+	for i := range tools {
+		t, err := jsonTool(&tools[i])
 		if err != nil {
 			return nil, err
 		}
@@ -319,7 +343,7 @@ func (c *chatFormat) callBegin(name string) (string, error) {
 		return begun, nil
 	}
 	p := c.probeTools()
-	call := c.answers.Write([][2]string{{probeCall, probeArguments}})
+	call := c.callFormat().Write([][2]string{{probeCall, probeArguments}})
 	if p.calls {
 		user := Message{Role: "user", Content: "x"}
 		made := Message{Role: "assistant", ToolCalls: []ToolCall{{ID: probeID, Name: probeCall, Arguments: probeArguments}}}
@@ -336,7 +360,7 @@ func (c *chatFormat) callBegin(name string) (string, error) {
 			call = rest
 		}
 	}
-	from := c.answers.FirstCall(call)
+	from := c.callFormat().FirstCall(call)
 	at := strings.Index(call, probeCall)
 	if from < 0 || at < from {
 		return "", fmt.Errorf("%w: a call of a tool cannot be required of this model: its chat template does not show how calls begin", ErrOptions)
@@ -379,6 +403,7 @@ func (c *chatFormat) reading(text, begun string, o *ChatOptions) *reading {
 	}
 	r.end = r.format.Opened(text)
 	if o.offers() && c.channels == nil {
+		r.format = c.callFormat()
 		r.tools = &answer.Tools{}
 		for i := range o.Tools {
 			r.tools.Add(stripMarks.Replace(o.Tools[i].Name), o.Tools[i].Parameters)

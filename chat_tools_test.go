@@ -60,8 +60,9 @@ func readAnswer(how *reading, text string, n int) *Answer {
 	return got
 }
 
-// TestTemplatesWriteCallsThatAreReadBack renders a conversation with calls by each template that has tools, takes what it writes for
-// the calls as a model's answer to the same conversation, and reads the calls back: whole, byte by byte, and behind a required beginning.
+// TestTemplatesWriteCallsThatAreReadBack renders a conversation with calls by each template, whether it has tools or is given them as
+// text, takes what it writes for the calls as a model's answer to the same conversation, and reads the calls back: whole, byte by byte,
+// and behind a required beginning.
 func TestTemplatesWriteCallsThatAreReadBack(t *testing.T) {
 	found := 0
 	for _, dir := range []string{"text/jinja/testdata", "testdata/templates", "../shared/templates"} {
@@ -71,12 +72,9 @@ func TestTemplatesWriteCallsThatAreReadBack(t *testing.T) {
 			source, err := os.ReadFile(path)
 			require.NoError(t, err)
 			c := formatOf(t, string(source))
-			if !c.probeTools().offers {
-				_, _, err := c.prompt([]Message{{Role: "user", Content: "hi"}}, ChatOptions{Tools: []Tool{weather}}, nil)
-				require.ErrorIs(t, err, ErrOptions)
-				continue
+			if c.probeTools().offers {
+				found++
 			}
-			found++
 			t.Run(path, func(t *testing.T) { readBack(t, c) })
 		}
 	}
@@ -134,12 +132,14 @@ func readBack(t *testing.T, c *chatFormat) {
 	require.NoError(t, err)
 	if rest, ok := strings.CutPrefix(all, before); ok {
 		all = rest
+	} else { // a template that ends a conversation without an answer by a mark
+		all = all[strings.LastIndex(all, asked[0].Content):]
 	}
-	at := c.answers.FirstCall(all)
+	at := c.callFormat().FirstCall(all)
 	require.GreaterOrEqual(t, at, 0, all)
 	reply := strings.TrimRight(all[at:], "\n")
-	for _, end := range []string{"<|im_end|>", "<|eot_id|>", "</s>", "<｜end▁of▁sentence｜>"} {
-		reply = strings.TrimSuffix(reply, end)
+	for _, end := range []string{"<|im_end|>", "<|eot_id|>", "</s>", "<｜end▁of▁sentence｜>", "<|end|>", "<end_of_turn>"} {
+		reply = strings.TrimRight(strings.TrimSuffix(reply, end), "\n")
 	}
 	if how.end != "" {
 		reply = "hm\n" + how.end + "\n\n" + reply
@@ -183,6 +183,76 @@ func requireCalls(t *testing.T, want []ToolCall, got *Answer) {
 		require.Equal(t, want[i].Arguments, calls[i].Arguments)
 		require.Len(t, calls[i].ID, callIDLength)
 		require.True(t, calls[i].Complete())
+	}
+}
+
+// TestToolsInText renders a conversation with tools by templates that have none: with messages of the system, without, and with thoughts.
+func TestToolsInText(t *testing.T) {
+	const turns = `{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`
+	const list = "You can call tools. Each line describes one, with the JSON schema of its arguments:\n" +
+		`{"name":"stop","description":"ends <all>","parameters":{"type":"object","properties":{}}}` + "\n" +
+		"\nTo call a tool, answer with its name and its arguments in this form:\n" +
+		"<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"ARGUMENT\": \"VALUE\"}}\n</tool_call>" +
+		"\nThe next message then has the result. Answer without a call if you need no tool."
+	o := ChatOptions{Tools: []Tool{{Name: "stop", Description: "ends <all>"}}}
+	call := Message{Role: "assistant", Content: "Well.", ToolCalls: []ToolCall{{Name: "stop", Arguments: `{"now": true}`}}}
+	conversation := []Message{
+		{Role: "system", Content: "Be brief."},
+		{Role: "user", Content: "Stop."},
+		call,
+		{Role: "tool", Content: "a"},
+		{Role: "tool", Content: "b"},
+		{Role: "user", Content: "Thanks."},
+	}
+	const rest = "<user>Stop.</><assistant>Well.\n<tool_call>\n{\"name\": \"stop\", \"arguments\": {\"now\": true}}\n</tool_call></>" +
+		"<user><tool_response>\na\n</tool_response>\n<tool_response>\nb\n</tool_response>\nThanks.</>"
+	const noSystem = `{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}` + turns
+	for _, c := range []struct {
+		source   string
+		messages []Message
+		want     string
+	}{
+		{turns, conversation, "<system>Be brief.\n\n" + list + "</>" + rest + "<assistant>"},
+		{turns, conversation[1:], "<system>" + list + "</>" + rest + "<assistant>"},
+		{turns, nil, "<system>" + list + "</><assistant>"},
+		{noSystem, conversation[1:], strings.Replace(rest, "<user>", "<user>"+list+"\n\n", 1) + "<assistant>"},
+		{noSystem, conversation[2:3], "<user>" + list + "</><assistant>" + strings.TrimPrefix(strings.Split(rest, "</>")[1], "<assistant>") + "</><assistant>"},
+		{turns + "{# <think></think> #}", conversation[1:2], "<system>" + list + "</><user>Stop.</><assistant>"},
+	} {
+		f := formatOf(t, c.source)
+		text, begun, err := f.prompt(c.messages, o, nil)
+		require.NoError(t, err)
+		require.Equal(t, c.want, text, c.source)
+		require.Empty(t, begun)
+	}
+	f := formatOf(t, turns)
+	text, _, err := f.prompt(conversation, ChatOptions{}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "<system>Be brief.</>"+rest+"<assistant>", text, "without tools the results are still messages of the user")
+	own, _, err := formatOf(t, turns+"{# 'tool' #}").prompt(conversation, ChatOptions{}, nil)
+	require.NoError(t, err)
+	require.Contains(t, own, "<tool>a</><tool>b</>", "a template that has results writes them itself")
+
+	o.ToolChoice = ToolsRequired // there is only one
+	text, begun, err := f.prompt(conversation[1:2], o, nil)
+	require.NoError(t, err)
+	require.Equal(t, "<tool_call>\n{\"name\": \"stop\", \"arguments\": {", begun)
+	two := ChatOptions{Tools: append(o.Tools, weather), ToolChoice: ToolsRequired}
+	_, either, err := f.prompt(conversation[1:2], two, nil)
+	require.NoError(t, err)
+	require.Equal(t, "<tool_call>\n{\"name\": \"", either)
+	two.ToolName = "weather"
+	_, named, err := f.prompt(conversation[1:2], two, nil)
+	require.NoError(t, err)
+	require.Equal(t, "<tool_call>\n{\"name\": \"weather\", \"arguments\": {", named)
+	got := readAnswer(f.reading(text, begun, &o), "\"now\": 1}}\n</tool_call>", 1)
+	require.Equal(t, []ToolCall{{ID: got.ToolCalls()[0].ID, Name: "stop", Arguments: `{"now": 1}`}}, got.ToolCalls())
+	bare := readAnswer(f.reading(text, "", &o), `{"name": "stop", "arguments": {}}`, 1)
+	require.Equal(t, "{}", bare.ToolCalls()[0].Arguments, "a call without marks")
+
+	for _, tool := range []Tool{{}, {Name: "x", Parameters: []byte(`[]`)}, {Name: "x", Parameters: []byte(`{`)}} {
+		_, _, err := f.prompt(conversation, ChatOptions{Tools: []Tool{tool}}, nil)
+		require.ErrorIs(t, err, ErrOptions)
 	}
 }
 

@@ -60,7 +60,7 @@ func (i *Inspection) ChatTemplate() string { return i.described.chat.source }
 // DefaultSampling returns the sampling parameters that the model's authors suggest, as [Engine.DefaultSampling] does.
 func (i *Inspection) DefaultSampling() Sampling { return i.described.sampling }
 
-// HasTools reports whether the model's chat template shows tools.
+// HasTools reports whether a conversation with the model can have tools; see [Engine.HasTools].
 func (i *Inspection) HasTools() bool { return i.described.chat.hasTools() }
 
 // ThinkingLevels returns the levels of thinking between which the chat template can choose; see [Engine.ThinkingLevels].

@@ -350,9 +350,6 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 	if r.options.Chat.Thinking, err = checkThink(u, r.thinking); err != nil {
 		return err
 	}
-	if err := checkTools(u, &r.options.Chat); err != nil {
-		return err
-	}
 	if r.prepare != nil {
 		if err := r.prepare(u); err != nil {
 			return err

@@ -223,7 +223,7 @@ func TestOllamaListings(t *testing.T) {
 	}, at(model, "details"))
 	for _, field := range []string{"model", "name"} {
 		show := postOK(t, demo(), "/api/show", `{"`+field+`":"demo"}`)
-		require.Equal(t, []any{"completion"}, at(show, "capabilities"))
+		require.Equal(t, []any{"completion", "tools"}, at(show, "capabilities"))
 		require.Equal(t, "llama", at(show, "model_info", "general.architecture"))
 		require.EqualValues(t, 32768, at(show, "model_info", "llama.context_length"))
 		require.Equal(t, at(model, "details"), at(show, "details"))

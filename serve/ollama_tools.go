@@ -59,11 +59,3 @@ func checkThink(u *use, want string) (string, error) {
 	}
 	return level, nil
 }
-
-// checkTools refuses tools for a model that has none.
-func checkTools(u *use, chat *llmrun.ChatOptions) error {
-	if len(chat.Tools) > 0 && chat.ToolChoice != llmrun.ToolsNone && !u.engine.HasTools() {
-		return &problem{status: http.StatusBadRequest, message: fmt.Sprintf("%q does not support tools", u.name)}
-	}
-	return nil
-}

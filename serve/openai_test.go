@@ -287,7 +287,6 @@ func TestOpenAIRefusals(t *testing.T) {
 		{chat, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}`, 400, "messages[0].content[0].type", "only text"},
 		{chat, `{"messages":[{"role":"user","content":"x","tool_calls":[{}]}]}`, 400, "messages[0].tool_calls", "can only be an assistant's"},
 		{chat, `{` + foxMessages + `,"tools":[{"type":"function"}]}`, 400, "tools[0].function.name", "must be the name of the tool"},
-		{chat, `{` + foxMessages + `,"tools":[` + weatherTool + `]}`, 400, nil, "does not support tools"},
 		{chat, `{` + foxMessages + `,"response_format":{"type":"json_object"}}`, 400, "response_format.type", "not supported yet"},
 		{chat, `{"messages":[{"role":"user"}]}`, 400, "messages[0].content", "is missing"},
 		{chat, `{"messages":[{"role":"user","content":null}]}`, 400, "messages[0].content", "is missing"},

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestNamedSessions checks that a conversation with a name is saved behind its answer, and goes on in another process.
@@ -70,4 +71,38 @@ func TestNamedSessions(t *testing.T) {
 	defer busy.Close()
 	w = post(s, "/v1/chat/completions", "fox", `{`+first+`}`)
 	require.Equal(t, http.StatusConflict, w.Code, w.Body)
+}
+
+// TestFurtherQuestions asks several questions about one document, in one process and in the next: each computes no more tokens than its
+// own and a page's.
+func TestFurtherQuestions(t *testing.T) {
+	const page = 64
+	tokens := testutil.Effort(700, 16<<10)
+	dir := t.TempDir()
+	ask := func(s *Server, question string) (prompt, computed int) {
+		document := strings.Repeat("The fox went into the wood. ", tokens/7)
+		answer := postOK(t, s, "/v1/chat/completions", `{"messages":[{"role":"user","content":"`+document+question+`"}],"temperature":0,"max_tokens":1}`)
+		prompt = int(at(answer, "usage", "prompt_tokens").(float64))
+		return prompt, prompt - int(at(answer, "usage", "prompt_tokens_details", "cached_tokens").(float64))
+	}
+	start := func() *Server {
+		return newDemo(func(o *Options) { o.Models[0].Options.Cache.KVDir = dir })
+	}
+	s := start()
+	prompt, computed := ask(s, "Who went?")
+	require.Equal(t, prompt, computed)
+	require.Greater(t, prompt, tokens/2)
+	_, computed = ask(s, "Where did the fox go?")
+	t.Logf("%d tokens, of which the second question computes %d", prompt, computed)
+	require.LessOrEqual(t, computed, page+20)
+	require.NoError(t, s.Close())
+
+	s = start()
+	defer s.Close()
+	_, computed = ask(s, "What did the fox do?")
+	t.Logf("after a restart, %d", computed)
+	require.LessOrEqual(t, computed, page+20)
+	s.metrics.mu.Lock()
+	defer s.metrics.mu.Unlock()
+	require.Greater(t, int(s.metrics.restored), prompt-page-20, "from flash")
 }

@@ -145,9 +145,6 @@ func (u *use) prepare(chat *llmrun.ChatOptions, thinking string, bias map[int32]
 	if err := checkBias(bias, u.engine.Info().Vocab); err != nil {
 		return err
 	}
-	if err := checkTools(u, chat); err != nil {
-		return err
-	}
 	chat.Thinking = thinkingLevel(u.engine, thinking)
 	return nil
 }

@@ -201,9 +201,28 @@ func testThinkingOfRequests(t *testing.T, tooled *Server) {
 	require.Equal(t, http.StatusBadRequest, w.Code)
 	require.JSONEq(t, `{"error":"\"demo\" does not support thinking"}`, w.Body.String())
 	postOK(t, demo(), "/api/chat", hi+`,"think":false}`)
-	w = post(demo(), "/api/chat", hi+`,"tools":[`+weatherTool+`]}`)
-	require.Equal(t, http.StatusBadRequest, w.Code)
-	require.JSONEq(t, `{"error":"\"demo\" does not support tools"}`, w.Body.String())
+}
+
+// TestToolsWithoutATemplateForThem checks that a model whose chat template has no tools is told of them, and can be made to call one, by
+// each API.
+func TestToolsWithoutATemplateForThem(t *testing.T) {
+	require.Equal(t, []any{"completion", "tools"}, at(postOK(t, demo(), "/api/show", `{"model":"demo"}`), "capabilities"))
+	const ask = `"max_tokens":2,"temperature":0,"messages":[{"role":"user","content":"Hi"}]`
+	const required = `,"tools":[` + weatherTool + `],"tool_choice":{"type":"function","function":{"name":"weather"}}`
+	plain := at(postOK(t, demo(), "/v1/chat/completions", `{`+ask+`}`), "usage", "prompt_tokens")
+	chat := postOK(t, demo(), "/v1/chat/completions", `{`+ask+required+`}`)
+	require.Greater(t, at(chat, "usage", "prompt_tokens"), plain.(float64)+100)
+	require.Equal(t, "weather", at(chat, "choices", 0, "message", "tool_calls", 0, "function", "name"))
+	require.Nil(t, at(chat, "choices", 0, "message", "content"))
+	const anthropicTools = `,"tools":[{"name":"weather","description":"the weather","input_schema":{"type":"object","properties":{"city":{"type":"string"}}}}]`
+	message := postOK(t, demo(), "/v1/messages", `{`+ask+anthropicTools+`,"tool_choice":{"type":"tool","name":"weather"}}`)
+	require.Equal(t, "tool_use", at(message, "content", 0, "type"))
+	require.Equal(t, "weather", at(message, "content", 0, "name"))
+	response := postOK(t, demo(), "/v1/responses", `{"input":"Hi","max_output_tokens":2,"tools":[{"type":"function","name":"weather"}],"tool_choice":{"type":"function","name":"weather"}}`)
+	require.Equal(t, "function_call", at(response, "output", 0, "type"))
+	require.Equal(t, "weather", at(response, "output", 0, "name"))
+	ollama := postOK(t, demo(), "/api/chat", `{"stream":false,"messages":[{"role":"user","content":"Hi"}],"options":{"num_predict":1},"tools":[`+weatherTool+`]}`)
+	require.Greater(t, at(ollama, "prompt_eval_count"), plain.(float64)+100)
 }
 
 // testToolRefusals checks the fields that are named.

@@ -134,6 +134,17 @@ func New(template string, isToken func(mark string) bool) *Format {
 	return f
 }
 
+// WithCalls returns the format of a model that is told how to call tools: its own if it has marks for calls, otherwise one with marks that
+// many models know. A call without marks is read all the same.
+func (f *Format) WithCalls() *Format {
+	if slices.ContainsFunc(f.calls, func(w wrapper) bool { return !w.bare }) {
+		return f
+	}
+	g := *f
+	g.calls = append(slices.Clone(knownCalls[:1]), f.calls...)
+	return &g
+}
+
 // Thinks reports whether the answers of the model may have thoughts.
 func (f *Format) Thinks() bool { return len(f.thoughts) > 0 }
 
