@@ -11,7 +11,7 @@ import (
 // batch, on all threads.
 
 // convChannels is the number of channels of a convolution that one part computes.
-const convChannels = 128
+const convChannels = recurrent.BlockChannels
 
 // mixers computes the layers with recurrent state.
 type mixers struct {
@@ -136,22 +136,15 @@ func (b *mixers) convolveGated(r run, lo, hi int) {
 	a := r.seq.state.Layer(b.index, r.count)
 	rows := b.in[r.row*3*dim:]
 	for t := range r.count {
-		multiplyBy(rows[(3*t+2)*dim:][lo:hi], rows[3*t*dim:][lo:hi])
+		quant.Mul(rows[(3*t+2)*dim:][lo:hi], rows[3*t*dim:][lo:hi])
 	}
 	in, out := recurrent.Rows{Data: rows[2*dim:], Stride: 3 * dim}, recurrent.Rows{Data: b.h[r.row*dim:], Stride: dim}
 	b.kernel.Run(out, in, a.ConvNext, a.ConvNow, lo, hi, r.count)
 	for t := range r.count {
-		multiplyBy(out.Row(t)[lo:hi], rows[(3*t+1)*dim:][lo:hi])
+		quant.Mul(out.Row(t)[lo:hi], rows[(3*t+1)*dim:][lo:hi])
 	}
 	if a.Steps != nil {
 		recurrent.Record(a.Steps, dim, 0, in, lo, hi, r.count)
-	}
-}
-
-// multiplyBy multiplies x by gates, element by element.
-func multiplyBy(x, gates []float32) {
-	for i, gate := range gates {
-		x[i] = gate * x[i]
 	}
 }
 

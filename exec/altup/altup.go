@@ -34,10 +34,13 @@ func (w *Weights) modalities(count int, normed []float32 /* [Dim] */) (m [MaxStr
 // coefficient returns row i of a matrix times what the router says.
 func coefficient(matrix []float32, i, count int, m *[MaxStreams]float32) (sum float32) {
 	for j, v := range matrix[i*count : (i+1)*count] {
-		sum += v * m[j]
+		sum += float32(v * m[j])
 	}
 	return sum
 }
+
+// block is the number of elements that PredictRow predicts at a time, of all streams.
+const block = 128
 
 // PredictRow replaces the streams of a row by what the layer will make of them, as a sum of all of them says.
 // normed is the active stream, normalized.
@@ -49,17 +52,18 @@ func (w *Weights) PredictRow(s *Streams, count int, normed []float32 /* [Dim] */
 			factors[i][j] = coefficient(w.Predict, i*count+j, count, &m)
 		}
 	}
-	for d := range normed {
-		var old [MaxStreams]float32
-		for j := range count {
-			old[j] = s[j][d]
+	var sums [MaxStreams][block]float32
+	for lo := 0; lo < len(normed); lo += block {
+		hi := min(lo+block, len(normed))
+		for i := range count {
+			sum := sums[i][:hi-lo]
+			clear(sum)
+			for j := range count {
+				quant.AddScaled(sum, s[j][lo:hi], factors[i][j])
+			}
 		}
 		for i := range count {
-			sum := float32(0)
-			for j := range count {
-				sum += old[j] * factors[i][j]
-			}
-			s[i][d] = old[i] + sum
+			quant.Add(s[i][lo:hi], sums[i][:hi-lo])
 		}
 	}
 }
@@ -76,8 +80,8 @@ func (w *Weights) CorrectRow(s *Streams, count, active int, computed, normed []f
 		quant.AddScaled(s[i], normed, 1+coefficient(w.Correct, i, count, &m))
 	}
 	copy(computed, s[active])
-	for d, v := range w.Scale {
-		computed[d] *= v
+	if w.Scale != nil {
+		quant.Mul(computed[:len(w.Scale)], w.Scale)
 	}
 }
 
