@@ -48,6 +48,11 @@ func (b *mixers) carve(a *tiering.Arena, w *widths) {
 		b.conv, b.gate = a.Floats(b.chunk*r.Channels()), a.Floats(b.chunk*r.Inner())
 		b.decay, b.value = a.Floats(b.chunk*r.Heads), a.Floats(b.chunk*r.Heads)
 	}
+	if w.convs || w.recurs {
+		for i := range b.workers {
+			b.workers[i].factors = a.Floats(recurrent.Factors)
+		}
+	}
 }
 
 // runMixer combines the tokens with those before them, into mix.
@@ -118,20 +123,21 @@ func (b *mixers) project(in []float32 /* [n, Dim] */) {
 }
 
 // convolve computes some channels of all rows.
-func (b *mixers) convolve(part, _ int) {
+func (b *mixers) convolve(part, worker int) {
 	lo, hi := part*convChannels, min((part+1)*convChannels, b.kernel.Channels)
+	factors := b.workers[worker].factors
 	for _, r := range b.batch.runs {
 		if b.layer.Mixer == arch.ShortConv {
-			b.convolveGated(r, lo, hi)
+			b.convolveGated(r, lo, hi, factors)
 		} else {
-			b.convolveRun(r, lo, hi)
+			b.convolveRun(r, lo, hi, factors)
 		}
 	}
 }
 
 // convolveGated convolves channels lo to hi-1 of one sequence's rows for a short convolution. The input projection has
 // already read h, so the result overwrites it.
-func (b *mixers) convolveGated(r run, lo, hi int) {
+func (b *mixers) convolveGated(r run, lo, hi int, factors []float32) {
 	dim := b.m.Spec.Dim
 	a := r.seq.state.Layer(b.index, r.count)
 	rows := b.in[r.row*3*dim:]
@@ -139,7 +145,7 @@ func (b *mixers) convolveGated(r run, lo, hi int) {
 		quant.Mul(rows[(3*t+2)*dim:][lo:hi], rows[3*t*dim:][lo:hi])
 	}
 	in, out := recurrent.Rows{Data: rows[2*dim:], Stride: 3 * dim}, recurrent.Rows{Data: b.h[r.row*dim:], Stride: dim}
-	b.kernel.Run(out, in, a.ConvNext, a.ConvNow, lo, hi, r.count)
+	b.kernel.Run(out, in, a.ConvNext, a.ConvNow, lo, hi, r.count, factors)
 	for t := range r.count {
 		quant.Mul(out.Row(t)[lo:hi], rows[(3*t+1)*dim:][lo:hi])
 	}
@@ -149,12 +155,12 @@ func (b *mixers) convolveGated(r run, lo, hi int) {
 }
 
 // convolveRun convolves channels lo to hi-1 of one sequence's rows.
-func (b *mixers) convolveRun(r run, lo, hi int) {
+func (b *mixers) convolveRun(r run, lo, hi int, factors []float32) {
 	channels := b.kernel.Channels
 	a := r.seq.state.Layer(b.index, r.count)
 	in := recurrent.Rows{Data: b.in[r.row*channels:], Stride: channels}
 	out := recurrent.Rows{Data: b.conv[r.row*channels:], Stride: channels}
-	b.kernel.Run(out, in, a.ConvNext, a.ConvNow, lo, hi, r.count)
+	b.kernel.Run(out, in, a.ConvNext, a.ConvNow, lo, hi, r.count, factors)
 	for t := range r.count {
 		x := out.Row(t)[lo:hi]
 		quant.Silu(x, x)

@@ -39,11 +39,8 @@ func coefficient(matrix []float32, i, count int, m *[MaxStreams]float32) (sum fl
 	return sum
 }
 
-// block is the number of elements that PredictRow predicts at a time, of all streams.
-const block = 128
-
 // PredictRow replaces the streams of a row by what the layer will make of them, as a sum of all of them says.
-// normed is the active stream, normalized.
+// normed is the active stream, normalized, and is overwritten.
 func (w *Weights) PredictRow(s *Streams, count int, normed []float32 /* [Dim] */) {
 	m := w.modalities(count, normed)
 	var factors [MaxStreams][MaxStreams]float32
@@ -52,18 +49,18 @@ func (w *Weights) PredictRow(s *Streams, count int, normed []float32 /* [Dim] */
 			factors[i][j] = coefficient(w.Predict, i*count+j, count, &m)
 		}
 	}
-	var sums [MaxStreams][block]float32
+	block := len(normed) / count // elements of all streams, whose sums are in normed
 	for lo := 0; lo < len(normed); lo += block {
 		hi := min(lo+block, len(normed))
 		for i := range count {
-			sum := sums[i][:hi-lo]
+			sum := normed[i*block:][:hi-lo]
 			clear(sum)
 			for j := range count {
 				quant.AddScaled(sum, s[j][lo:hi], factors[i][j])
 			}
 		}
 		for i := range count {
-			quant.Add(s[i][lo:hi], sums[i][:hi-lo])
+			quant.Add(s[i][lo:hi], normed[i*block:][:hi-lo])
 		}
 	}
 }
