@@ -125,6 +125,7 @@ func TestFilesThatSayLittle(t *testing.T) {
 	require.Equal(t, 4096, sparse(t, "cohere2", nil).Layers[0].Window)
 	require.Equal(t, []int{128, 8}, []int{sparse(t, "seed_oss", nil).HeadDim, sparse(t, "seed_oss", nil).Layers[0].KVHeads})
 	require.Equal(t, 2, sparse(t, "glm4", nil).Layers[0].KVHeads)
+	require.Equal(t, []int{128, 2}, []int{sparse(t, "ernie4_5", nil).HeadDim, sparse(t, "ernie4_5", nil).Layers[0].KVHeads})
 }
 
 func mixers(s *arch.Spec) (all []arch.Mixer) {

@@ -19,7 +19,7 @@ var Llama = Family{
 // ernie45 is llama with neighbouring rotary pairs in every file.
 var ernie45 = Family{
 	name: "ernie4_5", hf: []string{"ernie4_5"}, gguf: []string{"ernie4_5"}, adjacent: true,
-	defaults: map[string]string{"rms_norm_eps": "1e-5", "rope_theta": "500000"},
+	defaults: map[string]string{"rms_norm_eps": "1e-5", "rope_theta": "500000", "head_dim": "128", "num_key_value_heads": "2"},
 	describe: func(*Hyper, *Spec) error { return nil },
 }
 
