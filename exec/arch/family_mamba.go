@@ -56,7 +56,7 @@ var (
 		name: "granitehybrid", hf: []string{"granitemoehybrid"}, gguf: []string{"granitehybrid"},
 		defaults: map[string]string{
 			"attention_multiplier": "1",
-			"mamba_n_heads": "128", "mamba_n_groups": "1", "mamba_d_state": "256", "mamba_d_conv": "4", "mamba_d_head": `"auto"`,
+			"mamba_n_heads":        "128", "mamba_n_groups": "1", "mamba_d_state": "256", "mamba_d_conv": "4", "mamba_d_head": `"auto"`,
 		},
 		describe: func(h *Hyper, s *Spec) error {
 			s.NormTopK = true // a softmax over the chosen experts alone
