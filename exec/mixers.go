@@ -11,7 +11,7 @@ import (
 // batch, on all threads.
 
 // convChannels is the number of channels of a convolution that one part computes.
-const convChannels = 128
+const convChannels = recurrent.BlockChannels
 
 // mixers computes the layers with recurrent state.
 type mixers struct {
@@ -47,6 +47,11 @@ func (b *mixers) carve(a *tiering.Arena, w *widths) {
 		}
 		b.conv, b.gate = a.Floats(b.chunk*r.Channels()), a.Floats(b.chunk*r.Inner())
 		b.decay, b.value = a.Floats(b.chunk*r.Heads), a.Floats(b.chunk*r.Heads)
+	}
+	if w.convs || w.recurs {
+		for i := range b.workers {
+			b.workers[i].factors = a.Floats(recurrent.Factors)
+		}
 	}
 }
 
@@ -118,50 +123,44 @@ func (b *mixers) project(in []float32 /* [n, Dim] */) {
 }
 
 // convolve computes some channels of all rows.
-func (b *mixers) convolve(part, _ int) {
+func (b *mixers) convolve(part, worker int) {
 	lo, hi := part*convChannels, min((part+1)*convChannels, b.kernel.Channels)
+	factors := b.workers[worker].factors
 	for _, r := range b.batch.runs {
 		if b.layer.Mixer == arch.ShortConv {
-			b.convolveGated(r, lo, hi)
+			b.convolveGated(r, lo, hi, factors)
 		} else {
-			b.convolveRun(r, lo, hi)
+			b.convolveRun(r, lo, hi, factors)
 		}
 	}
 }
 
 // convolveGated convolves channels lo to hi-1 of one sequence's rows for a short convolution. The input projection has
 // already read h, so the result overwrites it.
-func (b *mixers) convolveGated(r run, lo, hi int) {
+func (b *mixers) convolveGated(r run, lo, hi int, factors []float32) {
 	dim := b.m.Spec.Dim
 	a := r.seq.state.Layer(b.index, r.count)
 	rows := b.in[r.row*3*dim:]
 	for t := range r.count {
-		multiplyBy(rows[(3*t+2)*dim:][lo:hi], rows[3*t*dim:][lo:hi])
+		quant.Mul(rows[(3*t+2)*dim:][lo:hi], rows[3*t*dim:][lo:hi])
 	}
 	in, out := recurrent.Rows{Data: rows[2*dim:], Stride: 3 * dim}, recurrent.Rows{Data: b.h[r.row*dim:], Stride: dim}
-	b.kernel.Run(out, in, a.ConvNext, a.ConvNow, lo, hi, r.count)
+	b.kernel.Run(out, in, a.ConvNext, a.ConvNow, lo, hi, r.count, factors)
 	for t := range r.count {
-		multiplyBy(out.Row(t)[lo:hi], rows[(3*t+1)*dim:][lo:hi])
+		quant.Mul(out.Row(t)[lo:hi], rows[(3*t+1)*dim:][lo:hi])
 	}
 	if a.Steps != nil {
 		recurrent.Record(a.Steps, dim, 0, in, lo, hi, r.count)
 	}
 }
 
-// multiplyBy multiplies x by gates, element by element.
-func multiplyBy(x, gates []float32) {
-	for i, gate := range gates {
-		x[i] = gate * x[i]
-	}
-}
-
 // convolveRun convolves channels lo to hi-1 of one sequence's rows.
-func (b *mixers) convolveRun(r run, lo, hi int) {
+func (b *mixers) convolveRun(r run, lo, hi int, factors []float32) {
 	channels := b.kernel.Channels
 	a := r.seq.state.Layer(b.index, r.count)
 	in := recurrent.Rows{Data: b.in[r.row*channels:], Stride: channels}
 	out := recurrent.Rows{Data: b.conv[r.row*channels:], Stride: channels}
-	b.kernel.Run(out, in, a.ConvNext, a.ConvNow, lo, hi, r.count)
+	b.kernel.Run(out, in, a.ConvNext, a.ConvNow, lo, hi, r.count, factors)
 	for t := range r.count {
 		x := out.Row(t)[lo:hi]
 		quant.Silu(x, x)

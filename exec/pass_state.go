@@ -57,6 +57,7 @@ type workspace struct {
 	joined     []byte    // [joinedBytes] tiles of whole codes that are joined from planes
 	orderedRow []float32 // [maxCols] the row that is being quantized, in the column order of the weights
 	up         []float32 // [chunk, upSliceColumns] slice of up, see multiplyActivating
+	factors    []float32 // [recurrent.Factors] of a convolution
 	outer      []float32 // [outerRanks, BlockRows] a decoded part of B, see besidePass
 	scores     []float32 // [tileQueries, kv.BlockTokens]
 	acc        []float32 // [tileQueries, HeadDim+2] softmax states of a tile

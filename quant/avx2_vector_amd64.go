@@ -17,6 +17,9 @@ func expSumAVX2(p *float32, n int, shift float32) float32
 func siluAVX2(dst, x *float32, n int)
 
 //go:noescape
+func sigmoidAVX2(dst, x *float32, n int)
+
+//go:noescape
 func geluTanhAVX2(dst, x *float32, n int)
 
 //go:noescape
@@ -31,6 +34,10 @@ func (k avx2) expSum(p []float32 /* [n] */, shift float32) float32 {
 
 func (k avx2) silu(dst, x []float32 /* [n] */) {
 	siluAVX2(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
+}
+
+func (k avx2) sigmoid(dst, x []float32 /* [n] */) {
+	sigmoidAVX2(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
 }
 
 func (k avx2) geluTanh(dst, x []float32 /* [n] */) {

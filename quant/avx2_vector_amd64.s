@@ -43,6 +43,15 @@ done:                            \
 	VADDPS ·expTable+352(SB), Y1, Y1  \
 	VDIVPS Y1, Y6, Y1
 
+// SIGMOID computes 1 / (1 + e^-Y6) in Y1.
+#define SIGMOID \
+	VXORPS  Y1, Y1, Y1                \
+	VSUBPS  Y6, Y1, Y1                \
+	EXP(Y1)                           \
+	VMOVUPS ·expTable+352(SB), Y6     \
+	VADDPS  Y6, Y1, Y1                \
+	VDIVPS  Y1, Y6, Y1
+
 // GELU computes Y6 / (1 + e^-2u) in Y1, where 2u = x*(c1 + c3*x²); Y8 is c3.
 #define GELU \
 	VMULPS      Y6, Y6, Y1                \
@@ -201,6 +210,14 @@ TEXT ·siluAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), BX
 
 	ELEMENTWISE(SILU)
+
+// func sigmoidAVX2(dst, x *float32, n int)
+TEXT ·sigmoidAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ n+16(FP), BX
+
+	ELEMENTWISE(SIGMOID)
 
 // func geluTanhAVX2(dst, x *float32, n int)
 TEXT ·geluTanhAVX2(SB), NOSPLIT, $0-24

@@ -17,6 +17,9 @@ func expSumAVX512(p *float32, n int, shift float32) float32
 func siluAVX512(dst, x *float32, n int)
 
 //go:noescape
+func sigmoidAVX512(dst, x *float32, n int)
+
+//go:noescape
 func geluTanhAVX512(dst, x *float32, n int)
 
 //go:noescape
@@ -31,6 +34,10 @@ func (k avx512) expSum(p []float32 /* [n] */, shift float32) float32 {
 
 func (k avx512) silu(dst, x []float32 /* [n] */) {
 	siluAVX512(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
+}
+
+func (k avx512) sigmoid(dst, x []float32 /* [n] */) {
+	sigmoidAVX512(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
 }
 
 func (k avx512) geluTanh(dst, x []float32 /* [n] */) {

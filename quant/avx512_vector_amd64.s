@@ -109,6 +109,13 @@ done:                           \
 	VADDPS Z27, Z1, Z1  \
 	VDIVPS Z1, Z6, Z1
 
+// SIGMOID computes 1 / (1 + e^-Z6) in Z1.
+#define SIGMOID \
+	VSUBPS Z6, Z29, Z1  \
+	EXP(Z1)             \
+	VADDPS Z27, Z1, Z1  \
+	VDIVPS Z1, Z27, Z1
+
 // GELU computes Z6 / (1 + e^-2u) in Z1, where 2u = x*(c1 + c3*x²); Z7 is c1
 // and Z8 c3.
 #define GELU \
@@ -180,6 +187,15 @@ TEXT ·siluAVX512(SB), NOSPLIT, $0-24
 	EXP_CONSTANTS
 
 	ELEMENTWISE(SILU)
+
+// func sigmoidAVX512(dst, x *float32, n int)
+TEXT ·sigmoidAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ n+16(FP), BX
+	EXP_CONSTANTS
+
+	ELEMENTWISE(SIGMOID)
 
 // func geluTanhAVX512(dst, x *float32, n int)
 TEXT ·geluTanhAVX512(SB), NOSPLIT, $0-24

@@ -77,6 +77,43 @@ done:                \
 	VMULSS (DI), X15, X0 \
 	VMOVSS X0, (DI)
 
+#define SCALED8(at) \
+	VMULPS  at(SI), Y15, Y0 \
+	VADDPS  at(DI), Y0, Y0  \
+	VMOVUPS Y0, at(DI)
+
+#define SCALED1 \
+	VMULSS (SI), X15, X0 \
+	VADDSS (DI), X0, X0  \
+	VMOVSS X0, (DI)
+
+#define PRODUCT8(at) \
+	VMOVUPS at(SI), Y0     \
+	VMULPS  at(R8), Y0, Y0 \
+	VADDPS  at(DI), Y0, Y0 \
+	VMOVUPS Y0, at(DI)
+
+#define PRODUCT1 \
+	VMOVSS (SI), X0     \
+	VMULSS (R8), X0, X0 \
+	VADDSS (DI), X0, X0 \
+	VMOVSS X0, (DI)
+
+// CLAMP8 limits with instructions that return their second source, here the element, when one is a NaN.
+#define CLAMP8(at) \
+	VMAXPS  at(DI), Y12, Y0 \
+	VMINPS  Y0, Y13, Y0     \
+	VADDPS  Y14, Y0, Y0     \
+	VMULPS  Y15, Y0, Y0     \
+	VMOVUPS Y0, at(DI)
+
+#define CLAMP1 \
+	VMAXSS (DI), X12, X0 \
+	VMINSS X0, X13, X0   \
+	VADDSS X14, X0, X0   \
+	VMULSS X15, X0, X0   \
+	VMOVSS X0, (DI)
+
 // NORM8 multiplies by the scale and by the weight plus an offset.
 #define NORM8(at) \
 	VMULPS  at(SI), Y15, Y0 \
@@ -120,3 +157,29 @@ TEXT ·normAVX2(SB), NOSPLIT, $0-40
 	VBROADCASTSS scale+32(FP), Y15
 	VBROADCASTSS offset+36(FP), Y14
 	EIGHTS(NORM8, NORM1, STEP3)
+
+// func addScaledAVX2(dst, a *float32, n int, s float32)
+TEXT ·addScaledAVX2(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), DI
+	MOVQ         a+8(FP), SI
+	MOVQ         n+16(FP), CX
+	VBROADCASTSS s+24(FP), Y15
+	EIGHTS(SCALED8, SCALED1, STEP2)
+
+// func addProductAVX2(dst, a, b *float32, n int)
+TEXT ·addProductAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ a+8(FP), SI
+	MOVQ b+16(FP), R8
+	MOVQ n+24(FP), CX
+	EIGHTS(PRODUCT8, PRODUCT1, STEP3)
+
+// func clampAVX2(x *float32, n int, low, high, offset, factor float32)
+TEXT ·clampAVX2(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), DI
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS low+16(FP), Y12
+	VBROADCASTSS high+20(FP), Y13
+	VBROADCASTSS offset+24(FP), Y14
+	VBROADCASTSS factor+28(FP), Y15
+	EIGHTS(CLAMP8, CLAMP1, STEP2)

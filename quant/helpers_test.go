@@ -83,6 +83,3 @@ func usePath(tb testing.TB, path kernels) {
 	active = path
 	tb.Cleanup(func() { active = previous })
 }
-
-// minusZero is -0, for which Go has no literal.
-var minusZero = float32(math.Copysign(0, -1))

@@ -124,6 +124,10 @@ func probeVectors() []probeWork {
 		{"softCap", func() { SoftCap(y, 1) }},
 		{"add", func() { Add(y, x) }},
 		{"addScaled", func() { AddScaled(y, x, 1) }},
+		{"addProduct", func() { AddProduct(y, x, x) }},
+		{"sigmoid", func() { SigmoidMul(y, floats(probeElems)) }},
+		{"clampedSilu", func() { ClampedSiluMul(y, floats(probeElems), floats(probeElems), 1) }},
+		{"relu2", func() { SquaredRelu(y, x) }},
 		{"scale", func() { Scale(y, 2) }},
 		{"advance", func() {
 			AdvanceMatrix(y, y, 128, MatrixStep{Key: x[:4], Query: x[:4], Value: x[:128], Out: floats(128)})

@@ -48,12 +48,18 @@ type kernels interface {
 	roundF16(dst []byte, x []float32 /* [n] */)
 	// silu, geluTanh and geluErf are Silu, GeluTanh and GeluErf.
 	silu(dst, x []float32 /* [n] */)
+	// sigmoid computes dst[i] = Sigmoid32(x[i]).
+	sigmoid(dst, x []float32 /* [n] */)
 	geluTanh(dst, x []float32 /* [n] */)
 	geluErf(dst, x []float32 /* [n] */)
-	// add, mulBy and scale are Add, dst[i] *= a[i] and Scale.
+	// add, mulBy, scale, addScaled and addProduct are Add, Mul, Scale, AddScaled and AddProduct.
 	add(dst, a []float32 /* [n] */)
 	mulBy(dst, a []float32 /* [n] */)
 	scale(dst []float32 /* [n] */, s float32)
+	addScaled(dst, a []float32 /* [n] */, s float32)
+	addProduct(dst, a, b []float32 /* [n] */)
+	// clamp computes x[i] = (min(max(x[i], low), high) + offset) * factor and keeps NaNs.
+	clamp(x []float32 /* [n] */, low, high, offset, factor float32)
 	// norm computes dst[i] = float32(x[i]*scale) * (offset + weight[i]).
 	norm(dst, x, weight []float32 /* [n] */, scale, offset float32)
 	// softCap is SoftCap.

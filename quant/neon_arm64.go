@@ -73,6 +73,9 @@ func expSumNEON(lane *[16]float32, p *float32, steps int, shift float32)
 func siluNEON(dst, x *float32, n int)
 
 //go:noescape
+func sigmoidNEON(dst, x *float32, n int)
+
+//go:noescape
 func geluTanhNEON(dst, x *float32, n int)
 
 //go:noescape
@@ -251,6 +254,14 @@ func (k neon) silu(dst, x []float32 /* [n] */) {
 		siluNEON(unsafe.SliceData(dst), unsafe.SliceData(x), whole)
 	}
 	k.portable.silu(dst[whole:], x[whole:])
+}
+
+func (k neon) sigmoid(dst, x []float32 /* [n] */) {
+	whole := len(dst) / 4 * 4
+	if whole > 0 {
+		sigmoidNEON(unsafe.SliceData(dst), unsafe.SliceData(x), whole)
+	}
+	k.portable.sigmoid(dst[whole:], x[whole:])
 }
 
 func (k neon) geluTanh(dst, x []float32 /* [n] */) {

@@ -6,6 +6,10 @@
 #define FMUL4(m, n, d) WORD $(0x6E20DC00 | (m)<<16 | (n)<<5 | (d))
 #define FDIV4(m, n, d) WORD $(0x6E20FC00 | (m)<<16 | (n)<<5 | (d))
 
+// FMAX4 and FMIN4 keep NaNs.
+#define FMAX4(m, n, d) WORD $(0x4E20F400 | (m)<<16 | (n)<<5 | (d))
+#define FMIN4(m, n, d) WORD $(0x4EA0F400 | (m)<<16 | (n)<<5 | (d))
+
 // FMAXNM4 takes the other number when one is a NaN. FMAXNMV does so across the
 // lanes of n.
 #define FMAXNM4(m, n, d) WORD $(0x4E20C400 | (m)<<16 | (n)<<5 | (d))

@@ -19,6 +19,11 @@
 #define MUL4(d, a) FMUL4(a, d, d)
 #define SCALE4(d, a) FMUL4(16, d, d)
 #define OFFSET4(d, a) FADD4(17, a, a)
+#define SCALEA4(d, a) FMUL4(16, a, a)
+#define THIRD4(d, a) FMUL4(d+20, a, a)
+#define LOW4(d, a) FMAX4(18, d, d)
+#define HIGH4(d, a) FMIN4(19, d, d)
+#define SHIFT4(d, a) FADD4(17, d, d)
 
 // func addNEON(dst, a *float32, n int)
 TEXT ·addNEON(SB), NOSPLIT, $0-24
@@ -82,6 +87,66 @@ loop:
 	EACH4(SCALE4)
 	EACH4(OFFSET4)
 	EACH4(MUL4)
+	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R0)
+	SUBS   $16, R2
+	BNE    loop
+	RET
+
+// func addScaledNEON(dst, a *float32, n int, s float32)
+TEXT ·addScaledNEON(SB), NOSPLIT, $0-28
+	MOVD  dst+0(FP), R0
+	MOVD  a+8(FP), R1
+	MOVD  n+16(FP), R2
+	MOVWU s+24(FP), R3
+	VDUP  R3, V16.S4
+
+loop:
+	VLD1   (R0), [V0.S4, V1.S4, V2.S4, V3.S4]
+	VLD1.P 64(R1), [V4.S4, V5.S4, V6.S4, V7.S4]
+	EACH4(SCALEA4)
+	EACH4(ADD4)
+	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R0)
+	SUBS   $16, R2
+	BNE    loop
+	RET
+
+// func addProductNEON(dst, a, b *float32, n int)
+TEXT ·addProductNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD b+16(FP), R5
+	MOVD n+24(FP), R2
+
+loop:
+	VLD1   (R0), [V0.S4, V1.S4, V2.S4, V3.S4]
+	VLD1.P 64(R1), [V4.S4, V5.S4, V6.S4, V7.S4]
+	VLD1.P 64(R5), [V20.S4, V21.S4, V22.S4, V23.S4]
+	EACH4(THIRD4)
+	EACH4(ADD4)
+	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R0)
+	SUBS   $16, R2
+	BNE    loop
+	RET
+
+// func clampNEON(x *float32, n int, low, high, offset, factor float32)
+TEXT ·clampNEON(SB), NOSPLIT, $0-32
+	MOVD  x+0(FP), R0
+	MOVD  n+8(FP), R2
+	MOVWU low+16(FP), R3
+	VDUP  R3, V18.S4
+	MOVWU high+20(FP), R3
+	VDUP  R3, V19.S4
+	MOVWU offset+24(FP), R3
+	VDUP  R3, V17.S4
+	MOVWU factor+28(FP), R3
+	VDUP  R3, V16.S4
+
+loop:
+	VLD1   (R0), [V0.S4, V1.S4, V2.S4, V3.S4]
+	EACH4(LOW4)
+	EACH4(HIGH4)
+	EACH4(SHIFT4)
+	EACH4(SCALE4)
 	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R0)
 	SUBS   $16, R2
 	BNE    loop

@@ -112,6 +112,24 @@ loop:
 	BNE    loop
 	RET
 
+// func sigmoidNEON(dst, x *float32, n int)
+// n is a positive multiple of 4.
+TEXT ·sigmoidNEON(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD n+16(FP), R2
+	EXP_CONSTANTS
+	VMOV V27.B16, V9.B16
+
+loop:
+	VLD1.P 16(R1), [V4.S4]
+	FNEG4(4, 4)
+	DIVIDE
+	VST1.P [V4.S4], 16(R0)
+	SUBS   $4, R2
+	BNE    loop
+	RET
+
 // func geluTanhNEON(dst, x *float32, n int)
 // n is a positive multiple of 4. The exponent is -x*(c1 + c3*x²).
 TEXT ·geluTanhNEON(SB), NOSPLIT, $0-24

@@ -25,12 +25,13 @@ const clampedSlope = 1.702
 // u is up[i] limited from both sides. It overwrites gate and up. dst may be gate, not up.
 func ClampedSiluMul(dst, gate, up []float32 /* [n] */, limit float32) {
 	gate, up = gate[:len(dst)], up[:len(dst)]
-	for i, g := range gate {
-		gate[i] = clampedSlope * min(g, limit)
-		up[i] = (1 / float32(clampedSlope)) * (min(max(up[i], -limit), limit) + 1)
-	}
+	active.clamp(gate, float32(math.Inf(-1)), limit, minusZero, clampedSlope)
+	active.clamp(up, -limit, limit, 1, 1/float32(clampedSlope))
 	SiluMul(dst, gate, up)
 }
+
+// minusZero is -0, for which Go has no literal. Adding it changes no number, not even the sign of a zero.
+var minusZero = float32(math.Copysign(0, -1))
 
 // GeluTanh computes the tanh approximation of GELU,
 // x/2 * (1 + tanh(√(2/π) * (x + 0.044715x³))), in the equivalent form
@@ -66,20 +67,19 @@ func SoftCap(x []float32 /* [n] */, limit float32) { active.softCap(x, limit) }
 
 // SquaredRelu computes dst[i] = max(x[i], 0)².
 func SquaredRelu(dst, x []float32 /* [n] */) {
-	for i, v := range x[:len(dst)] {
-		v = max(v, 0)
-		dst[i] = v * v
-	}
+	copy(dst, x[:len(dst)])
+	active.clamp(dst, 0, float32(math.Inf(1)), minusZero, 1)
+	active.mulBy(dst, dst)
 }
 
 // Sigmoid32 returns 1 / (1 + Exp32(-x)).
 func Sigmoid32(x float32) float32 { return 1 / (1 + Exp32(-x)) }
 
-// SigmoidMul computes dst[i] *= Sigmoid32(x[i]).
+// SigmoidMul computes dst[i] *= Sigmoid32(x[i]). It overwrites x, which is not dst.
 func SigmoidMul(dst, x []float32 /* [n] */) {
-	for i, v := range x[:len(dst)] {
-		dst[i] *= Sigmoid32(v)
-	}
+	x = x[:len(dst)]
+	active.sigmoid(x, x)
+	active.mulBy(dst, x)
 }
 
 // Scale computes dst[i] *= s.
@@ -88,11 +88,15 @@ func Scale(dst []float32 /* [n] */, s float32) { active.scale(dst, s) }
 // Add computes dst[i] += a[i].
 func Add(dst, a []float32 /* [n] */) { active.add(dst, a[:len(dst)]) }
 
+// Mul computes dst[i] *= a[i].
+func Mul(dst, a []float32 /* [n] */) { active.mulBy(dst, a[:len(dst)]) }
+
 // AddScaled computes dst[i] = float32(a[i]*s) + dst[i], unfused on every path.
-func AddScaled(dst, a []float32 /* [n] */, s float32) {
-	for i, v := range a[:len(dst)] {
-		dst[i] += float32(v * s)
-	}
+func AddScaled(dst, a []float32 /* [n] */, s float32) { active.addScaled(dst, a[:len(dst)], s) }
+
+// AddProduct computes dst[i] = float32(a[i]*b[i]) + dst[i], unfused on every path.
+func AddProduct(dst, a, b []float32 /* [n] */) {
+	active.addProduct(dst, a[:len(dst)], b[:len(dst)])
 }
 
 // The argument of GeluTanh's exponential: 2√(2/π) and 0.044715 times that.
@@ -132,6 +136,30 @@ func (portable) mulBy(dst, a []float32 /* [n] */) {
 func (portable) scale(dst []float32 /* [n] */, s float32) {
 	for i := range dst {
 		dst[i] *= s
+	}
+}
+
+func (portable) addScaled(dst, a []float32 /* [n] */, s float32) {
+	for i, v := range a {
+		dst[i] += float32(v * s)
+	}
+}
+
+func (portable) addProduct(dst, a, b []float32 /* [n] */) {
+	for i, v := range a {
+		dst[i] += float32(v * b[i])
+	}
+}
+
+func (portable) clamp(x []float32 /* [n] */, low, high, offset, factor float32) {
+	for i, v := range x {
+		x[i] = (min(max(v, low), high) + offset) * factor
+	}
+}
+
+func (k portable) sigmoid(dst, x []float32 /* [n] */) {
+	for i, v := range x {
+		dst[i] = 1 / (1 + k.ar.exp(-v))
 	}
 }
 

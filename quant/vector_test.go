@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -136,12 +137,16 @@ func TestElementwiseMatchesTwin(t *testing.T) {
 				return func(dst, x []float32) { by(dst, x, other, 1.7, offset) }
 			}
 			for name, pair := range map[string][2]func(dst, x []float32){
-				"silu": {twin.silu, Silu}, "gelu": {twin.geluTanh, GeluTanh}, "erf": {twin.geluErf, GeluErf},
+				"silu": {twin.silu, Silu}, "sigmoid": {twin.sigmoid, active.sigmoid}, "gelu": {twin.geluTanh, GeluTanh}, "erf": {twin.geluErf, GeluErf},
 				"cap 0.3": {capped(twin.softCap, 0.3), capped(SoftCap, 0.3)},
 				"cap 50":  {capped(twin.softCap, 50), capped(SoftCap, 50)},
 				"scale":   {capped(twin.scale, -0.7), capped(Scale, -0.7)},
 				"add":     {combined(twin.add, other), combined(Add, other)},
-				"mul":     {combined(twin.mulBy, other), combined(active.mulBy, other)},
+				"mul":     {combined(twin.mulBy, other), combined(Mul, other)},
+				"scaled":  {combined(scaled(twin.addScaled), other), combined(scaled(AddScaled), other)},
+				"product": {combined(product(twin.addProduct, x), other), combined(product(AddProduct, x), other)},
+				"clamp":   {clamped(twin.clamp, -0.4, 7, 1, 1.7), clamped(active.clamp, -0.4, 7, 1, 1.7)},
+				"limit":   {clamped(twin.clamp, -inf32, 7, minusZero, -1.7), clamped(active.clamp, -inf32, 7, minusZero, -1.7)},
 				"norm 0":  {norm(twin.norm, 0), norm(active.norm, 0)},
 				"norm 1":  {norm(twin.norm, 1), norm(active.norm, 1)},
 			} {
@@ -159,6 +164,23 @@ func combined(change func(dst, a []float32), a []float32) func(dst, x []float32)
 	return func(dst, x []float32) {
 		copy(dst, x)
 		change(dst, a)
+	}
+}
+
+// scaled adapts AddScaled to the signature of the other functions, and product AddProduct.
+func scaled(by func(dst, a []float32, s float32)) func(dst, a []float32) {
+	return func(dst, a []float32) { by(dst, a, -0.7) }
+}
+
+func product(of func(dst, a, b []float32), b []float32) func(dst, a []float32) {
+	b = slices.Clone(b) // dst may become b
+	return func(dst, a []float32) { of(dst, a, b) }
+}
+
+func clamped(by func(x []float32, low, high, offset, factor float32), low, high, offset, factor float32) func(dst, x []float32) {
+	return func(dst, x []float32) {
+		copy(dst, x)
+		by(dst, low, high, offset, factor)
 	}
 }
 

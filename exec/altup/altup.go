@@ -34,13 +34,13 @@ func (w *Weights) modalities(count int, normed []float32 /* [Dim] */) (m [MaxStr
 // coefficient returns row i of a matrix times what the router says.
 func coefficient(matrix []float32, i, count int, m *[MaxStreams]float32) (sum float32) {
 	for j, v := range matrix[i*count : (i+1)*count] {
-		sum += v * m[j]
+		sum += float32(v * m[j])
 	}
 	return sum
 }
 
 // PredictRow replaces the streams of a row by what the layer will make of them, as a sum of all of them says.
-// normed is the active stream, normalized.
+// normed is the active stream, normalized, and is overwritten.
 func (w *Weights) PredictRow(s *Streams, count int, normed []float32 /* [Dim] */) {
 	m := w.modalities(count, normed)
 	var factors [MaxStreams][MaxStreams]float32
@@ -49,17 +49,18 @@ func (w *Weights) PredictRow(s *Streams, count int, normed []float32 /* [Dim] */
 			factors[i][j] = coefficient(w.Predict, i*count+j, count, &m)
 		}
 	}
-	for d := range normed {
-		var old [MaxStreams]float32
-		for j := range count {
-			old[j] = s[j][d]
+	block := len(normed) / count // elements of all streams, whose sums are in normed
+	for lo := 0; lo < len(normed); lo += block {
+		hi := min(lo+block, len(normed))
+		for i := range count {
+			sum := normed[i*block:][:hi-lo]
+			clear(sum)
+			for j := range count {
+				quant.AddScaled(sum, s[j][lo:hi], factors[i][j])
+			}
 		}
 		for i := range count {
-			sum := float32(0)
-			for j := range count {
-				sum += old[j] * factors[i][j]
-			}
-			s[i][d] = old[i] + sum
+			quant.Add(s[i][lo:hi], normed[i*block:][:hi-lo])
 		}
 	}
 }
@@ -76,8 +77,8 @@ func (w *Weights) CorrectRow(s *Streams, count, active int, computed, normed []f
 		quant.AddScaled(s[i], normed, 1+coefficient(w.Correct, i, count, &m))
 	}
 	copy(computed, s[active])
-	for d, v := range w.Scale {
-		computed[d] *= v
+	if w.Scale != nil {
+		quant.Mul(computed[:len(w.Scale)], w.Scale)
 	}
 }
 

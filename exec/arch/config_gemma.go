@@ -31,11 +31,15 @@ var (
 
 // gemma reads the fields of Gemma 3n and 4. In config.json, head_dim is that of layers with a window.
 func (c *hfConfig) gemma(h *Hyper) {
+	c.windowTypes(h)
 	g := &h.Gemma
 	g.SharedKV = c.num(keySharedKV.hf, 0)
 	g.PerLayer = c.num(keyPerLayer.hf, 0)
 	c.streams(g)
 	h.ExpertsUsed = c.num("top_k_experts", h.ExpertsUsed)
+	if routed := c.boolean("enable_moe_block"); routed != nil && !*routed {
+		h.Experts = 0
+	}
 	if d := c.num("global_head_dim", 0); d > 0 {
 		g.WindowHeadDim, h.HeadDim = h.HeadDim, d
 	}
@@ -47,6 +51,27 @@ func (c *hfConfig) gemma(h *Hyper) {
 			g.NoValues = append(g.NoValues, l)
 			h.KVHeads[l] = c.num("num_global_key_value_heads", h.KVHeads[l])
 		}
+	}
+}
+
+// windowTypes lists the types of layers where files omit them: all but every n-th have a window. The last layer of Gemma 4
+// has none, whatever its file says.
+func (c *hfConfig) windowTypes(h *Hyper) {
+	n := map[string]int{gemma3n.name: 5, gemma4.name: 6}[h.Family]
+	if n == 0 {
+		return
+	}
+	if h.LayerTypes == nil {
+		for l := range h.KVHeads {
+			kind := SlidingAttention
+			if (l+1)%n == 0 {
+				kind = FullAttention
+			}
+			h.LayerTypes = append(h.LayerTypes, kind)
+		}
+	}
+	if last := len(h.LayerTypes) - 1; last >= 0 && h.Family == gemma4.name {
+		h.LayerTypes[last] = FullAttention
 	}
 }
 
@@ -116,8 +141,8 @@ func (c *GGUFConfig) streams(g *gemmaHyper, weights store.Source) {
 // validateStreams checks the values of Gemma 3n.
 func (h *Hyper) validateStreams() error {
 	g := &h.Gemma
-	if n := g.AltUp.Streams; n < 0 || n > maxStreams {
-		return h.FieldError(keyStreams, "%d is outside 0…%d", n, maxStreams)
+	if n, most := g.AltUp.Streams, min(maxStreams, h.Dim); n < 0 || n > most { // PredictRow divides a row among them
+		return h.FieldError(keyStreams, "%d is outside 0…%d", n, most)
 	}
 	if g.AltUp.Active < 0 || g.AltUp.Active > max(0, g.AltUp.Streams-1) {
 		return h.FieldError(keyActive, "%d of %d streams", g.AltUp.Active, g.AltUp.Streams)

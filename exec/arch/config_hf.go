@@ -29,7 +29,7 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	}
 	for _, defaults := range []map[string]string{f.defaults, f.typeDefaults[c.str("model_type")]} {
 		for key, value := range defaults {
-			if _, ok := c.fields[key]; !ok {
+			if _, ok := c.fields[key]; !ok && !c.scalesOtherwise(key) {
 				c.fields[key] = json.RawMessage(value)
 			}
 		}
@@ -47,6 +47,11 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	c.ropes(h)
 	c.multipliers(h)
 	return h, f, c.Err
+}
+
+// scalesOtherwise reports whether a field would stand beside the older one with the same meaning.
+func (c *hfConfig) scalesOtherwise(key string) bool {
+	return key == "rope_parameters" && c.has("rope_scaling")
 }
 
 // NewHFConfig parses a config.json. Errors name path.
@@ -69,6 +74,7 @@ func NewHFConfig(path string, data []byte) (*hfConfig, error) {
 }
 
 func (c *hfConfig) shape(h *Hyper) {
+	c.countLayers()
 	h.Layers, h.NextLayers = c.required("num_hidden_layers"), c.num("num_nextn_predict_layers", 0)
 	h.Dim = c.required("hidden_size")
 	h.Heads = c.required("num_attention_heads")
@@ -153,7 +159,10 @@ func (c *hfConfig) attention(h *Hyper) {
 		h.QKNorm = *v
 	}
 	h.ParallelBlock = c.boolean("use_parallel_residual")
-	if c.str("position_embedding_type") == "nope" {
+	if adjacent := c.boolean("rope_interleave"); adjacent != nil {
+		h.RotatesHalves = !*adjacent
+	}
+	if kind := c.str("position_embedding_type"); kind == "nope" || kind == "" && h.Family == graniteHybrid.name {
 		for range h.KVHeads {
 			h.NoRope = append(h.NoRope, true)
 		}
@@ -192,6 +201,9 @@ func (c *hfConfig) windowPattern(h *Hyper) {
 	}
 }
 
+// clampedSlope is the steepness of the sigmoid of ClampedSiLU.
+const clampedSlope = 1.702
+
 func (c *hfConfig) experts(h *Hyper) {
 	h.Experts = c.num("num_local_experts", c.num("num_experts", c.num("n_routed_experts", 0)))
 	h.ExpertsUsed = c.num("num_experts_per_tok", 0)
@@ -203,6 +215,9 @@ func (c *hfConfig) experts(h *Hyper) {
 		h.DenseLayers = append(h.DenseLayers, l)
 	}
 	h.GateLimit = c.float("swiglu_limit", 0)
+	if slope := c.float("swiglu_alpha", clampedSlope); math.Abs(slope-clampedSlope) > 1e-6 {
+		c.fail(fmt.Errorf("%w: %s: field swiglu_alpha: %v, where the clamped activation has %v", ErrUnsupported, c.path, slope, clampedSlope))
+	}
 	h.ExpertInterval = c.num("decoder_sparse_step", 1)
 	c.get("mlp_only_layers", &h.DenseLayers)
 }
@@ -216,6 +231,7 @@ func (c *hfConfig) ropes(h *Hyper) {
 		if full := params.object("full_attention"); full != nil {
 			h.Rope = full.rope(flat, &fraction)
 			if local := params.object("sliding_attention"); local != nil {
+				flat.Base = c.float("rope_local_base_freq", flat.Base)
 				r := local.rope(flat, &fraction)
 				h.RopeLocal = &r
 				c.fail(local.Err)

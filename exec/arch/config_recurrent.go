@@ -1,9 +1,11 @@
 package arch
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/llmrun/llmrun/store"
@@ -19,6 +21,30 @@ func (c *hfConfig) first(keys ...string) int {
 	return 0
 }
 
+// countLayers counts the layers of files that list them and do not state their number.
+func (c *hfConfig) countLayers() {
+	if c.has("num_hidden_layers") {
+		return
+	}
+	n := len(c.str("hybrid_override_pattern"))
+	if c.has("layers_block_type") {
+		var kinds []json.RawMessage
+		c.get("layers_block_type", &kinds)
+		n = len(kinds)
+	}
+	if n > 0 {
+		c.fields["num_hidden_layers"] = json.RawMessage(strconv.Itoa(n))
+	}
+}
+
+// headWidth returns the width of a Mamba-2 head. "auto" is what the inner width gives each head.
+func (c *hfConfig) headWidth(h *Hyper, heads int) int {
+	if raw := string(c.fields["mamba_d_head"]); raw == `"auto"` {
+		return c.num("mamba_d_ssm", c.num("mamba_expand", 2)*h.Dim) / max(1, heads)
+	}
+	return c.first("linear_value_head_dim", "mamba_d_head", "mamba_head_dim", "head_dim")
+}
+
 // recurrence reads the sizes of layers with matrices, whose fields have a name in each line of families.
 func (c *hfConfig) recurrence(h *Hyper) {
 	if !c.has("linear_conv_kernel_dim") && !c.has("mamba_d_conv") && !c.has("conv_kernel") {
@@ -29,8 +55,8 @@ func (c *hfConfig) recurrence(h *Hyper) {
 		Heads:  c.first("linear_num_value_heads", "mamba_n_heads", "mamba_num_heads", "num_heads"),
 		Groups: c.first("linear_num_key_heads", "mamba_n_groups", "n_groups"),
 		Key:    c.first("linear_key_head_dim", "mamba_d_state", "ssm_state_size", "state_size"),
-		Value:  c.first("linear_value_head_dim", "mamba_d_head", "mamba_head_dim", "head_dim"),
 	}
+	h.Recurrence.Value = c.headWidth(h, h.Recurrence.Heads)
 	if norms := c.boolean("mamba_rms_norm"); norms == nil || *norms {
 		h.Recurrence.NormGroups = h.Recurrence.Groups
 	}
@@ -92,7 +118,9 @@ func (c *hfConfig) blockTypes(h *Hyper) {
 		return
 	}
 	for l, name := range kinds {
-		kind, ok := map[string]string{"mamba": mamba, "attention": FullAttention, "mlp": noMixer, "moe": noMixer}[name]
+		kind, ok := map[string]string{
+			"mamba": mamba, linearAttention: mamba, "attention": FullAttention, FullAttention: FullAttention, "mlp": noMixer, "moe": noMixer,
+		}[name]
 		if !ok {
 			c.fail(fmt.Errorf("%w: %s: field %s: layer %d is %q", ErrUnsupported, c.path, key, l, name))
 			return

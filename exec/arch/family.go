@@ -91,7 +91,7 @@ func (f *Family) Spec(h *Hyper) (*Spec, error) {
 		return nil, err
 	}
 	s := newSpec(h)
-	s.Interleave = h.GGUF && f.interleave || f.adjacent
+	s.Interleave = h.GGUF && f.interleave || f.adjacent && !h.RotatesHalves
 	if err := s.addRopes(h); err != nil {
 		return nil, fmt.Errorf("%s: %w", h.Path, err)
 	}

@@ -5,6 +5,17 @@ import "math"
 // deepseek2 has latent attention, and experts of which some are used by every token.
 var deepseek2 = Family{
 	name: "deepseek2", hf: []string{"deepseek_v2", "deepseek_v3", "glm4_moe_lite"}, gguf: []string{"deepseek2"}, names: latentNames, adjacent: true,
+	typeDefaults: map[string]map[string]string{
+		"deepseek_v2": {"kv_lora_rank": "512", "q_lora_rank": "1536", "qk_nope_head_dim": "128", "qk_rope_head_dim": "64", "v_head_dim": "128", "n_routed_experts": "64"},
+		"deepseek_v3": {
+			"kv_lora_rank": "512", "q_lora_rank": "1536", "qk_nope_head_dim": "128", "qk_rope_head_dim": "64", "v_head_dim": "128", "n_routed_experts": "256",
+			"num_experts_per_tok": "8", "n_group": "8", "topk_group": "4", "norm_topk_prob": "true", "routed_scaling_factor": "2.5",
+		},
+		"glm4_moe_lite": {
+			"kv_lora_rank": "512", "q_lora_rank": "768", "qk_nope_head_dim": "192", "qk_rope_head_dim": "64", "v_head_dim": "256", "n_routed_experts": "64",
+			"num_experts_per_tok": "4", "topk_group": "1", "norm_topk_prob": "true", "routed_scaling_factor": "1.8", "rms_norm_eps": "1e-5",
+		},
+	},
 	complete: func(h *Hyper) {
 		if h.GGUF && h.Rope.Kind == "yarn" {
 			h.Rope.AttnFactor = 1 // the attention scale has all of it
@@ -27,6 +38,9 @@ var deepseek2 = Family{
 // them.
 var minicpm3 = Family{
 	name: "minicpm3", hf: []string{"minicpm3"}, gguf: []string{"minicpm3"}, names: latentNames,
+	defaults: map[string]string{
+		"rms_norm_eps": "1e-5", "kv_lora_rank": "256", "q_lora_rank": "768", "qk_nope_head_dim": "64", "qk_rope_head_dim": "32",
+	},
 	describe: func(h *Hyper, s *Spec) error {
 		s.Latent = h.Latent
 		m := h.MiniCPM

@@ -41,7 +41,7 @@ var gemma3 = Family{
 	defaults: map[string]string{ // the larger models' files state little more than their size
 		"num_attention_heads": "8", "num_key_value_heads": "4", "head_dim": "256", "query_pre_attn_scalar": "256",
 		"vocab_size": "262208", "max_position_embeddings": "131072", "sliding_window": "4096",
-		"rms_norm_eps": "1e-6", "rope_theta": "1e6",
+		"rms_norm_eps": "1e-6", "rope_theta": "1e6", "rope_local_base_freq": "1e4",
 	},
 	complete: func(h *Hyper) {
 		scaleAttentionByWidth(h, 62)
@@ -88,6 +88,22 @@ func describeGemma(h *Hyper, s *Spec) error {
 // that attend to keys and values of earlier ones.
 var gemma3n = Family{
 	name: "gemma3n", hf: []string{"gemma3n", "gemma3n_text"}, gguf: []string{"gemma3n"}, names: gemma3nNames(),
+	defaults: map[string]string{
+		"num_attention_heads": "8", "num_key_value_heads": "2", "head_dim": "256", "sliding_window": "512", "rope_theta": "1e6", "rope_local_base_freq": "1e4",
+		"final_logit_softcapping": "30", "hidden_size_per_layer_input": "256", "altup_num_inputs": "4", "num_kv_shared_layers": "15", "laurel_rank": "64",
+	},
+	complete: func(h *Hyper) {
+		if h.GGUF || h.Gemma.Deviations != nil || h.Layers <= sparseLayers3n {
+			return
+		}
+		for l := range h.Layers { // what files mean that do not say which layers are sparse
+			deviations := math.Inf(-1)
+			if l < sparseLayers3n {
+				deviations = math.Sqrt2 * math.Erfinv(2*0.95-1)
+			}
+			h.Gemma.Deviations = append(h.Gemma.Deviations, deviations)
+		}
+	},
 	describe: func(h *Hyper, s *Spec) error {
 		g := &h.Gemma
 		s.Act = GELUTanh
@@ -113,6 +129,9 @@ var gemma3n = Family{
 	},
 }
 
+// sparseLayers3n is how many layers of gemma3n are sparse if its files do not say.
+const sparseLayers3n = 10
+
 // gemma3nNames returns the names of tensors: those of gemma4, and more.
 func gemma3nNames() map[string]string {
 	names := maps.Clone(gemma4Names)
@@ -135,6 +154,11 @@ func gemma3nNames() map[string]string {
 // attend to keys and values of earlier ones, and layers may have an embedding of their own.
 var gemma4 = Family{
 	name: "gemma4", hf: []string{"gemma4", "gemma4_text"}, gguf: []string{"gemma4"}, names: gemma4Names,
+	defaults: map[string]string{
+		"num_attention_heads": "8", "num_key_value_heads": "4", "head_dim": "256", "global_head_dim": "512", "sliding_window": "512",
+		"hidden_size_per_layer_input": "256", "rope_parameters": `{"sliding_attention": {"rope_type": "default", "rope_theta": 10000},
+			"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000}}`,
+	},
 	complete: func(h *Hyper) {
 		if r := &h.Rope; r.Kind == "proportional" && h.RopeDim > 0 {
 			r.Rotated, h.RopeDim = h.RopeDim, 0

@@ -4,7 +4,7 @@ package arch
 // part of each head.
 var glm4 = Family{
 	name: "glm4", hf: []string{"glm4"}, gguf: []string{"glm4"}, adjacent: true,
-	defaults: map[string]string{"partial_rotary_factor": "0.5", "rms_norm_eps": "1.5625e-7", "head_dim": "128"},
+	defaults: map[string]string{"partial_rotary_factor": "0.5", "rms_norm_eps": "1.5625e-7", "head_dim": "128", "num_key_value_heads": "2"},
 	describe: func(_ *Hyper, s *Spec) error {
 		s.PostNorm = true
 		return nil

@@ -4,7 +4,11 @@ package arch
 // sliding window, and each head of attention has a sink.
 var gptOSS = Family{
 	name: "gpt_oss", hf: []string{"gpt_oss"}, gguf: []string{"gpt-oss"},
-	defaults: map[string]string{"head_dim": "64", "rope_theta": "150000", "rms_norm_eps": "1e-5", "sliding_window": "128", "swiglu_limit": "7"},
+	defaults: map[string]string{
+		"head_dim": "64", "num_key_value_heads": "8", "num_experts_per_tok": "4", "rope_theta": "150000", "rms_norm_eps": "1e-5",
+		"sliding_window": "128", "swiglu_limit": "7", "rope_parameters": `{"rope_type": "yarn", "factor": 32, "beta_fast": 32, "beta_slow": 1,
+			"truncate": false, "original_max_position_embeddings": 4096}`,
+	},
 	complete: func(h *Hyper) {
 		if h.GGUF { // its files omit both
 			h.Rope.NoTruncate, h.GateLimit = true, 7

@@ -3,7 +3,7 @@ package arch
 // lfm2 mixes tokens by short gated convolutions in most layers and by attention in a few.
 var lfm2 = Family{
 	name: "lfm2", hf: []string{"lfm2"}, gguf: []string{"lfm2"},
-	defaults: map[string]string{"rope_theta": "1e6", "norm_eps": "1e-5", "conv_L_cache": "3"},
+	defaults: map[string]string{"rope_theta": "1e6", "norm_eps": "1e-5", "conv_L_cache": "3", "num_key_value_heads": "8"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.QKNorm = QKNormHead
 		for l := range s.Layers {
@@ -38,7 +38,10 @@ var lfm2Names = map[string]string{
 // used, weighted by the sigmoids alone.
 var lfm2moe = Family{
 	name: "lfm2moe", hf: []string{"lfm2_moe"}, gguf: []string{"lfm2moe"},
-	defaults: map[string]string{"rope_theta": "1e6", "norm_eps": "1e-5", "conv_L_cache": "3", "norm_topk_prob": "true"},
+	defaults: map[string]string{
+		"rope_theta": "1e6", "norm_eps": "1e-5", "conv_L_cache": "3", "norm_topk_prob": "true", "num_key_value_heads": "8",
+		"num_dense_layers": "2", "num_experts": "32", "num_experts_per_tok": "4", "moe_intermediate_size": "1792",
+	},
 	describe: func(h *Hyper, s *Spec) error {
 		s.RouterSigmoid = true
 		if h.NormTopK == nil {

@@ -19,7 +19,7 @@ var Llama = Family{
 // ernie45 is llama with neighbouring rotary pairs in every file.
 var ernie45 = Family{
 	name: "ernie4_5", hf: []string{"ernie4_5"}, gguf: []string{"ernie4_5"}, adjacent: true,
-	defaults: map[string]string{"rms_norm_eps": "1e-5", "rope_theta": "500000"},
+	defaults: map[string]string{"rms_norm_eps": "1e-5", "rope_theta": "500000", "head_dim": "128", "num_key_value_heads": "2"},
 	describe: func(*Hyper, *Spec) error { return nil },
 }
 
@@ -67,6 +67,7 @@ var internlm2 = Family{
 // seedOSS is llama with biases for queries, keys and values.
 var seedOSS = Family{
 	name: "seed_oss", hf: []string{"seed_oss"}, gguf: []string{"seed_oss"},
+	defaults:  map[string]string{"head_dim": "128", "num_key_value_heads": "8"},
 	ggufNames: map[string]string{"ffn_norm": "post_attention_norm"},
 	describe:  func(*Hyper, *Spec) error { return nil },
 }

@@ -21,7 +21,10 @@ var (
 	// nemotronH has one block in each layer: Mamba-2, attention without rotation, an MLP, or experts.
 	nemotronH = Family{
 		name: "nemotron_h", hf: []string{"nemotron_h"}, gguf: []string{"nemotron_h", "nemotron_h_moe"},
-		defaults: map[string]string{"rms_norm_eps": "1e-5", "mamba_head_dim": "64"},
+		defaults: map[string]string{
+			"rms_norm_eps": "1e-5", "mamba_num_heads": "128", "mamba_head_dim": "64", "ssm_state_size": "128", "n_groups": "8", "conv_kernel": "4",
+			"head_dim": "128", "num_key_value_heads": "8", "norm_topk_prob": "true",
+		},
 		describe: func(h *Hyper, s *Spec) error {
 			s.Gated, s.Act, s.RouterSigmoid = false, ReLU2, true
 			for l := range s.Layers {
@@ -51,7 +54,10 @@ var (
 	// graniteHybrid is granite with Mamba-2 layers, and with or without experts beside its MLP.
 	graniteHybrid = Family{
 		name: "granitehybrid", hf: []string{"granitemoehybrid"}, gguf: []string{"granitehybrid"},
-		defaults: map[string]string{"attention_multiplier": "1"},
+		defaults: map[string]string{
+			"attention_multiplier": "1",
+			"mamba_n_heads":        "128", "mamba_n_groups": "1", "mamba_d_state": "256", "mamba_d_conv": "4", "mamba_d_head": `"auto"`,
+		},
 		describe: func(h *Hyper, s *Spec) error {
 			s.NormTopK = true // a softmax over the chosen experts alone
 			for l := range s.Layers {
@@ -71,7 +77,10 @@ var (
 	// falconH1 has attention and Mamba-2 side by side in each layer. Its multipliers are folded into the weights of GGUF files.
 	falconH1 = Family{
 		name: "falcon_h1", hf: []string{"falcon_h1"}, gguf: []string{"falcon-h1"},
-		defaults: map[string]string{"rms_norm_eps": "1e-5", "mamba_rms_norm": "false", "mamba_norm_before_gate": "true"},
+		defaults: map[string]string{
+			"rms_norm_eps": "1e-5", "mamba_rms_norm": "false", "mamba_norm_before_gate": "true", "num_key_value_heads": "8", "mamba_d_ssm": "1024",
+			"mamba_n_heads": "128", "mamba_n_groups": "1", "mamba_d_state": "256", "mamba_d_conv": "4", "mamba_d_head": `"auto"`,
+		},
 		describe: func(h *Hyper, s *Spec) error {
 			for l := range s.Layers {
 				s.Layers[l].Mixer = AttentionAndRecurrent

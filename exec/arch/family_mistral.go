@@ -31,7 +31,10 @@ var mixtral = Family{
 // share a name.
 var ministral3 = Family{
 	name: "ministral3", hf: []string{"ministral3"}, gguf: []string{"mistral3"}, interleave: true,
-	defaults: map[string]string{"rms_norm_eps": "1e-5", "head_dim": "128"},
+	defaults: map[string]string{
+		"rms_norm_eps": "1e-5", "head_dim": "128", "num_key_value_heads": "8", "rope_parameters": `{"type": "yarn", "rope_theta": 1000000, "factor": 16,
+			"original_max_position_embeddings": 16384, "beta_fast": 32, "beta_slow": 1, "mscale_all_dim": 1, "mscale": 1, "llama_4_scaling_beta": 0.1}`,
+	},
 	describe: func(h *Hyper, s *Spec) error {
 		s.setWindows(h, func(int) bool { return true })
 		return nil

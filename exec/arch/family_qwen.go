@@ -54,20 +54,33 @@ var (
 	qwen35 = Family{
 		name: "qwen35", hf: []string{"qwen3_5", "qwen3_5_text"}, gguf: []string{"qwen35"},
 		describe: describeQwen35, names: qwen35Names, ggufNames: qwen35GGUF,
+		defaults: withNames(deltaDefaults, map[string]string{"num_key_value_heads": "4"}),
 	}
 	// qwen35moe has routed experts and a shared expert instead.
 	qwen35moe = Family{
 		name: "qwen35moe", hf: []string{"qwen3_5_moe", "qwen3_5_moe_text"}, gguf: []string{"qwen35moe"},
 		describe: describeQwen35, names: qwen35Names, ggufNames: qwen35GGUF,
+		defaults: withNames(deltaDefaults, map[string]string{
+			"num_key_value_heads": "2", "num_experts": "256", "num_experts_per_tok": "8", "moe_intermediate_size": "512", "shared_expert_intermediate_size": "512",
+		}),
 	}
 	// qwen3next stores the projections of delta nets key head by key head.
 	qwen3next = Family{
 		name: "qwen3next", hf: []string{"qwen3_next"}, gguf: []string{"qwen3next"},
-		describe:  describeDeltaNets,
+		describe: describeDeltaNets,
+		defaults: withNames(deltaDefaults, map[string]string{
+			"num_key_value_heads": "2", "num_experts": "512", "num_experts_per_tok": "10", "moe_intermediate_size": "512", "shared_expert_intermediate_size": "512",
+		}),
 		names:     withNames(deltaNames, map[string]string{"ssm_in": "linear_attn.in_proj_qkvz", "ssm_ba": "linear_attn.in_proj_ba"}),
 		ggufNames: deltaGGUF,
 	}
 )
+
+// deltaDefaults are the fields that files of all of them may omit.
+var deltaDefaults = map[string]string{
+	"head_dim": "256", "partial_rotary_factor": "0.25", "full_attention_interval": "4", "linear_conv_kernel_dim": "4",
+	"linear_key_head_dim": "128", "linear_value_head_dim": "128", "linear_num_key_heads": "16", "linear_num_value_heads": "32",
+}
 
 var (
 	deltaNames = map[string]string{
@@ -82,7 +95,7 @@ var (
 	qwen35GGUF = withNames(deltaGGUF, map[string]string{"ssm_step": "ssm_alpha", "ssm_value": "ssm_beta"})
 )
 
-// withNames returns names with others added.
+// withNames returns names, or defaults, with others added.
 func withNames(names, others map[string]string) map[string]string {
 	all := map[string]string{}
 	for _, m := range []map[string]string{names, others} {

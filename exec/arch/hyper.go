@@ -42,6 +42,7 @@ type Hyper struct {
 	ClipQKV        float32
 	QKNorm         bool
 	ParallelBlock  *bool
+	RotatesHalves  bool // rotary pairs are not adjacent, in a family where they usually are
 	Experts        int
 	ExpertsUsed    int
 	ExpertFFN      int

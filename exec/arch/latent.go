@@ -26,12 +26,18 @@ var (
 // latent reads the fields of latent attention.
 func (c *hfConfig) latent(h *Hyper) {
 	h.MiniCPM = multipliersMiniCPM{c.float("scale_emb", 0), c.float("scale_depth", 0), c.float("dim_model_base", 0)}
+	if _, ok := c.fields["scale_depth"]; ok && !c.has("scale_depth") { // null: the branches are not scaled
+		h.MiniCPM.Depth = math.Sqrt(float64(h.Layers))
+	}
+	if _, ok := c.fields["dim_model_base"]; ok && !c.has("dim_model_base") {
+		h.MiniCPM.Base = float64(h.Dim)
+	}
 	l := &h.Latent
 	if l.Rank = c.num(keyRank.hf, 0); l.Rank == 0 {
 		return
 	}
 	l.QRank, l.Nope, l.Rope = c.num("q_lora_rank", 0), c.num(keyKeyLength.hf, 0), c.num("qk_rope_head_dim", 0)
-	l.Value = c.num("v_head_dim", l.Nope)
+	l.Value = c.num("v_head_dim", h.Dim/max(1, h.Heads))
 	h.HeadDim = l.Nope + l.Rope
 	h.Experts = c.num("n_routed_experts", h.Experts)
 	kind := c.str("model_type")

@@ -132,7 +132,8 @@ type elementwiseKernel struct {
 	Name, Parameters string
 	ArgBytes         int
 	Load             []string
-	InPlace, Second  bool // reads dst; reads a second vector
+	InPlace          bool // reads dst
+	Second, Third    bool // reads a second vector, and a third one
 	Steps            []string
 }
 
@@ -157,6 +158,24 @@ var elementwiseKernels = []elementwiseKernel{
 			"MOVWU scale+32(FP), R3", "VDUP  R3, V16.S4", "MOVWU offset+36(FP), R3", "VDUP  R3, V17.S4",
 		},
 		Steps: []string{"SCALE4", "OFFSET4", "MUL4"},
+	},
+	{
+		Name: "addScaled", Parameters: "dst, a *float32, n int, s float32", ArgBytes: 28, InPlace: true, Second: true,
+		Load:  []string{"MOVD  dst+0(FP), R0", "MOVD  a+8(FP), R1", "MOVD  n+16(FP), R2", "MOVWU s+24(FP), R3", "VDUP  R3, V16.S4"},
+		Steps: []string{"SCALEA4", "ADD4"},
+	},
+	{
+		Name: "addProduct", Parameters: "dst, a, b *float32, n int", ArgBytes: 32, InPlace: true, Second: true, Third: true,
+		Load:  []string{"MOVD dst+0(FP), R0", "MOVD a+8(FP), R1", "MOVD b+16(FP), R5", "MOVD n+24(FP), R2"},
+		Steps: []string{"THIRD4", "ADD4"},
+	},
+	{
+		Name: "clamp", Parameters: "x *float32, n int, low, high, offset, factor float32", ArgBytes: 32, InPlace: true,
+		Load: []string{
+			"MOVD  x+0(FP), R0", "MOVD  n+8(FP), R2", "MOVWU low+16(FP), R3", "VDUP  R3, V18.S4", "MOVWU high+20(FP), R3", "VDUP  R3, V19.S4",
+			"MOVWU offset+24(FP), R3", "VDUP  R3, V17.S4", "MOVWU factor+28(FP), R3", "VDUP  R3, V16.S4",
+		},
+		Steps: []string{"LOW4", "HIGH4", "SHIFT4", "SCALE4"},
 	},
 }
 
@@ -199,6 +218,7 @@ type activation struct {
 func (vectorKernels) Activations() []activation {
 	return []activation{
 		{Name: "silu", Macro: "SILU"},
+		{Name: "sigmoid", Macro: "SIGMOID"},
 		{Name: "geluTanh", Macro: "GELU", Cube: true, Constants: constants(384, 7, 2)},
 		{Name: "geluErf", Macro: "GELU_ERF", Constants: append(constants(736, 7, 9), constants(1024, 30, 2)...)},
 	}

@@ -115,7 +115,7 @@ var sections = []section{
 		{name: "weighing of 8-bit floats, 8 queries", work: "values8/f8"},
 		{name: "weighing of F16 and F32 values, one query", work: "values1/float"},
 		{name: "weighing of F16 and F32 values, 8 queries", work: "values8/float"},
-		{name: "merging of spans", work: "addScaled", share: 0.6, where: "[d]"},
+		{name: "merging of spans", work: "addScaled"},
 		{name: "rotation of heads (RoPE)", work: "rotate", share: 0.7, where: "[p]"},
 		{name: "quantization of keys to 8 bits", work: "quantizeKV/k8"},
 		{name: "quantization of keys to 4 bits", work: "quantizeKV/k4", share: 0.3, where: "[4]"},
@@ -133,9 +133,13 @@ var sections = []section{
 		{name: "soft cap", work: "softCap"},
 		{name: "addition of residuals", work: "add"},
 		{name: "multiplication by a number", work: "scale"},
-		{name: "short convolution, its state", work: "conv", share: 1.0, where: "[c]"},
+		{name: "clamped SiLU and product", work: "clampedSilu"},
+		{name: "squared ReLU", work: "relu2"},
+		{name: "sigmoid gate", work: "sigmoid"},
+		{name: "short convolution", work: "addProduct"},
+		{name: "several residual streams (AltUp)", work: "addScaled"},
 		{name: "step of a recurrent matrix", work: "advance"},
-		{name: "combination of experts", work: "experts", share: 0.8, where: "[m]"},
+		{name: "combination of experts", work: "addScaled"},
 	}},
 	{title: "Outside the layers", rows: []row{
 		{name: "the most probable token", work: "argMax"},
@@ -150,12 +154,8 @@ var sections = []section{
 const measured = `Shares of a token or a prompt, the larger of the two, of processor time without waiting:
 
 - [p] prompts of 256 tokens, qwen2.5-0.5b and llama-3.2-1b in Q4_0 and Q4_K_M; of a token less
-- [d] 32 tokens behind 4096, with the 4096, qwen2.5-0.5b in Q4_0
 - [4] a prompt of 512 tokens with a KV cache in k4v8, qwen2.5-0.5b in Q4_0
 - [s] 150 tokens with --temp 0.8 (and with --top-k 40 --top-p 0.9 --repeat-penalty 1.1), qwen2.5-0.5b, 151,936 logits
-- [m] a prompt of 64 tokens, olmoe-1b-7b in Q4_0
-- [c] 6.8 µs for each token and layer of 2,048 channels and 3 taps, on AVX-512 in LFM2's 1.2B shape: ten layers of a
-  prompt token of 6.5 ms of processor time
 
 Measured on 2026-11-26 on two virtual processors of an AMD EPYC (Zen 4) with LLMRUN_CPU=avx2 and with AVX-512,
 ` + "`perf record llmrun bench -m MODEL --threads 2 --pp 256 --tg 64 --depth 0,4096`" + `. No arm64 machine was available.
@@ -178,7 +178,7 @@ var fixedWorks = fixed{
 		"AVX2": {"openGroups256 with VAES", "openGroups128"}, "AVX-VNNI": {"openGroups256"}, "AVX-512": {"openGroups"}, "AMX": {"openGroups"},
 		"NEON": {library}, "DotProd": {library}, "I8MM": {library},
 	},
-	"rotate": {}, "conv": {}, "experts": {}, "sample": {},
+	"rotate": {}, "sample": {},
 }
 
 // symbols are the assembly functions of fixedWorks, by the files that hold them.
