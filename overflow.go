@@ -3,8 +3,6 @@ package llmrun
 import (
 	"fmt"
 	"slices"
-
-	"github.com/llmrun/llmrun/exec"
 )
 
 // Overflow selects what happens when a session reaches [Session.Limit]. "" means OverflowStop.
@@ -84,7 +82,29 @@ func fitTokens(tokens, limit int, overflow Overflow) (dropped int, err error) {
 
 // ContextFullError reports how many tokens a sequence would have, and its limit. It wraps
 // [ErrContextFull].
-type ContextFullError = exec.ContextFullError
+type ContextFullError struct {
+	Tokens int // of the whole sequence, with those that were to be added
+	Limit  int // of the session
+	// Prompt: tokens were to be added. Otherwise a saved session was to be opened.
+	Prompt bool
+	// AtLeast: not all tokens were counted; the sequence would have Tokens or more.
+	AtLeast bool
+}
+
+// Error states both numbers.
+func (e *ContextFullError) Error() string {
+	least, prompt := "", ""
+	if e.AtLeast {
+		least = "at least "
+	}
+	if e.Prompt {
+		prompt = " with the prompt"
+	}
+	return fmt.Sprintf("%v: the sequence has %s%d tokens%s; the limit is %d", ErrContextFull, least, e.Tokens, prompt, e.Limit)
+}
+
+// Unwrap makes errors.Is(err, ErrContextFull) true.
+func (e *ContextFullError) Unwrap() error { return ErrContextFull }
 
 // slide drops old tokens if the sequence is too long, and reports whether it did.
 func (g *generation) slide() bool {

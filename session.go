@@ -256,6 +256,9 @@ func (s *Session) end() {
 
 // extend processes ids behind the sequence. If ctx ended, the error is that of endOf.
 func (s *Session) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions) error {
+	if n := s.seq.Len() + len(ids); n > s.seq.Limit() {
+		return &ContextFullError{Tokens: n, Limit: s.seq.Limit(), Prompt: true}
+	}
 	err := s.engine.model.Extend(ctx, s.seq, ids, r)
 	if err != nil && ctx.Err() != nil {
 		return endOf(ctx)

@@ -216,7 +216,7 @@ type ExtendOptions struct {
 // less what Accepted does not allow: the pass has ended, and its tokens need not be computed again.
 func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendOptions) error {
 	if len(s.ids)+len(ids) > s.limit {
-		return &ContextFullError{Tokens: len(s.ids) + len(ids), Limit: s.limit, Prompt: true}
+		return fmt.Errorf("%w: %d tokens plus %d exceed the limit of %d", ErrContextFull, len(s.ids), len(ids), s.limit)
 	}
 	for i, id := range ids {
 		if id < 0 || int(id) >= m.Spec.Vocab {
@@ -283,28 +283,3 @@ var (
 	// ErrToken means that a token id is not in the vocabulary.
 	ErrToken = errors.New("token id outside the vocabulary")
 )
-
-// ContextFullError reports that a sequence exceeds its limit. It wraps ErrContextFull.
-type ContextFullError struct {
-	Tokens int // of the whole sequence, with those that were to be added
-	Limit  int // of the sequence
-	// Prompt: tokens of a prompt were to be added. Otherwise the sequence was to be opened.
-	Prompt bool
-	// AtLeast: not all tokens were counted; the sequence has Tokens or more.
-	AtLeast bool
-}
-
-// Error states both numbers.
-func (e *ContextFullError) Error() string {
-	least, prompt := "", ""
-	if e.AtLeast {
-		least = "at least "
-	}
-	if e.Prompt {
-		prompt = " with the prompt"
-	}
-	return fmt.Sprintf("%v: the sequence has %s%d tokens%s; the limit is %d", ErrContextFull, least, e.Tokens, prompt, e.Limit)
-}
-
-// Unwrap makes errors.Is(err, ErrContextFull) true.
-func (e *ContextFullError) Unwrap() error { return ErrContextFull }

@@ -12,7 +12,7 @@ import (
 // does not fill the state of short convolutions or the summaries for selection.
 func (m *Model) Fill(ctx context.Context, s *Sequence, n int) error {
 	if n > s.limit {
-		return &ContextFullError{Tokens: n, Limit: s.limit}
+		return ErrContextFull
 	}
 	m.mustRePrefill(s, n)
 	if n <= len(s.ids) {

@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/llmrun/llmrun/kv"
@@ -227,7 +228,7 @@ func (s *Sequence) RestoreSession(ctx context.Context, stores Stores, m *segment
 		return nil
 	}
 	if len(m.Tokens) > s.limit+1 { // the last token may lack its KV
-		return &ContextFullError{Tokens: len(m.Tokens), Limit: s.limit}
+		return fmt.Errorf("%w: the session has %d tokens, the limit is %d", ErrContextFull, len(m.Tokens), s.limit)
 	}
 	store, selected, long := stores.find(m.Key)
 	s.longRope = long
