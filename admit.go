@@ -34,6 +34,7 @@ type admission struct {
 // shareSteps makes what the steps of one opening, or of one plan, share. Every function that calls
 // admit calls it first.
 func (o *Options) shareSteps() {
+	_ = codeBytes() // now, because more of the code is resident after other steps, which differ between a plan and a run
 	o.mapped, o.promptTokens, o.driver = &vfs.MappedReads{}, &promptTokens{}, &driver{}
 	o.draftFiles, o.rewardFiles = &besideFiles{}, &besideFiles{}
 }

@@ -92,7 +92,7 @@ func runWithinBudget(t *testing.T, path string, options llmrun.Options, ids, wan
 	if least {
 		require.Positive(t, before.ColdPages)
 	}
-	require.NoError(t, e.Trim(llmrun.TrimCritical))
+	trim(t, e, llmrun.TrimCritical)
 	require.LessOrEqual(t, e.KVUse().HotPages, before.HotPages)
 	o = limit(5)
 	o.IgnoreEOS = true

@@ -67,6 +67,11 @@
 // each time they are read, and Options.Notify receives a note about it. If the model cannot run within the
 // limit at all, Open returns a [*MinimumError] before it loads anything.
 //
+// With a limit, the engine sets Go's memory limit, unless Options.Memory.LeaveGoLimit is set.
+//
+// If Options.Context is 0, the plan chooses how many tokens a session may have: the model's
+// limit, or fewer if memory is scarce. [Info].Context has the number.
+//
 // [Engine.SetBudget] changes the limit, also during a generation. [Engine.Trim] releases
 // memory temporarily. With Options.Memory.WatchPressure the engine responds to memory
 // pressure by itself.
@@ -145,14 +150,21 @@
 //   - [ErrFormat] and [ErrModel] report broken files; [IsUnsupported] recognizes errors
 //     about valid files that need a feature that is missing.
 //   - [ErrBudget] reports that the memory budget does not suffice.
-//   - [ErrContextFull] reports that a sequence exceeds the session's limit.
+//   - [ErrContextFull] reports that a sequence exceeds the session's limit; a
+//     [*ContextFullError] has the numbers.
 //   - [ErrNonFinite] reports that the model computed NaN or infinity.
 //   - [ErrLocked] reports that a session or pack is in use.
 //   - [ErrOtherModel], [ErrOtherSettings] and [ErrKVMissing] report why a saved session
 //     cannot be restored.
 //
-// Errors of file operations wrap those of io/fs. If a context ends, the error is the
-// context's cause.
+// Errors of file operations wrap those of io/fs. If a context ends, the error wraps the
+// context's Err, such as context.Canceled, and its cause.
+//
+// # Stability
+//
+// This package and package serve are the library. Until version 1.0 their API changes only where a release's notes say so;
+// from then on it stays. The other packages of the module are parts of the engine: their API changes at any time.
+// Files that this package writes are read by later versions, or refused by their version.
 //
 // # Limitations
 //

@@ -217,6 +217,10 @@ func (e *Engine) limitContext(opts *Options) {
 	if opts.Memory.RAM > 0 || !e.mem.current.Resident() {
 		e.limit = e.mem.current.Context // a longer context does not fit
 	}
+	e.info.Context = e.limit
+	if opts.Context == 0 && e.limit < e.info.MaxContext && opts.Notify != nil {
+		opts.Notify(fmt.Sprintf("the context holds %d tokens, of %d that the model supports: the weights take the rest of the memory; a larger one must be asked for (--ctx)", e.limit, e.info.MaxContext))
+	}
 }
 
 // modelOptions returns the options of the model for the current plan.

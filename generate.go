@@ -247,7 +247,7 @@ func (g *generation) reuse(ctx context.Context) (fresh []int32) {
 }
 
 // accept yields a sampled token. It returns the reason if the generation ends, otherwise "".
-func (g *generation) accept(next *sampled) (stop string) {
+func (g *generation) accept(next *sampled) (stop StopReason) {
 	s := g.session
 	if next.ends {
 		return StopEOS

@@ -170,7 +170,7 @@ func (g *generation) guess(ctx context.Context, last int32) ([]int32, error) {
 		g.sampler.Return()
 		switch {
 		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return nil, endOf(ctx)
 		case err != nil && !errors.Is(err, ErrBudget):
 			return nil, fmt.Errorf("drafter %s: %w", d.by.Name(), err)
 		case err == nil && len(d.guesses) > 0:

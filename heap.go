@@ -67,6 +67,8 @@ type goLimit struct {
 type heapUse struct {
 	total  int64
 	engine int64 // part of total that the engine itself needs
+	// unlimited: the engine leaves Go's limit as the program has set it.
+	unlimited bool
 }
 
 // enginesExcept returns the heap that all engines except m need themselves.
@@ -104,20 +106,24 @@ func (g *goLimit) add(m *memory, n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if s, ok := g.engines[m]; ok {
-		g.engines[m] = heapUse{s.total + n, s.engine + n}
+		g.engines[m] = heapUse{s.total + n, s.engine + n, s.unlimited}
 		g.apply()
 	}
 }
 
-// apply sets Go's limit to the sum over the engines. The caller holds g.mu.
+// apply sets Go's limit to the sum over the engines, or to the program's own if one of them leaves it. The caller
+// holds g.mu.
 func (g *goLimit) apply() {
-	g.applied = g.program
+	limit := g.program
 	if len(g.engines) > 0 {
-		sum := int64(0)
+		sum, unlimited := int64(0), false
 		for _, s := range g.engines {
-			sum += s.total
+			sum, unlimited = sum+s.total, unlimited || s.unlimited
 		}
-		g.applied = min(g.program, sum)
+		if !unlimited {
+			limit = min(limit, sum)
+		}
 	}
-	setMemoryLimit(g.applied)
+	g.applied = limit
+	setMemoryLimit(limit)
 }

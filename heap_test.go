@@ -76,6 +76,24 @@ func TestProgramMemoryLimitIsPreserved(t *testing.T) {
 	require.Equal(t, int64(1<<30), goLimit())
 }
 
+// TestGoLimitIsLeft checks that engines with LeaveGoLimit do not touch the program's limit, also beside others, and
+// reserve the same heap.
+func TestGoLimitIsLeft(t *testing.T) {
+	limitGo(t)
+	opts := llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}}
+	limited := open(t, demoModel, opts)
+	alone, plan := goLimit(), limited.Memory().Plan
+	require.Less(t, alone, int64(400<<20))
+	opts.Memory.LeaveGoLimit = true
+	e := open(t, demoModel, opts)
+	require.Equal(t, plan.By, e.Memory().Plan.By)
+	require.Equal(t, int64(math.MaxInt64), goLimit())
+	require.NoError(t, e.SetBudget(300<<20))
+	require.Equal(t, int64(math.MaxInt64), goLimit())
+	require.NoError(t, e.Close())
+	require.Equal(t, alone, goLimit())
+}
+
 // TestBudgetCountsProgramHeap checks that a budget reserves room for the program's heap.
 // Without it, the garbage collector would run continuously.
 func TestBudgetCountsProgramHeap(t *testing.T) {

@@ -73,6 +73,22 @@ type answer struct {
 	err  error
 }
 
+// trim trims an engine.
+func trim(t testing.TB, e *llmrun.Engine, level llmrun.TrimLevel) {
+	t.Helper()
+	require.NoError(t, trimError(t, e, level))
+}
+
+// trimError trims an engine, and checks that Trim returns how much less it holds.
+func trimError(t testing.TB, e *llmrun.Engine, level llmrun.TrimLevel) error {
+	t.Helper()
+	freed, err := e.Trim(context.Background(), level)
+	if err != nil {
+		require.Zero(t, freed, "a refused call changes nothing")
+	}
+	return err
+}
+
 // collect runs a generation to its end.
 func collect(pieces iter.Seq2[llmrun.Piece, error]) (a answer) {
 	for p, err := range pieces {

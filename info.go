@@ -12,19 +12,22 @@ import (
 
 // Info describes a model.
 type Info struct {
-	Path            string         `json:"path"`
-	Format          string         `json:"format"` // "gguf", "safetensors" or "pack"
-	Family          string         `json:"family"`
-	Name            string         `json:"name,omitempty"` // as stated in the model's files
-	Parameters      int64          `json:"parameters"`
-	Layers          int            `json:"layers"`
-	Dim             int            `json:"dim"`
-	Heads           int            `json:"heads"`
-	KVHeads         int            `json:"kv_heads"` // the most of any layer
-	HeadDim         int            `json:"head_dim"`
-	FFN             int            `json:"ffn"`
-	Vocab           int            `json:"vocab"`
-	MaxContext      int            `json:"max_context"`
+	Path       string `json:"path"`
+	Format     string `json:"format"` // "gguf", "safetensors" or "pack"
+	Family     string `json:"family"`
+	Name       string `json:"name,omitempty"` // as stated in the model's files
+	Parameters int64  `json:"parameters"`
+	Layers     int    `json:"layers"`
+	Dim        int    `json:"dim"`
+	Heads      int    `json:"heads"`
+	KVHeads    int    `json:"kv_heads"` // the most of any layer
+	HeadDim    int    `json:"head_dim"`
+	FFN        int    `json:"ffn"`
+	Vocab      int    `json:"vocab"`
+	MaxContext int    `json:"max_context"`
+	// Context is the most tokens of a session of an open engine: Options.Context, or the one that the plan chose;
+	// 0 for a model that is only inspected.
+	Context         int            `json:"context,omitempty"`
 	Experts         int            `json:"experts,omitempty"`
 	ExpertsUsed     int            `json:"experts_used,omitempty"`
 	SlidingWindow   int            `json:"sliding_window,omitempty"`

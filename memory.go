@@ -18,6 +18,8 @@ type memory struct {
 	program      int64
 	programLease *tiering.Lease
 
+	leaveGoLimit bool // MemoryOptions.LeaveGoLimit
+
 	flashReads string
 	measured   *Rates // of the machine; nil without LabOptions.Measure
 
@@ -50,7 +52,7 @@ func (o *Options) limit() int64 {
 // is loaded.
 func (m *memory) plan(ctx context.Context, f *modelfile.Files, a *admission, opts *Options) (err error) {
 	opts.noteStreaming(f, a)
-	m.flashReads = opts.flashReads()
+	m.flashReads, m.leaveGoLimit = opts.flashReads(), opts.Memory.LeaveGoLimit
 	m.shape, m.need, m.current = a.shape, a.need, a.plan
 	if f.Cached() {
 		m.repair = a.repair
@@ -109,7 +111,7 @@ func (m *memory) setBudget(opening *opening, program int64) error {
 // limitHeap sets Go's memory limit to the planned heap. The plan contains the program's heap
 // at the time when the engine was opened.
 func (m *memory) limitHeap() {
-	heapLimits.update(m, heapUse{m.current.By[tiering.Heap], m.engineHeap()})
+	heapLimits.update(m, heapUse{m.current.By[tiering.Heap], m.engineHeap(), m.leaveGoLimit})
 }
 
 // wantedProgram returns the heap of the program that a budget counts: nothing if there is no limit, or if

@@ -113,7 +113,7 @@ func TestSetBudgetDuringPromotion(t *testing.T) {
 		case 3:
 			require.Less(t, mapped, whole)
 			require.Positive(t, mapped)
-			require.NoError(t, e.Trim(llmrun.TrimLow))
+			trim(t, e, llmrun.TrimLow)
 		case 6:
 			require.NoError(t, e.SetBudget(least+8<<20))
 			require.LessOrEqual(t, held(e), least+8<<20)

@@ -213,8 +213,8 @@ func TestSetBudgetRefuses(t *testing.T) {
 		require.Equal(t, before, e.Memory())
 	}
 	require.ErrorIs(t, e.SetBudget(-2), llmrun.ErrOptions)
-	require.ErrorIs(t, e.Trim(-1), llmrun.ErrOptions)
-	require.ErrorIs(t, e.Trim(llmrun.TrimCritical+1), llmrun.ErrOptions)
+	require.ErrorIs(t, trimError(t, e, -1), llmrun.ErrOptions)
+	require.ErrorIs(t, trimError(t, e, llmrun.TrimCritical+1), llmrun.ErrOptions)
 	require.Equal(t, before, e.Memory())
 	require.Equal(t, want, complete(t, s.GenerateIDs(ctx, someIDs(e, 20), o)).IDs)
 
@@ -236,7 +236,7 @@ func TestSetBudgetRefuses(t *testing.T) {
 
 	require.NoError(t, e.Close())
 	require.ErrorIs(t, e.SetBudget(llmrun.NoLimit), llmrun.ErrClosed)
-	require.ErrorIs(t, e.Trim(llmrun.TrimLow), llmrun.ErrClosed)
+	require.ErrorIs(t, trimError(t, e, llmrun.TrimLow), llmrun.ErrClosed)
 }
 
 // TestSystemBudgetIncludesHeldMemory checks that a budget of 0 includes what the engine
@@ -279,7 +279,7 @@ func TestSetBudgetOfSplitModel(t *testing.T) {
 	require.Equal(t, want, answer())
 	require.NoError(t, e.SetBudget(llmrun.NoLimit))
 	require.Equal(t, before.Plan, e.Memory().Plan)
-	require.NoError(t, e.Trim(llmrun.TrimCritical))
+	trim(t, e, llmrun.TrimCritical)
 	require.Equal(t, want, answer())
 	require.NoError(t, e.Close())
 	require.ErrorIs(t, e.SetBudget(llmrun.NoLimit), llmrun.ErrClosed)

@@ -26,7 +26,9 @@ type opening struct {
 	budget *tiering.Budget
 	// limited: the user has set the limit, so memory that is free must not stay in the process.
 	limited bool
-	ram     int64 // limit of the user or the system; the budget has room for openingRoom besides
+	// leaveGoLimit is MemoryOptions.LeaveGoLimit.
+	leaveGoLimit bool
+	ram          int64 // limit of the user or the system; the budget has room for openingRoom besides
 
 	mu       sync.Mutex
 	leases   []*tiering.Lease
@@ -77,7 +79,7 @@ func newOpening(o *Options) *opening {
 	if limit > 0 {
 		limit = max(limit, codeBytes()+heap+openingRoom)
 	}
-	p := &opening{budget: tiering.New(limit), limited: o.Memory.RAM > 0, ram: o.limit()}
+	p := &opening{budget: tiering.New(limit), limited: o.Memory.RAM > 0, leaveGoLimit: o.Memory.LeaveGoLimit, ram: o.limit()}
 	for purpose, bytes := range map[tiering.Purpose]int64{tiering.Code: codeBytes(), tiering.Heap: heap} {
 		if lease, err := p.budget.Reserve(purpose, bytes); err == nil { // limit has room for both
 			p.leases = append(p.leases, lease)
@@ -85,7 +87,7 @@ func newOpening(o *Options) *opening {
 	}
 	if p.limited {
 		// An import uses frames and stacks beside the heap.
-		heapLimits.update(p, heapUse{total: limit - codeBytes() - limit/importShare})
+		heapLimits.update(p, heapUse{total: limit - codeBytes() - limit/importShare, unlimited: p.leaveGoLimit})
 	}
 	return p
 }
@@ -144,7 +146,7 @@ func (p *opening) leaveForPlan(n *tiering.Need) error {
 		p.leases = append(p.leases, lease)
 	}
 	if p.limited {
-		heapLimits.update(p, heapUse{total: n.Heap})
+		heapLimits.update(p, heapUse{total: n.Heap, unlimited: p.leaveGoLimit})
 		debug.FreeOSMemory()
 	}
 	return nil

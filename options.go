@@ -23,8 +23,10 @@ type Options struct {
 	FS fs.FS
 	// Threads is the number of worker threads; 0 means one for each performance core.
 	Threads int
-	// Context is the most tokens of a session. 0, or a value above the model's limit, means
-	// the model's limit. The engine allocates memory only as sessions grow.
+	// Context is the most tokens of a session. A value above the model's limit means the model's
+	// limit. 0 means that limit, or what the plan chooses if the weights do not fit in memory beside it;
+	// [Info].Context has the number, and Notify reports it if it is smaller than the model's limit.
+	// The engine allocates memory only as sessions grow.
 	Context int
 	// Exact multiplies quantized weights with float32 activations, for measurements. Without
 	// it, the engine quantizes activations to 8 bits first, which is several times faster.

@@ -19,7 +19,7 @@ type GenerateOptions struct {
 	ParseSpecial bool
 	// Overflow selects what happens when the session reaches its Limit: OverflowStop (the
 	// default, also "") or OverflowSlide.
-	Overflow string
+	Overflow Overflow
 	// OnSlide, if set, is called when OverflowSlide drops old tokens, with the number of
 	// tokens that remain and that are dropped.
 	OnSlide func(remaining, dropped int)
@@ -56,7 +56,7 @@ func (o *GenerateOptions) validate() error {
 	if o.TopLogProbs < 0 || o.TopLogProbs > maxTopLogProbs {
 		return fmt.Errorf("%w: TopLogProbs is %d; it must be from 0 to %d", ErrOptions, o.TopLogProbs, maxTopLogProbs)
 	}
-	return checkOverflow(o.Overflow)
+	return o.Overflow.validate()
 }
 
 // TokenLogProb is a token and the natural logarithm of its probability.

@@ -21,8 +21,13 @@ type MemoryOptions struct {
 	// If RAM is set, the plan reserves 1.5 times the Go heap that is live when the engine
 	// opens, or what [SetProgramHeap] has stated, and the engine sets Go's memory limit until it is
 	// closed. If the program's heap grows considerably afterwards, call [Engine.SetBudget] again,
-	// or set a limit with debug.SetMemoryLimit, which takes precedence. Each open engine has its own limit.
+	// or set a limit with debug.SetMemoryLimit, which takes precedence if it is lower; see LeaveGoLimit. Each open engine
+	// has its own limit.
 	RAM int64
+	// LeaveGoLimit leaves Go's memory limit as GOMEMLIMIT or debug.SetMemoryLimit has set it, as long as the engine
+	// is open, also if other engines would lower it. The engine still reserves the heap in its plan; a program whose
+	// heap grows beyond that exceeds RAM instead of collecting garbage more often.
+	LeaveGoLimit bool
 	// Prompt is the memory that the longest prompt takes, if it is known; see [PromptMemory]. Open
 	// then refuses a limit that has no room for it beside the smallest part of the model, so that
 	// the minimum of the error is enough for both. The memory is reserved only while a prompt is

@@ -5,27 +5,29 @@ import (
 	"slices"
 )
 
-// Values of GenerateOptions.Overflow. They select what happens when the session reaches
-// Session.Limit.
+// Overflow selects what happens when a session reaches [Session.Limit]. "" means OverflowStop.
+type Overflow string
+
+// Values of GenerateOptions.Overflow and PlanOptions.Overflow.
 const (
 	// OverflowStop ends the generation with StopContext, and refuses a prompt that is longer
 	// than the limit with ErrContextFull. It is the default.
-	OverflowStop = "stop"
+	OverflowStop Overflow = "stop"
 	// OverflowSlide drops old tokens and continues. It keeps the first tokens, which models
 	// attend to regardless of the topic, and at least the newest half of the limit. The
 	// engine re-prefills what it keeps, which takes as long as a prompt of that length. The
 	// following tokens are those of a new session with the remaining tokens as its prompt.
-	OverflowSlide = "slide"
+	OverflowSlide Overflow = "slide"
 )
 
 // slidePrefix is the number of first tokens that a slide keeps, or a quarter of the limit if
 // that is less.
 const slidePrefix = 64
 
-// checkOverflow returns an ErrOptions for an unknown value.
-func checkOverflow(name string) error {
-	if !slices.Contains([]string{"", OverflowStop, OverflowSlide}, name) {
-		return fmt.Errorf("%w: Overflow is %q; it must be %s or %s", ErrOptions, name, OverflowStop, OverflowSlide)
+// validate returns an ErrOptions for an unknown value.
+func (o Overflow) validate() error {
+	if !slices.Contains([]Overflow{"", OverflowStop, OverflowSlide}, o) {
+		return fmt.Errorf("%w: Overflow is %q; it must be %s or %s", ErrOptions, o, OverflowStop, OverflowSlide)
 	}
 	return nil
 }
@@ -69,28 +71,40 @@ func (g *generation) fitPrompt() error {
 }
 
 // fitTokens decides about a sequence with its prompt that has so many tokens, for a generation and for
-// a plan: it returns how many of them a slide drops, or a *PromptError if they are more than limit and
-// do not slide.
-func fitTokens(tokens, limit int, overflow string) (dropped int, err error) {
+// a plan: it returns how many of them a slide drops, or a *ContextFullError if they are more than limit
+// and do not slide.
+func fitTokens(tokens, limit int, overflow Overflow) (dropped int, err error) {
 	if tokens > limit && overflow != OverflowSlide {
-		return 0, &PromptError{Tokens: tokens, Limit: limit}
+		return 0, &ContextFullError{Tokens: tokens, Limit: limit, Prompt: true}
 	}
 	return slideLength(tokens, limit), nil
 }
 
-// PromptError reports that a sequence with its prompt exceeds the session's limit. It wraps
+// ContextFullError reports how many tokens a sequence would have, and its limit. It wraps
 // [ErrContextFull].
-type PromptError struct {
-	Tokens, Limit int // of the sequence with its prompt, and of the session
+type ContextFullError struct {
+	Tokens int // of the whole sequence, with those that were to be added
+	Limit  int // of the session
+	// Prompt: tokens were to be added. Otherwise a saved session was to be opened.
+	Prompt bool
+	// AtLeast: not all tokens were counted; the sequence would have Tokens or more.
+	AtLeast bool
 }
 
 // Error states both numbers.
-func (e *PromptError) Error() string {
-	return fmt.Sprintf("%v: the sequence has %d tokens with the prompt; the limit is %d", ErrContextFull, e.Tokens, e.Limit)
+func (e *ContextFullError) Error() string {
+	least, prompt := "", ""
+	if e.AtLeast {
+		least = "at least "
+	}
+	if e.Prompt {
+		prompt = " with the prompt"
+	}
+	return fmt.Sprintf("%v: the sequence has %s%d tokens%s; the limit is %d", ErrContextFull, least, e.Tokens, prompt, e.Limit)
 }
 
 // Unwrap makes errors.Is(err, ErrContextFull) true.
-func (e *PromptError) Unwrap() error { return ErrContextFull }
+func (e *ContextFullError) Unwrap() error { return ErrContextFull }
 
 // slide drops old tokens if the sequence is too long, and reports whether it did.
 func (g *generation) slide() bool {

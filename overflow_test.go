@@ -94,6 +94,9 @@ func TestSlideOfPrompt(t *testing.T) {
 	err := collect(s.GenerateIDs(ctx, text, o)).err
 	require.ErrorIs(t, err, llmrun.ErrContextFull)
 	require.ErrorContains(t, err, "94 tokens with the prompt; the limit is 64")
+	var full *llmrun.ContextFullError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, llmrun.ContextFullError{Tokens: 94, Limit: 64, Prompt: true}, *full)
 	require.Zero(t, s.Len())
 
 	o.Overflow = "wrap"

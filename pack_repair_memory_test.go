@@ -66,7 +66,7 @@ func TestBudgetsLeaveRoomForRepair(t *testing.T) {
 			require.ErrorAs(t, e.SetBudget(1<<20), &refused)
 			require.NoError(t, e.SetBudget(refused.Minimum))
 		},
-		func(e *llmrun.Engine) { require.NoError(t, e.Trim(llmrun.TrimCritical)) },
+		func(e *llmrun.Engine) { trim(t, e, llmrun.TrimCritical) },
 	} {
 		e := open(t, c.model, c.opts)
 		shrink(e)

@@ -41,7 +41,7 @@ type PlanOptions struct {
 	Prompt, Answer int
 	// Overflow is [GenerateOptions].Overflow of the conversation. With OverflowSlide the context needs
 	// no room for all of Prompt, of which the plan counts the tokens that a slide keeps.
-	Overflow string
+	Overflow Overflow
 	// Measure measures the machine again.
 	Measure bool
 	// MeasureRefused also measures the machine if the model does not run, to predict its speed with
@@ -55,7 +55,7 @@ func (o *PlanOptions) validate() error {
 	if o.Prompt < 0 || o.Answer < 0 {
 		return fmt.Errorf("%w: the prompt is %d tokens and the answer %d; neither may be negative", ErrOptions, o.Prompt, o.Answer)
 	}
-	return checkOverflow(o.Overflow)
+	return o.Overflow.validate()
 }
 
 // PlanMemory plans how a model would use the budget opts.Memory.RAM, without loading the

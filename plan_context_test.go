@@ -2,6 +2,7 @@ package llmrun_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -87,7 +88,7 @@ func TestPlanOfASlidingPromptAgreesWithTheRun(t *testing.T) {
 	rates, context := t.TempDir(), 128
 	options := llmrun.Options{Threads: 1, Context: context, Memory: llmrun.MemoryOptions{RAM: 256 << 20}}
 	engine := open(t, hubmodel.Pack, options)
-	for _, overflow := range []string{llmrun.OverflowStop, llmrun.OverflowSlide} {
+	for _, overflow := range []llmrun.Overflow{llmrun.OverflowStop, llmrun.OverflowSlide} {
 		for _, tokens := range []int{100, context, context + 1, 300} {
 			p, planned := llmrun.PlanMemory(t.Context(), hubmodel.Pack, options, llmrun.PlanOptions{RatesDir: rates, Prompt: tokens, Answer: 1, Overflow: overflow})
 			session := newSession(t, engine)
@@ -109,7 +110,7 @@ func TestPlanOfASlidingPromptAgreesWithTheRun(t *testing.T) {
 	}
 	// A context that the plan chooses needs no room for a prompt that slides.
 	options.Context, options.Memory.RAM = 0, 1
-	minimum := func(prompt int, overflow string) int64 {
+	minimum := func(prompt int, overflow llmrun.Overflow) int64 {
 		p, err := llmrun.PlanMemory(t.Context(), hubmodel.Pack, options, llmrun.PlanOptions{RatesDir: rates, Prompt: prompt, Overflow: overflow})
 		require.ErrorIs(t, err, llmrun.ErrBudget)
 		return p.Minimum
@@ -118,4 +119,27 @@ func TestPlanOfASlidingPromptAgreesWithTheRun(t *testing.T) {
 	require.Less(t, minimum(8000, llmrun.OverflowSlide), minimum(8000, ""))
 	_, err := llmrun.PlanMemory(t.Context(), hubmodel.Pack, options, llmrun.PlanOptions{Overflow: "wrap"})
 	require.ErrorIs(t, err, llmrun.ErrOptions)
+}
+
+// TestChosenContextIsReported opens models without a context: Info has the one that the plan chose, and Notify
+// receives it if it is shorter than the model's.
+func TestChosenContextIsReported(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		context  int
+		ram      int64
+		reported bool
+	}{{0, 60 << 20, true}, {0, llmrun.NoLimit, false}, {512, 60 << 20, false}} {
+		var notes []string
+		e := open(t, hubmodel.Pack, llmrun.Options{Threads: 1, Context: test.context, Memory: llmrun.MemoryOptions{RAM: test.ram}, Notify: func(text string) { notes = append(notes, text) }})
+		info := e.Info()
+		require.Equal(t, newSession(t, e).Limit(), info.Context)
+		if !test.reported {
+			require.Empty(t, notes)
+			continue
+		}
+		require.Less(t, info.Context, info.MaxContext)
+		require.Len(t, notes, 1)
+		require.Contains(t, notes[0], fmt.Sprintf("the context holds %d tokens, of %d that the model supports", info.Context, info.MaxContext))
+	}
 }

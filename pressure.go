@@ -1,6 +1,7 @@
 package llmrun
 
 import (
+	"context"
 	"io/fs"
 	"time"
 
@@ -69,10 +70,10 @@ func (e *Engine) respondToPressure(g *tiering.Governor, now time.Time, signs tie
 	switch {
 	case next == limit:
 	case next >= most:
-		if e.applyBudget(m.ownerBudget, false) == nil {
+		if e.applyBudget(context.Background(), m.ownerBudget, false) == nil {
 			m.level = TrimNone
 		}
 	default:
-		_ = e.shrinkTo(next, next < limit)
+		_ = e.shrinkTo(context.Background(), next, next < limit)
 	}
 }

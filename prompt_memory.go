@@ -1,6 +1,7 @@
 package llmrun
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
 
@@ -154,7 +155,7 @@ func (r *promptRoom) release() {
 func (e *Engine) replanHeap(more int64) error {
 	m := &e.mem
 	m.need.Heap += more
-	err := e.applyBudget(m.need.Budget, false)
+	err := e.applyBudget(context.Background(), m.need.Budget, false)
 	if err != nil && more > 0 {
 		m.need.Heap -= more
 	}

@@ -158,7 +158,8 @@ func (o *Options) exceedsContext(f *modelfile.Files, refusal error) error {
 	if !exceeds {
 		return nil
 	}
-	return fmt.Errorf("%w: the prompt has more than %d tokens, which is the limit; use a shorter one, or drop the oldest tokens (--overflow slide)", ErrContextFull, limit)
+	full := &ContextFullError{Tokens: max(o.Memory.PromptTokens, limit+1), Limit: limit, Prompt: true, AtLeast: len(o.Memory.PromptTexts) > 0}
+	return fmt.Errorf("%w; use a shorter prompt, or drop the oldest tokens (--overflow slide)", full)
 }
 
 // lessContext says what makes a long prompt take less memory.

@@ -63,7 +63,7 @@ func (c *conversation) part(dir string, i int) (answer []int32, err error) {
 		}
 	}
 	if len(c.budgets) > 0 {
-		if err := e.Trim(llmrun.TrimCritical); err != nil {
+		if _, err := e.Trim(context.Background(), llmrun.TrimCritical); err != nil {
 			return nil, err
 		}
 	}

@@ -190,7 +190,7 @@ func (r *rewardModel) score(ctx context.Context, ids []int32, at []int) (got Rew
 		}
 	}
 	if len(ids) > r.seq.Limit() {
-		return got, fmt.Errorf("reward model: %w: the prompt and the answer have %d tokens; the limit is %d; a larger Context raises it", ErrContextFull, len(ids), r.seq.Limit())
+		return got, fmt.Errorf("reward model: %w; a larger Context raises it", &ContextFullError{Tokens: len(ids), Limit: r.seq.Limit(), Prompt: true})
 	}
 	same = r.seq.Truncate(same)
 	if same < len(ids) {

@@ -52,14 +52,17 @@ type Session struct {
 	adapters []exec.AdapterWeight
 }
 
+// StopReason is why a generation ended. It is "" before the first one.
+type StopReason string
+
 // Values of Stats.StopReason.
 const (
-	StopEOS       = "eos"       // the model generated its end-of-text token
-	StopString    = "stop"      // a stop string was generated
-	StopLength    = "length"    // MaxTokens tokens were generated
-	StopContext   = "context"   // the session reached its Limit, or what was said before the answer
-	StopCancelled = "cancelled" // the caller left the loop, the context ended, or Close was called
-	StopError     = "error"     // an error ended the loop
+	StopEOS       StopReason = "eos"       // the model generated its end-of-text token
+	StopString    StopReason = "stop"      // a stop string was generated
+	StopLength    StopReason = "length"    // MaxTokens tokens were generated
+	StopContext   StopReason = "context"   // the session reached its Limit, or what was said before the answer
+	StopCancelled StopReason = "cancelled" // the caller left the loop, the context ended, or Close was called
+	StopError     StopReason = "error"     // an error ended the loop
 )
 
 // Stats describes one generation.
@@ -79,7 +82,7 @@ type Stats struct {
 	Slides          int           // how often OverflowSlide dropped old tokens
 	ForgottenTokens int           // tokens that OverflowSlide dropped
 	Selection       SelectionUse  // effect of MemoryOptions.KVSelect
-	StopReason      string        // one of the Stop constants
+	StopReason      StopReason    // one of the Stop constants
 	StopText        string        // the stop string that was generated, with StopString
 	Passes          int           // passes of the whole model after the prompt
 	Drafters        []DrafterUse  // guesses of each of the session's drafters; empty if it has none
@@ -251,11 +254,14 @@ func (s *Session) end() {
 	}
 }
 
-// extend processes ids behind the sequence. If ctx ended, the error is its cause.
+// extend processes ids behind the sequence. If ctx ended, the error is that of endOf.
 func (s *Session) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions) error {
+	if n := s.seq.Len() + len(ids); n > s.seq.Limit() {
+		return &ContextFullError{Tokens: n, Limit: s.seq.Limit(), Prompt: true}
+	}
 	err := s.engine.model.Extend(ctx, s.seq, ids, r)
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+		return endOf(ctx)
 	}
 	return s.engine.discardDamagedPack(err)
 }

@@ -120,7 +120,7 @@ func (s *Session) restore(ctx context.Context, store *sessionStore, m *segment.M
 		return fmt.Errorf("%w: %s", ErrOtherModel, m.Model)
 	}
 	if len(m.Tokens) > s.engine.limit+1 { // the last token may be unprocessed
-		return fmt.Errorf("%w: the session has %d tokens; the limit is %d", ErrContextFull, len(m.Tokens), s.engine.limit)
+		return &ContextFullError{Tokens: len(m.Tokens), Limit: s.engine.limit}
 	}
 	if err := s.restoreAdapters(m, &o); err != nil {
 		return err

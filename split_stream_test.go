@@ -153,7 +153,7 @@ func TestSplitRowsAreStreamed(t *testing.T) {
 			require.LessOrEqual(t, e.Memory().Ledger, options.Memory.RAM)
 			require.NoError(t, e.SetBudget(llmrun.NoLimit))
 			require.Equal(t, want, answer(e))
-			require.NoError(t, e.Trim(llmrun.TrimCritical))
+			trim(t, e, llmrun.TrimCritical)
 			plan = e.Memory().Plan
 			require.True(t, strings.HasSuffix(name, "pu") || !plan.Resident(), name)
 			require.Equal(t, want, answer(e))

@@ -244,7 +244,7 @@ func (s *stress) step() {
 	case 14:
 		level := llmrun.TrimLevel(s.rng.IntN(4))
 		s.note("trim %d", level)
-		require.NoError(s.t, s.engine.Trim(level))
+		trim(s.t, s.engine, level)
 	}
 }
 

@@ -35,13 +35,13 @@ func (e *Engine) SetBudget(ram int64) error {
 	}
 	program, before := m.wantedProgram(ram), m.program
 	m.need.Heap += program - before
-	if err := e.applyWithRepair(budget, false); err != nil {
+	if err := e.applyWithRepair(context.Background(), budget, false); err != nil {
 		m.need.Heap -= program - before
 		return err
 	}
 	if err := m.programLease.Resize(program); err != nil { // a session has taken the memory meanwhile
 		m.need.Heap -= program - before
-		return errors.Join(err, e.applyBudget(m.ownerBudget, false))
+		return errors.Join(err, e.applyBudget(context.Background(), m.ownerBudget, false))
 	}
 	m.program = program
 	m.ownerBudget, m.level = budget, TrimNone
@@ -59,46 +59,6 @@ func (m *memory) committedBytes() int64 {
 	return u.Total - u.By[tiering.Code] - u.By[tiering.Heap] - u.By[tiering.Driver] - u.By[tiering.Mapped]
 }
 
-// TrimLevel is the urgency with which memory is needed; see [Engine.Trim].
-type TrimLevel int
-
-// Trim levels, as on Android.
-const (
-	TrimNone     TrimLevel = iota // restore what the budget permits
-	TrimModerate                  // release what is cheap to restore
-	TrimLow                       // release a quarter of what the engine holds
-	TrimCritical                  // release everything that the engine can work without
-)
-
-// Trim releases memory without changing the budget: memory that is not in use, and more
-// according to the level, relative to what the engine held before the first call. Repeating a
-// level has no further effect. TrimNone, or SetBudget, restores the previous state. Trim does
-// not fail because of memory that must stay, such as the weights of a model that is not a
-// pack. It does not change the answers.
-func (e *Engine) Trim(level TrimLevel) error {
-	if level < TrimNone || level > TrimCritical {
-		return fmt.Errorf("%w: the trim level is %d; it must be one of the Trim constants", ErrOptions, level)
-	}
-	m := &e.mem
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.level == TrimNone {
-		m.untrimmed = m.budget.Usage().Total
-	}
-	budget := m.ownerBudget
-	switch level {
-	case TrimLow:
-		budget = smaller(budget, m.untrimmed/4*3)
-	case TrimCritical:
-		budget = 1
-	}
-	if err := e.shrinkTo(budget, level > TrimNone); err != nil {
-		return err
-	}
-	m.level = level
-	return nil
-}
-
 // smaller returns the smaller of two budgets, where 0 means no limit.
 func smaller(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
@@ -108,8 +68,8 @@ func smaller(a, b int64) int64 {
 }
 
 // shrinkTo applies a budget, or the minimum if that is more. The caller holds e.mem.mu.
-func (e *Engine) shrinkTo(budget int64, lean bool) error {
-	err := e.applyWithRepair(budget, lean)
+func (e *Engine) shrinkTo(ctx context.Context, budget int64, lean bool) error {
+	err := e.applyWithRepair(ctx, budget, lean)
 	// The memory of sessions can change in between, so that a second refusal is possible, but
 	// many are not.
 	var refused *MinimumError
@@ -117,14 +77,14 @@ func (e *Engine) shrinkTo(budget int64, lean bool) error {
 		if !errors.As(err, &refused) || smaller(e.mem.ownerBudget, refused.Minimum) != refused.Minimum {
 			break
 		}
-		err = e.applyWithRepair(refused.Minimum, lean)
+		err = e.applyWithRepair(ctx, refused.Minimum, lean)
 	}
 	return err
 }
 
 // applyWithRepair is applyBudget for a budget that must also have room for the repair of the engine's
 // pack. The caller holds e.mem.mu.
-func (e *Engine) applyWithRepair(budget int64, lean bool) error {
+func (e *Engine) applyWithRepair(ctx context.Context, budget int64, lean bool) error {
 	m := &e.mem
 	if m.repair > 0 {
 		m.need.Heap += m.repair
@@ -134,12 +94,12 @@ func (e *Engine) applyWithRepair(budget int64, lean bool) error {
 			return err
 		}
 	}
-	return e.applyBudget(budget, lean)
+	return e.applyBudget(ctx, budget, lean)
 }
 
 // applyBudget makes the engine follow another budget, 0 for none. lean omits buffers that
 // only make streaming smoother. The caller holds e.mem.mu.
-func (e *Engine) applyBudget(budget int64, lean bool) error {
+func (e *Engine) applyBudget(ctx context.Context, budget int64, lean bool) error {
 	m := &e.mem
 	e.model.TrimCache()
 	before, stays := m.budget.Limit(), false
@@ -150,6 +110,9 @@ func (e *Engine) applyBudget(budget int64, lean bool) error {
 		return err
 	}
 	for range 8 {
+		if err := ctx.Err(); err != nil {
+			return refuse(err)
+		}
 		plan, err := e.replan(budget, stays)
 		switch {
 		case err != nil && stays:
@@ -172,7 +135,7 @@ func (e *Engine) applyBudget(budget int64, lean bool) error {
 		if before != 0 && smaller(before, budget) == before {
 			m.budget.SetLimit(budget)
 		}
-		if err := e.model.Replan(context.Background(), plan); err != nil {
+		if err := e.model.Replan(ctx, plan); err != nil {
 			return refuse(wrapClosed(err))
 		}
 		// A session may have grown in the meantime; then try again.

@@ -53,7 +53,7 @@ func TestTrim(t *testing.T) {
 	full := held(whole)
 	for _, level := range []llmrun.TrimLevel{llmrun.TrimModerate, llmrun.TrimLow, llmrun.TrimCritical, llmrun.TrimLow, llmrun.TrimNone} {
 		for range 2 {
-			require.NoError(t, whole.Trim(level))
+			trim(t, whole, level)
 			switch now := held(whole); level {
 			case llmrun.TrimModerate:
 				require.Less(t, now, full, "pages of no session are released")
@@ -75,12 +75,49 @@ func TestTrim(t *testing.T) {
 	part := open(t, w.path, options)
 	ring := part.Memory().Held["weight ring"]
 	require.Positive(t, ring)
-	require.NoError(t, part.Trim(llmrun.TrimModerate))
+	trim(t, part, llmrun.TrimModerate)
 	require.LessOrEqual(t, part.Memory().Held["weight ring"], ring)
-	require.NoError(t, part.Trim(llmrun.TrimCritical))
+	trim(t, part, llmrun.TrimCritical)
 	require.LessOrEqual(t, held(part), least)
 	require.NoError(t, part.SetBudget(options.Memory.RAM))
 	require.Equal(t, ring, part.Memory().Held["weight ring"])
+}
+
+// TestTrimLevels checks the names of the levels, and which of them Android's are.
+func TestTrimLevels(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for level := llmrun.TrimNone - 1; level <= llmrun.TrimCritical+1; level++ {
+		names = append(names, level.String())
+	}
+	require.Equal(t, []string{"TrimLevel(-1)", "none", "moderate", "low", "critical", "TrimLevel(4)"}, names)
+	for android, want := range map[int]llmrun.TrimLevel{
+		0: llmrun.TrimNone, 5: llmrun.TrimModerate, 10: llmrun.TrimLow, 15: llmrun.TrimCritical, // in use
+		20: llmrun.TrimModerate, 40: llmrun.TrimLow, 60: llmrun.TrimCritical, 80: llmrun.TrimCritical, // hidden
+		12: llmrun.TrimLow, 50: llmrun.TrimLow, 1000: llmrun.TrimCritical, // not known
+	} {
+		require.Equal(t, want, llmrun.AndroidTrimLevel(android), android)
+	}
+}
+
+// TestTrimReportsWhatItFreed compares what Trim returns with what the engine holds.
+func TestTrimReportsWhatItFreed(t *testing.T) {
+	t.Parallel()
+	w := openWide(t, llmrun.NoLimit)
+	w.generate(t)
+	for _, level := range []llmrun.TrimLevel{llmrun.TrimLow, llmrun.TrimCritical, llmrun.TrimCritical, llmrun.TrimNone} {
+		before := held(w.engine)
+		freed, err := w.engine.Trim(t.Context(), level)
+		require.NoError(t, err)
+		require.Equal(t, before-held(w.engine), freed)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	before := w.engine.Memory()
+	freed, err := w.engine.Trim(ctx, llmrun.TrimCritical)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, freed)
+	require.Equal(t, before.Plan, w.engine.Memory().Plan)
 }
 
 // TestWatchPressure feeds an engine with signs of pressure and a clock.
@@ -88,7 +125,7 @@ func TestWatchPressure(t *testing.T) {
 	w := openWide(t, math.MaxInt32)
 	e := w.engine
 	want := w.generate(t)
-	require.NoError(t, e.Trim(llmrun.TrimNone)) // memory of pages grows in steps, of which this keeps what is in use
+	trim(t, e, llmrun.TrimNone) // memory of pages grows in steps, of which this keeps what is in use
 	full := held(e)
 
 	root := &changingFS{files: fstest.MapFS{}}

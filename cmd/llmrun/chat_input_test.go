@@ -157,7 +157,7 @@ func TestLongMessageLeavesNoGarbage(t *testing.T) {
 // conversation, and the memory of the largest message of a long one or of a file with messages that are
 // too long to be read.
 func TestExpectInputCountsAMessageAtATime(t *testing.T) {
-	expect := func(text, overflow string, ram int64) (promptNeed, error) {
+	expect := func(text string, overflow llmrun.Overflow, ram int64) (promptNeed, error) {
 		c := &chatFlags{generation: generationFlags{overflow: overflow}}
 		c.model.ram.bytes = ram
 		err := c.expectInput(streamsWithInput(t, text))

@@ -22,7 +22,7 @@ type generationFlags struct {
 	maxTokens int
 	stop      []string
 	ignoreEOS bool
-	overflow  string
+	overflow  llmrun.Overflow
 	thinking  thinkingFlags
 
 	temperature      *float32

@@ -11,10 +11,11 @@ import (
 // addOverflow declares --overflow, for commands that generate.
 func (g *generationFlags) addOverflow(f *cli.FlagSet) {
 	f.Value("overflow", "HOW", "what happens when the context is full: stop ends the answer; slide drops old tokens and continues. Slide keeps the first 64 tokens and at least the newest half of the context and prefills them again, which takes as long as a prompt of that length; default: stop", func(text string) error {
-		if text != llmrun.OverflowStop && text != llmrun.OverflowSlide {
+		how := llmrun.Overflow(text)
+		if how != llmrun.OverflowStop && how != llmrun.OverflowSlide {
 			return fmt.Errorf("must be stop or slide, not %q", text)
 		}
-		g.overflow = text
+		g.overflow = how
 		return nil
 	})
 }
@@ -35,7 +36,7 @@ func slidText(remaining, forgotten int) string {
 // the error of a prompt that is too long, if there is one.
 func (m *modelFlags) contextFullMessage(engine *llmrun.Engine, session *llmrun.Session, err error) string {
 	limit, most, why := session.Limit(), engine.Info().MaxContext, "and there is no memory for more"
-	var long *llmrun.PromptError
+	var long *llmrun.ContextFullError
 	switch {
 	case limit < most && errors.As(err, &long) && long.Tokens > most:
 		why = fmt.Sprintf("and the model supports at most %d", most)

@@ -130,7 +130,7 @@ func (p *longPrompt) count(text io.Reader) error {
 // stateMinimum returns the refusal of a model for a prompt that is too long to be read, which
 // states a budget for both, or err for any other error. overflow tells whether the context must
 // have room for the tokens of a list.
-func (m *modelFlags) stateMinimum(ctx context.Context, s *cli.Streams, overflow string, err error) error {
+func (m *modelFlags) stateMinimum(ctx context.Context, s *cli.Streams, overflow llmrun.Overflow, err error) error {
 	var long *longPrompt
 	if !errors.As(err, &long) || long.bytes > cli.MaxInput {
 		return err
@@ -160,7 +160,7 @@ type promptNeed struct {
 }
 
 // expect records a prompt. A context that slides does not need room for all of it.
-func (n *promptNeed) expect(overflow string, tokens int, texts ...string) {
+func (n *promptNeed) expect(overflow llmrun.Overflow, tokens int, texts ...string) {
 	for _, text := range texts {
 		n.bytes += int64(len(text))
 	}

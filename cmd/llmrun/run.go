@@ -314,18 +314,18 @@ func formatStats(stats llmrun.Stats, seed *uint64) string {
 }
 
 // stopText describes a stop reason.
-func stopText(reason string) string {
+func stopText(reason llmrun.StopReason) string {
 	switch reason {
-	case "eos":
+	case llmrun.StopEOS:
 		return "the model ended it"
-	case "stop":
+	case llmrun.StopString:
 		return "ended at a --stop text"
-	case "length":
+	case llmrun.StopLength:
 		return "ended at -n tokens"
-	case "context":
+	case llmrun.StopContext:
 		return "ended because the context is full"
-	case "cancelled":
+	case llmrun.StopCancelled:
 		return "interrupted"
 	}
-	return "ended: " + reason
+	return "ended: " + string(reason)
 }

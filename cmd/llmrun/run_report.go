@@ -6,7 +6,7 @@ import "github.com/llmrun/llmrun"
 type runReport struct {
 	IDs             []int32           `json:"ids"`
 	Text            string            `json:"text"`
-	StopReason      string            `json:"stop_reason"`
+	StopReason      llmrun.StopReason `json:"stop_reason"`
 	Thinking        string            `json:"thinking,omitempty"`   // what the model thought
 	ToolCalls       []llmrun.ToolCall `json:"tool_calls,omitempty"` // calls that it asks for
 	PromptTokens    int               `json:"prompt_tokens"`

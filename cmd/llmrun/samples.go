@@ -104,15 +104,15 @@ func (c *sampleFlags) checkReward() error {
 
 // candidateReport is a candidate in the JSON object.
 type candidateReport struct {
-	Text            string    `json:"text"`
-	IDs             []int32   `json:"ids"`
-	Score           float64   `json:"score"`
-	Steps           []float64 `json:"steps,omitempty"`  // scores of its steps
-	LogProb         float64   `json:"logprob"`          // mean of its tokens
-	Answer          *string   `json:"answer,omitempty"` // what it votes for
-	GeneratedTokens int       `json:"generated_tokens"`
-	StopReason      string    `json:"stop_reason"`
-	Seed            *uint64   `json:"seed,omitempty"` // none for greedy decoding
+	Text            string            `json:"text"`
+	IDs             []int32           `json:"ids"`
+	Score           float64           `json:"score"`
+	Steps           []float64         `json:"steps,omitempty"`  // scores of its steps
+	LogProb         float64           `json:"logprob"`          // mean of its tokens
+	Answer          *string           `json:"answer,omitempty"` // what it votes for
+	GeneratedTokens int               `json:"generated_tokens"`
+	StopReason      llmrun.StopReason `json:"stop_reason"`
+	Seed            *uint64           `json:"seed,omitempty"` // none for greedy decoding
 
 	LogProbs []tokenReport `json:"logprobs,omitempty"` // with --logprobs
 }

@@ -39,7 +39,8 @@ func Of(ctx context.Context, fsys vfs.FS, path string, progress func(n int64)) (
 
 // Verify reads a whole file and compares its hash with the one that the memo remembers. known is
 // false if the memo has none. If the content changed although the file's size and time of
-// modification did not, the file was damaged: the error is a store.ErrFormat, also the
+// modification did not, the file is damaged, or was when its hash was remembered and has been replaced by a
+// program that sets the time of modification: the error is a store.ErrFormat, also the
 // next time, because the memo keeps the old hash. Otherwise the memo remembers the hash.
 func (m *Memo) Verify(ctx context.Context, fsys vfs.FS, path string, progress func(n int64)) (d File, known bool, err error) {
 	d, err = withFile(fsys, path, func(f vfs.File) (File, error) {
@@ -58,7 +59,7 @@ func (m *Memo) Verify(ctx context.Context, fsys vfs.FS, path string, progress fu
 		return d, &store.FormatError{
 			Path: f.Name(), Off: store.NoOffset, Field: "content", Kind: store.ErrFormat,
 			Reason: fmt.Sprintf("the SHA-256 is %v and was %v, but the file's size and time of modification are the same", d.Sum, was),
-			Hint:   "the file is damaged: copy or download it again",
+			Hint:   "one of the two is damaged: unless the download page shows the first, copy or download the file again",
 		}
 	})
 	return d, known, err
