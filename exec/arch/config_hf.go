@@ -153,7 +153,7 @@ func (c *hfConfig) attention(h *Hyper) {
 		h.QKNorm = *v
 	}
 	h.ParallelBlock = c.boolean("use_parallel_residual")
-	if c.str("position_embedding_type") == "nope" {
+	if kind := c.str("position_embedding_type"); kind == "nope" || kind == "" && h.Family == graniteHybrid.name {
 		for range h.KVHeads {
 			h.NoRope = append(h.NoRope, true)
 		}
@@ -216,7 +216,7 @@ func (c *hfConfig) ropes(h *Hyper) {
 		if full := params.object("full_attention"); full != nil {
 			h.Rope = full.rope(flat, &fraction)
 			if local := params.object("sliding_attention"); local != nil {
-				r := local.rope(flat, &fraction)
+				r := local.rope(RopeHyper{Base: c.float("rope_local_base_freq", flat.Base)}, &fraction)
 				h.RopeLocal = &r
 				c.fail(local.Err)
 			}

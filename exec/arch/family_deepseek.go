@@ -5,6 +5,18 @@ import "math"
 // deepseek2 has latent attention, and experts of which some are used by every token.
 var deepseek2 = Family{
 	name: "deepseek2", hf: []string{"deepseek_v2", "deepseek_v3", "glm4_moe_lite"}, gguf: []string{"deepseek2"}, names: latentNames, adjacent: true,
+	defaults: map[string]string{"kv_lora_rank": "512", "qk_rope_head_dim": "64"},
+	typeDefaults: map[string]map[string]string{
+		"deepseek_v2": {"q_lora_rank": "1536", "qk_nope_head_dim": "128", "v_head_dim": "128"},
+		"deepseek_v3": {
+			"q_lora_rank": "1536", "qk_nope_head_dim": "128", "v_head_dim": "128", "num_experts_per_tok": "8", "n_group": "8", "topk_group": "4",
+			"routed_scaling_factor": "2.5", "norm_topk_prob": "true",
+		},
+		"glm4_moe_lite": {
+			"rms_norm_eps": "1e-5", "q_lora_rank": "768", "qk_nope_head_dim": "192", "v_head_dim": "256", "num_experts_per_tok": "4",
+			"routed_scaling_factor": "1.8", "norm_topk_prob": "true",
+		},
+	},
 	complete: func(h *Hyper) {
 		if h.GGUF && h.Rope.Kind == "yarn" {
 			h.Rope.AttnFactor = 1 // the attention scale has all of it

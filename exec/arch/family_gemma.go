@@ -88,6 +88,16 @@ func describeGemma(h *Hyper, s *Spec) error {
 // that attend to keys and values of earlier ones.
 var gemma3n = Family{
 	name: "gemma3n", hf: []string{"gemma3n", "gemma3n_text"}, gguf: []string{"gemma3n"}, names: gemma3nNames(),
+	defaults: map[string]string{
+		"num_attention_heads": "8", "num_key_value_heads": "2", "head_dim": "256", "vocab_size": "262400", "max_position_embeddings": "32768",
+		"rope_theta": "1e6", "sliding_window": "512", "sliding_window_pattern": `"LLLLG"`, "final_logit_softcapping": "30",
+		"hidden_size_per_layer_input": "256", "altup_num_inputs": "4", "num_kv_shared_layers": "15", "laurel_rank": "64",
+	},
+	complete: func(h *Hyper) {
+		if h.RopeLocal == nil {
+			h.RopeLocal = &RopeHyper{Base: 10000}
+		}
+	},
 	describe: func(h *Hyper, s *Spec) error {
 		g := &h.Gemma
 		s.Act = GELUTanh
@@ -101,9 +111,8 @@ var gemma3n = Family{
 			return h.FieldError(keyPerLayer, "%d, with %d streams and a rank of %d of Laurel; each must be at least 1",
 				s.PerLayer, s.AltUp.Streams, s.LaurelRank)
 		}
-		if h.RopeLocal != nil {
-			s.useLocalRope()
-		}
+		s.setWindowPattern(h, 5)
+		s.useLocalRope()
 		for l, deviations := range g.Deviations {
 			if !math.IsInf(deviations, -1) {
 				s.Layers[l].Sparse, s.Layers[l].Deviations = true, float32(deviations)
@@ -135,6 +144,12 @@ func gemma3nNames() map[string]string {
 // attend to keys and values of earlier ones, and layers may have an embedding of their own.
 var gemma4 = Family{
 	name: "gemma4", hf: []string{"gemma4", "gemma4_text"}, gguf: []string{"gemma4"}, names: gemma4Names,
+	defaults: map[string]string{
+		"num_attention_heads": "8", "num_key_value_heads": "4", "head_dim": "256", "global_head_dim": "512", "vocab_size": "262144",
+		"max_position_embeddings": "131072", "sliding_window": "512", "sliding_window_pattern": `"LLLLLG"`, "hidden_size_per_layer_input": "256",
+		"rope_parameters": `{"sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+			"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}`,
+	},
 	complete: func(h *Hyper) {
 		if r := &h.Rope; r.Kind == "proportional" && h.RopeDim > 0 {
 			r.Rotated, h.RopeDim = h.RopeDim, 0

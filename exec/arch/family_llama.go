@@ -67,6 +67,7 @@ var internlm2 = Family{
 // seedOSS is llama with biases for queries, keys and values.
 var seedOSS = Family{
 	name: "seed_oss", hf: []string{"seed_oss"}, gguf: []string{"seed_oss"},
+	defaults:  map[string]string{"head_dim": "128"},
 	ggufNames: map[string]string{"ffn_norm": "post_attention_norm"},
 	describe:  func(*Hyper, *Spec) error { return nil },
 }

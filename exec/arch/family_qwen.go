@@ -4,14 +4,14 @@ package arch
 // optional sliding window from a certain layer on.
 var qwen2 = Family{
 	name: "qwen2", hf: []string{"qwen2"}, gguf: []string{"qwen2"}, describe: describeQwen,
-	defaults: map[string]string{"max_window_layers": "28"},
+	defaults: map[string]string{"max_window_layers": "28", "sliding_window": "4096"},
 }
 
 // qwen2moe adds routed experts and a shared expert. Its optional sliding window is in every
 // other one of the first layers.
 var qwen2moe = Family{
 	name: "qwen2moe", hf: []string{"qwen2_moe"}, gguf: []string{"qwen2moe"},
-	defaults: map[string]string{"max_window_layers": "28"},
+	defaults: map[string]string{"max_window_layers": "28", "sliding_window": "4096"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.setWindows(h, func(l int) bool { return h.usesWindow() && l%2 == 0 && l < h.WindowFrom })
 		return nil
@@ -21,7 +21,7 @@ var qwen2moe = Family{
 // qwen3 drops the biases and normalizes each query and key head.
 var qwen3 = Family{
 	name: "qwen3", hf: []string{"qwen3"}, gguf: []string{"qwen3"},
-	defaults: map[string]string{"head_dim": "128", "max_window_layers": "28"},
+	defaults: map[string]string{"head_dim": "128", "max_window_layers": "28", "sliding_window": "4096"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.QKNorm = QKNormHead
 		return describeQwen(h, s)
@@ -32,6 +32,7 @@ var qwen3 = Family{
 // is in every layer.
 var qwen3moe = Family{
 	name: "qwen3moe", hf: []string{"qwen3_moe"}, gguf: []string{"qwen3moe"},
+	defaults: map[string]string{"sliding_window": "4096"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.QKNorm = QKNormHead
 		if h.GGUF && h.NormTopK == nil {
@@ -53,21 +54,28 @@ var (
 	// qwen35 is Qwen3.5 and 3.6 with a dense MLP.
 	qwen35 = Family{
 		name: "qwen35", hf: []string{"qwen3_5", "qwen3_5_text"}, gguf: []string{"qwen35"},
-		describe: describeQwen35, names: qwen35Names, ggufNames: qwen35GGUF,
+		defaults: deltaDefaults, describe: describeQwen35, names: qwen35Names, ggufNames: qwen35GGUF,
 	}
 	// qwen35moe has routed experts and a shared expert instead.
 	qwen35moe = Family{
 		name: "qwen35moe", hf: []string{"qwen3_5_moe", "qwen3_5_moe_text"}, gguf: []string{"qwen35moe"},
-		describe: describeQwen35, names: qwen35Names, ggufNames: qwen35GGUF,
+		defaults: deltaDefaults, describe: describeQwen35, names: qwen35Names, ggufNames: qwen35GGUF,
 	}
 	// qwen3next stores the projections of delta nets key head by key head.
 	qwen3next = Family{
 		name: "qwen3next", hf: []string{"qwen3_next"}, gguf: []string{"qwen3next"},
+		defaults:  deltaDefaults,
 		describe:  describeDeltaNets,
 		names:     withNames(deltaNames, map[string]string{"ssm_in": "linear_attn.in_proj_qkvz", "ssm_ba": "linear_attn.in_proj_ba"}),
 		ggufNames: deltaGGUF,
 	}
 )
+
+// deltaDefaults are the values that files of the hybrids may omit.
+var deltaDefaults = map[string]string{
+	"head_dim": "256", "partial_rotary_factor": "0.25", "full_attention_interval": "4", "linear_conv_kernel_dim": "4",
+	"linear_key_head_dim": "128", "linear_value_head_dim": "128", "linear_num_key_heads": "16", "linear_num_value_heads": "32",
+}
 
 var (
 	deltaNames = map[string]string{
