@@ -34,8 +34,8 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 			}
 		}
 	}
-	if raw := string(c.fields["use_bidirectional_attention"]); raw == "true" || raw == `"all"` { // "vision": only between the parts of an image
-		return nil, nil, fmt.Errorf("%w: %s: use_bidirectional_attention is true: this is an encoder of texts, and llmrun runs models that generate them", ErrUnsupported, path)
+	if err := c.refuseEncoders(); err != nil {
+		return nil, nil, err
 	}
 	h := &Hyper{Family: f.name, Path: path}
 	h.IntPacking, h.MXFP4 = c.IntPacking(), c.mxfp4()
@@ -47,6 +47,21 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	c.ropes(h)
 	c.multipliers(h)
 	return h, f, c.Err
+}
+
+// refuseEncoders returns an error for models whose tokens attend to later ones.
+func (c *hfConfig) refuseEncoders() error {
+	field := ""
+	if causal := c.boolean("is_causal"); causal != nil && !*causal {
+		field = "is_causal is false"
+	}
+	if raw := string(c.fields["use_bidirectional_attention"]); raw == "true" || raw == `"all"` { // "vision": only between the parts of an image
+		field = "use_bidirectional_attention is true"
+	}
+	if field == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %s: this is an encoder of texts, and llmrun runs models that generate them", ErrUnsupported, c.path, field)
 }
 
 // NewHFConfig parses a config.json. Errors name path.

@@ -343,3 +343,21 @@ func TestDefaultsOfLayers(t *testing.T) {
 		})
 	}
 }
+
+// TestEncodersAreRefused checks the two fields that say that tokens attend to later ones.
+func TestEncodersAreRefused(t *testing.T) {
+	for _, changes := range []modeltest.Fields{
+		{"is_causal": false},
+		{"use_bidirectional_attention": true},
+		{"use_bidirectional_attention": "all"},
+		{"text_config": modeltest.Fields{"is_causal": false}},
+	} {
+		_, err := specOf(modeltest.ConfigOf(t, "qwen2", changes))
+		require.ErrorIs(t, err, arch.ErrUnsupported, changes)
+		require.ErrorContains(t, err, "this is an encoder of texts")
+	}
+	for _, changes := range []modeltest.Fields{{"is_causal": true}, {"is_causal": nil}, {"use_bidirectional_attention": "vision"}, {"use_bidirectional_attention": false}} {
+		_, err := specOf(modeltest.ConfigOf(t, "qwen2", changes))
+		require.NoError(t, err, changes)
+	}
+}
