@@ -109,6 +109,7 @@ func (c *conversation) system(_ context.Context, text string) error {
 	} else {
 		c.note("The system message is set.")
 	}
+	c.noteFlash()
 	return nil
 }
 
@@ -214,5 +215,13 @@ func (c *conversation) load(_ context.Context, name string) error {
 	}
 	c.messages = messages
 	c.note("Loaded %d messages from %s.", len(messages), name)
+	c.noteFlash()
 	return nil
+}
+
+// noteFlash says when a changed conversation replaces the one of the session on flash.
+func (c *conversation) noteFlash() {
+	if c.named {
+		c.note("Session %s on flash changes with the next answer.", c.model.session)
+	}
 }

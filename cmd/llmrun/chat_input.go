@@ -260,12 +260,17 @@ func (t *terminalInput) readLine(prompt string) (string, bool, error) {
 	if errors.Is(err, term.ErrPasteIndicator) {
 		return line, true, nil
 	}
+	// The editor reports only lines that are pasted from their beginning. Three quotes before a
+	// pasted text were typed, and begin a block.
+	if err == nil && t.keys.pasting && !strings.HasPrefix(line, blockQuote) {
+		return line, true, nil
+	}
 	if errors.Is(err, io.EOF) {
 		fmt.Fprint(t.screen, "\r\n")
 		if t.keys.interrupted {
 			// The editor keeps the abandoned line and would return the same key again: a new
 			// editor with the same history replaces it.
-			t.keys.interrupted = false
+			t.keys = &keyReader{file: t.file}
 			history := t.editor.History
 			t.editor = t.newEditor()
 			t.editor.History = history
@@ -275,11 +280,21 @@ func (t *terminalInput) readLine(prompt string) (string, bool, error) {
 	return line, false, err
 }
 
+// What a terminal sends before and behind a pasted text.
+const (
+	pasteBegin = "\x1b[200~"
+	pasteEnd   = "\x1b[201~"
+)
+
 // A keyReader detects Ctrl-C, which the editor reports as the end of input, and replaces bytes
-// that are not UTF-8, at which the editor would wait for another key.
+// that are not UTF-8, at which the editor would wait for another key. It returns at most one line
+// at a time, so that pasting tells whether the end of the editor's line was pasted.
 type keyReader struct {
 	file        io.Reader
 	interrupted bool
+	pasting     bool // the bytes returned so far end in a pasted text
+	marked      int  // bytes of the next mark of a paste at their end
+	returned    bool // they end in a carriage return
 	buffer      [256]byte
 	ready       []byte // text in the buffer
 	begun       []byte // the first bytes of an incomplete character
@@ -287,7 +302,7 @@ type keyReader struct {
 
 func (k *keyReader) Read(p []byte) (int, error) {
 	const ctrlC = 3
-	for len(k.ready) == 0 {
+	for !k.hasKey() {
 		had := copy(k.buffer[:], k.begun)
 		n, err := k.file.Read(k.buffer[had:])
 		if bytes.IndexByte(k.buffer[had:had+n], ctrlC) >= 0 {
@@ -296,14 +311,52 @@ func (k *keyReader) Read(p []byte) (int, error) {
 		n, k.begun = legible(k.buffer[:had+n])
 		k.ready = k.buffer[:n]
 		if err != nil {
-			n = copy(p, k.ready)
-			k.ready = k.ready[n:]
-			return n, err
+			return k.take(p), err
 		}
 	}
-	n := copy(p, k.ready)
+	return k.take(p), nil
+}
+
+// hasKey reports whether there are bytes to return. Of a line that ends with \r\n the \n is
+// dropped: the editor drops it only if it comes with the \r, and else sees an empty line.
+func (k *keyReader) hasKey() bool {
+	if len(k.ready) > 0 && k.returned {
+		k.ready = bytes.TrimPrefix(k.ready, []byte("\n"))
+		k.returned = false
+	}
+	return len(k.ready) > 0
+}
+
+// take moves bytes to p, up to the end of a line.
+func (k *keyReader) take(p []byte) (n int) {
+	for n < len(p) && n < len(k.ready) {
+		key := k.ready[n]
+		k.follow(key)
+		n++
+		if k.returned = key == '\r'; k.returned || key == '\n' {
+			break
+		}
+	}
+	copy(p, k.ready[:n])
 	k.ready = k.ready[n:]
-	return n, nil
+	return n
+}
+
+// follow notices the beginnings and the ends of pasted texts.
+func (k *keyReader) follow(key byte) {
+	mark := pasteBegin
+	if k.pasting {
+		mark = pasteEnd
+	}
+	if key != mark[k.marked] {
+		k.marked = 0
+	}
+	if key == mark[k.marked] {
+		k.marked++
+	}
+	if k.marked == len(mark) {
+		k.pasting, k.marked = !k.pasting, 0
+	}
 }
 
 // legible replaces bytes that are not UTF-8, and the replacement character, by ? in place. It

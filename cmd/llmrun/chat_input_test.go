@@ -76,6 +76,31 @@ func TestKeyReaderReturnsValidUTF8(t *testing.T) {
 	}
 }
 
+// TestKeyReaderNoticesPastes checks that the reader knows at the end of each line whether more pasted text follows, however the
+// bytes are cut, and that \r\n is one end of a line.
+func TestKeyReaderNoticesPastes(t *testing.T) {
+	const typed = "a\r" + pasteBegin + "b\r\n\x1b" + pasteBegin + "c\n\n" + pasteEnd + "d\r\ne\x1b[2\x1b[200~\rf" + pasteEnd + "\r"
+	for size := 1; size < len(typed); size++ {
+		for _, file := range []io.Reader{strings.NewReader(typed), iotest.OneByteReader(strings.NewReader(typed))} {
+			keys := &keyReader{file: file}
+			var lines []string
+			var pasting []bool
+			line, p := "", make([]byte, size)
+			for {
+				n, err := keys.Read(p)
+				if err != nil {
+					break
+				}
+				if line += string(p[:n]); p[n-1] == '\r' || p[n-1] == '\n' {
+					lines, pasting, line = append(lines, line), append(pasting, keys.pasting), ""
+				}
+			}
+			require.Equal(t, []string{"a\r", pasteBegin + "b\r", "\x1b" + pasteBegin + "c\n", "\n", pasteEnd + "d\r", "e\x1b[2\x1b[200~\r", "f" + pasteEnd + "\r"}, lines, size)
+			require.Equal(t, []bool{false, true, true, true, false, true, false}, pasting, size)
+		}
+	}
+}
+
 // readAllMessages reads messages with a limit of ram/8 bytes up to an error, which it returns.
 func readAllMessages(text io.Reader, ram int64) (messages []string, err error) {
 	in := &pipeInput{lines: bufio.NewReader(text), ram: ram}

@@ -67,11 +67,9 @@ func mode(t *testing.T, terminal *os.File) term.State {
 // TestLineEditing checks editing, history, pasting and Ctrl keys of chat on a terminal.
 func TestLineEditing(t *testing.T) {
 	const (
-		up         = "\x1b[A"
-		ctrlC      = "\x03"
-		ctrlD      = "\x04"
-		pasteStart = "\x1b[200~"
-		pasteEnd   = "\x1b[201~"
+		up    = "\x1b[A"
+		ctrlC = "\x03"
+		ctrlD = "\x04"
 	)
 	keyboard, terminal := openTerminal(t)
 	var shown screen
@@ -91,8 +89,12 @@ func TestLineEditing(t *testing.T) {
 		{"Ctrl-C discards the line", "half a line" + ctrlC, "", cli.ErrInterrupted},
 		{"history after Ctrl-C", up + up + "\r", "hello", nil},
 		{"continued", "one\\\rtwo\r", "one\ntwo", nil},
-		{"pasted", pasteStart + "a\rb\rc" + pasteEnd + " end\r", "a\nb\nc end", nil},
-		{"a long text, pasted", pasteStart + strings.Repeat("word word word\r", 500) + pasteEnd + "\r", strings.Repeat("word word word\n", 499) + "word word word", nil},
+		{"pasted", pasteBegin + "a\rb\rc" + pasteEnd + " end\r", "a\nb\nc end", nil},
+		{"a long text, pasted", pasteBegin + strings.Repeat("word word word\r", 500) + pasteEnd + "\r", strings.Repeat("word word word\n", 499) + "word word word", nil},
+		{"pasted behind typed text", "see: " + pasteBegin + "a\rb" + pasteEnd + "\r", "see: a\nb", nil},
+		{"pasted with the line ends of Windows", pasteBegin + strings.Repeat("word word word\r\n", 50) + pasteEnd + "\r", strings.Repeat("word word word\n", 49) + "word word word", nil},
+		{"pasted behind three quotes", `"""` + pasteBegin + "a\rb\"\"\"\rc" + pasteEnd + "\r\"\"\"\r", "a\nb\"\"\"\nc", nil},
+		{"typed again", "a\r", "a", nil},
 		{"Latin-1", "caf\xe9 cr\xe8me\xff\xfe\r", "caf? cr?me??", nil},
 		{"the replacement character", "a\ufffdb\r", "a?b", nil},
 		{"Ctrl-D", ctrlD, "", io.EOF},

@@ -156,6 +156,10 @@ func (v *serveFlags) complete(s *cli.Streams, m *serve.Model) error {
 	o.Memory.WatchProcess = v.ram.bytes > 0
 	o.Notify = func(text string) { s.Note(m.Name + ": " + text) }
 	if o.FS != nil { // the bundled model needs no import
+		if v.cache.off {
+			v.cache.applyKV(o)
+			return nil
+		}
 		return v.cache.applySessions(o)
 	}
 	v.cache.apply(o)

@@ -35,7 +35,7 @@ func (c *hfConfig) gemma(h *Hyper) {
 	g := &h.Gemma
 	g.SharedKV = c.num(keySharedKV.hf, 0)
 	g.PerLayer = c.num(keyPerLayer.hf, 0)
-	c.streams(g)
+	c.streams(g, len(h.KVHeads))
 	h.ExpertsUsed = c.num("top_k_experts", h.ExpertsUsed)
 	if routed := c.boolean("enable_moe_block"); routed != nil && !*routed {
 		h.Experts = 0
@@ -106,13 +106,22 @@ func (c *hfConfig) most(key string) int {
 	return slices.Max(list)
 }
 
+// usuallySparse is how many layers are sparse where a config.json of Gemma 3n with more layers does not say it.
+const usuallySparse = 10
+
 // streams reads the fields of Gemma 3n.
-func (c *hfConfig) streams(g *gemmaHyper) {
+func (c *hfConfig) streams(g *gemmaHyper, layers int) {
 	g.AltUp.Streams, g.AltUp.Active = c.num(keyStreams.hf, 0), c.num(keyActive.hf, 0)
 	scaled := c.boolean("altup_correct_scale")
 	g.AltUp.Unscaled = scaled != nil && !*scaled
 	g.LaurelRank = c.num(keyLaurel.hf, 0)
 	c.get(keySparsity.hf, &g.Deviations)
+	if g.AltUp.Streams > 0 && g.Deviations == nil && layers > usuallySparse {
+		g.Deviations = make([]float64, layers)
+		for l := range usuallySparse {
+			g.Deviations[l] = 0.95
+		}
+	}
 	for l, part := range g.Deviations { // of a gate's elements that become 0
 		switch {
 		case !(part >= 0 && part < 1):

@@ -1,6 +1,7 @@
 package arch_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -97,6 +98,10 @@ func TestKeysOfGGUF(t *testing.T) {
 			[]gguf.KV{{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}},
 			func(t *testing.T, s *arch.Spec) { require.False(t, s.NormTopK) },
 		},
+		{"other exaone4 have none", "exaone4", nil, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, []int{0, 0}, windows(s))
+			require.Equal(t, []int{0, 0}, ropes(s))
+		}},
 		{"unless the file says so", "qwen2moe", []gguf.KV{
 			{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}, {Key: "expert_weights_norm", Value: true},
 		}, func(t *testing.T, s *arch.Spec) { require.True(t, s.NormTopK) }},
@@ -112,5 +117,34 @@ func TestKeysOfGGUF(t *testing.T) {
 			require.NoError(t, err)
 			c.check(t, s)
 		})
+	}
+}
+
+// TestWindowsOfGGUF checks the windows of files without their keys: the largest EXAONE 4, which its number of layers
+// identifies, and Gemma 3n, whose files have only the width.
+func TestWindowsOfGGUF(t *testing.T) {
+	const layers = 64
+	for family, want := range map[string][][]int{
+		"exaone4": {{4096, 4096, 4096, 0, 4096, 4096}, {0, 0, 0, -1, 0, 0}},
+		"gemma3n": {{16, 16, 16, 16, 0, 16}, {1, 1, 1, 1, 0, 1}},
+	} {
+		g := modeltest.TinyGGUF().As(family)
+		g.Set(family+".block_count", uint32(layers))
+		for l := 2; l < layers; l++ {
+			g.AddFloats(fmt.Sprintf("blk.%d.attn_norm.weight", l), make([]float64, modeltest.TinyDim))
+		}
+		if family == "gemma3n" {
+			g.Set(family+".attention.sliding_window", uint32(16))
+			g.Set(family+".embedding_length_per_layer_input", uint32(2))
+			g.Set(family+".altup.num_inputs", uint32(2))
+			g.AddFloats("blk.0.laurel_l.weight", make([]float64, modeltest.TinyDim))
+			laurel := g.Tensor(t, "blk.0.laurel_l.weight")
+			laurel.Shape = []int{1, modeltest.TinyDim}
+		}
+		f, err := modelfile.Open(g.Write(t), "m.gguf")
+		require.NoError(t, err)
+		s, err := f.Spec()
+		require.NoError(t, err, family)
+		require.Equal(t, want, [][]int{windows(s)[:6], ropes(s)[:6]}, family)
 	}
 }

@@ -34,8 +34,8 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 			}
 		}
 	}
-	if raw := string(c.fields["use_bidirectional_attention"]); raw == "true" || raw == `"all"` { // "vision": only between the parts of an image
-		return nil, nil, fmt.Errorf("%w: %s: use_bidirectional_attention is true: this is an encoder of texts, and llmrun runs models that generate them", ErrUnsupported, path)
+	if err := c.refuseEncoders(); err != nil {
+		return nil, nil, err
 	}
 	h := &Hyper{Family: f.name, Path: path}
 	h.IntPacking, h.MXFP4 = c.IntPacking(), c.mxfp4()

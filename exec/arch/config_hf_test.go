@@ -241,7 +241,7 @@ func TestMinimalGemma3(t *testing.T) {
 func TestDefaultsOfFamilies(t *testing.T) {
 	for family, want := range map[string]float32{
 		"llama": 1e-6, "mistral": 1e-6, "qwen2": 1e-6, "granite": 1e-6, "mixtral": 1e-5, "phi3": 1e-5, "olmo2": 1e-5, "olmo3": 1e-5,
-		"olmoe": 1e-5, "ministral3": 1e-5, "exaone4": 1e-5, "hunyuan_v1_dense": 1e-5, "glm4": 1.5625e-7,
+		"olmoe": 1e-5, "ministral3": 1e-5, "exaone4": 1e-5, "hunyuan_v1_dense": 1e-5, "glm4": 1.5625e-7, "seed_oss": 1e-6,
 	} {
 		spec, err := specOf(modeltest.ConfigOf(t, family, modeltest.Fields{"rms_norm_eps": modeltest.Absent}))
 		require.NoError(t, err)
@@ -255,5 +255,109 @@ func TestDefaultsOfFamilies(t *testing.T) {
 		spec, err := specOf(modeltest.ConfigOf(t, family, modeltest.Fields{"rope_theta": modeltest.Absent}))
 		require.NoError(t, err)
 		require.InEpsilon(t, math.Pow(base, -2/float64(spec.Ropes[0].Dim)), float64(spec.Ropes[0].Freq[1]), 1e-6, family)
+	}
+}
+
+// TestDefaultsOfLayers checks the same for the fields that decide what layers compute.
+func TestDefaultsOfLayers(t *testing.T) {
+	const none = modeltest.Absent
+	angle := func(base float64, dim int) float64 { return math.Pow(base, -2/float64(dim)) }
+	ones := []float64{1, 1, 1, 1, 1, 1, 1, 1}
+	latent := modeltest.Fields{"num_key_value_heads": none, "head_dim": none, "n_routed_experts": 64, "moe_intermediate_size": 32}
+	for _, c := range []struct {
+		family  string
+		changes modeltest.Fields
+		check   func(t *testing.T, s *arch.Spec)
+	}{
+		{"cohere2", modeltest.Fields{"head_dim": none}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, []int{4096, 4096, 4096, 0}, windows(s))
+			require.Equal(t, []int{0, 0, 0, -1}, ropes(s))
+		}},
+		{"qwen2", modeltest.Fields{"use_sliding_window": true, "max_window_layers": 2}, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{0, 0, 4096, 4096}, windows(s)) }},
+		{"qwen3", modeltest.Fields{"use_sliding_window": true, "max_window_layers": 3}, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{0, 0, 0, 4096}, windows(s)) }},
+		{"qwen3", nil, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{0, 0, 0, 0}, windows(s)) }},
+		{"qwen2_moe", modeltest.Fields{"use_sliding_window": true, "num_experts": 4, "num_experts_per_tok": 2}, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{4096, 0, 4096, 0}, windows(s)) }},
+		{"qwen3_moe", modeltest.Fields{"use_sliding_window": true, "num_experts": 4, "num_experts_per_tok": 2}, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{4096, 4096, 4096, 4096}, windows(s)) }},
+		{"seed_oss", modeltest.Fields{"head_dim": none}, func(t *testing.T, s *arch.Spec) { require.Equal(t, 128, s.HeadDim) }},
+		{"mistral", modeltest.Fields{"num_attention_heads": 16, "num_key_value_heads": none}, func(t *testing.T, s *arch.Spec) { require.Equal(t, 8, s.Layers[0].KVHeads) }},
+		{"mixtral", nil, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{8, 2}, []int{s.Experts, s.ExpertsUsed}) }},
+		{"phi3", modeltest.Fields{"max_position_embeddings": 8192, "rope_scaling": modeltest.Fields{"type": "longrope", "short_factor": ones, "long_factor": ones}}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, 4096, s.Ropes[0].Switch)
+		}},
+		{"qwen3_next", modeltest.Fields{"head_dim": none, "num_experts": 4, "num_experts_per_tok": 2}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, []int{256, 64}, []int{s.HeadDim, s.Ropes[0].Dim})
+			require.Equal(t, []int{-1, -1, -1, 0}, ropes(s))
+			require.Equal(t, []int{4, 32, 16, 128, 128}, []int{s.Recurrence.Taps, s.Recurrence.Heads, s.Recurrence.Groups, s.Recurrence.Key, s.Recurrence.Value})
+		}},
+		{"qwen3_5_text", modeltest.Fields{"rope_parameters": modeltest.Fields{"rope_theta": 1e4, "partial_rotary_factor": 0.5}}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, 8, s.Ropes[0].Dim, "the file's own value")
+			require.Equal(t, []int{-1, -1, -1, 0}, ropes(s))
+		}},
+		{"gemma3n_text", modeltest.Fields{"num_hidden_layers": 30, "head_dim": none, "rope_theta": none}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, []int{512, 512, 512, 512, 0, 512}, windows(s)[:6])
+			require.Equal(t, []int{1, 1, 1, 1, 0, 1}, ropes(s)[:6])
+			require.InEpsilon(t, angle(1e6, 256), float64(s.Ropes[0].Freq[1]), 1e-6)
+			require.InEpsilon(t, angle(1e4, 256), float64(s.Ropes[1].Freq[1]), 1e-6)
+			require.Equal(t, float32(30), s.FinalSoftcap)
+			require.Equal(t, []int{256, 4, 64, 0, 2}, []int{s.PerLayer, s.AltUp.Streams, s.LaurelRank, s.Layers[14].KVBack, s.Layers[15].KVBack})
+			for l, layer := range s.Layers {
+				require.Equal(t, l < 10, layer.Sparse, l)
+			}
+		}},
+		{"gemma4_text", modeltest.Fields{"num_hidden_layers": 12, "head_dim": none, "rope_theta": none}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, []int{512, 512, 512, 512, 512, 0, 512}, windows(s)[:7])
+			require.Equal(t, []int{512, 256, 256}, []int{s.HeadDim, s.Layers[0].HeadDim, s.PerLayer})
+			require.Equal(t, []int{512, 256}, []int{s.Ropes[0].Dim, s.Ropes[1].Dim})
+			require.InEpsilon(t, angle(1e6, 512), float64(s.Ropes[0].Freq[1]), 1e-6)
+			require.Equal(t, float32(0), s.Ropes[0].Freq[64], "three quarters do not rotate")
+			require.InEpsilon(t, angle(1e4, 256), float64(s.Ropes[1].Freq[1]), 1e-6)
+		}},
+		{"deepseek_v3", latent, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, arch.Latent{Rank: 512, QRank: 1536, Nope: 128, Rope: 64, Value: 128}, s.Latent)
+			require.Equal(t, arch.ExpertGroups{Count: 8, Used: 4, Best: 2}, s.Groups)
+			require.Equal(t, float32(2.5), s.RoutedScale)
+			require.True(t, s.NormTopK)
+			require.Equal(t, 8, s.ExpertsUsed)
+		}},
+		{"glm4_moe_lite", maps.Collect(func(yield func(string, any) bool) {
+			for key, value := range latent {
+				if !yield(key, value) {
+					return
+				}
+			}
+			yield("rms_norm_eps", none)
+		}), func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, arch.Latent{Rank: 512, QRank: 768, Nope: 192, Rope: 64, Value: 256}, s.Latent)
+			require.Equal(t, []float32{1.8, 1e-5}, []float32{s.RoutedScale, s.Norm.Eps})
+			require.True(t, s.NormTopK)
+			require.Equal(t, 4, s.ExpertsUsed)
+		}},
+		{"granitemoehybrid", nil, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{-1, -1, -1, -1}, ropes(s)) }},
+		{"granitemoehybrid", modeltest.Fields{"position_embedding_type": "rope"}, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{0, 0, 0, 0}, ropes(s)) }},
+		{"granite", nil, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{0, 0, 0, 0}, ropes(s)) }},
+	} {
+		t.Run(c.family, func(t *testing.T) {
+			spec, err := specOf(modeltest.ConfigOf(t, c.family, c.changes))
+			require.NoError(t, err)
+			c.check(t, spec)
+		})
+	}
+}
+
+// TestEncodersAreRefused checks the two fields that say that tokens attend to later ones.
+func TestEncodersAreRefused(t *testing.T) {
+	for _, changes := range []modeltest.Fields{
+		{"is_causal": false},
+		{"use_bidirectional_attention": true},
+		{"use_bidirectional_attention": "all"},
+		{"text_config": modeltest.Fields{"is_causal": false}},
+	} {
+		_, err := specOf(modeltest.ConfigOf(t, "qwen2", changes))
+		require.ErrorIs(t, err, arch.ErrUnsupported, changes)
+		require.ErrorContains(t, err, "this is an encoder of texts")
+	}
+	for _, changes := range []modeltest.Fields{{"is_causal": true}, {"is_causal": nil}, {"use_bidirectional_attention": "vision"}, {"use_bidirectional_attention": false}} {
+		_, err := specOf(modeltest.ConfigOf(t, "qwen2", changes))
+		require.NoError(t, err, changes)
 	}
 }

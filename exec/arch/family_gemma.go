@@ -117,9 +117,8 @@ var gemma3n = Family{
 			return h.FieldError(keyPerLayer, "%d, with %d streams and a rank of %d of Laurel; each must be at least 1",
 				s.PerLayer, s.AltUp.Streams, s.LaurelRank)
 		}
-		if h.RopeLocal != nil {
-			s.useLocalRope()
-		}
+		s.setWindowPattern(h, 5)
+		s.useLocalRope()
 		for l, deviations := range g.Deviations {
 			if !math.IsInf(deviations, -1) {
 				s.Layers[l].Sparse, s.Layers[l].Deviations = true, float32(deviations)

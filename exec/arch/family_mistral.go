@@ -3,7 +3,7 @@ package arch
 // mistral is llama with a sliding window in every layer.
 var mistral = Family{
 	name: "mistral", hf: []string{"mistral"},
-	defaults: map[string]string{"sliding_window": "4096"},
+	defaults: map[string]string{"sliding_window": "4096", "num_key_value_heads": "8"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.setWindows(h, func(int) bool { return true })
 		return nil
@@ -13,7 +13,7 @@ var mistral = Family{
 // mixtral is mistral with routed experts instead of the MLP.
 var mixtral = Family{
 	name: "mixtral", hf: []string{"mixtral"},
-	defaults: map[string]string{"rms_norm_eps": "1e-5", "rope_theta": "1e6"},
+	defaults: map[string]string{"rms_norm_eps": "1e-5", "rope_theta": "1e6", "num_key_value_heads": "8", "num_local_experts": "8", "num_experts_per_tok": "2"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.setWindows(h, func(int) bool { return true })
 		s.NormTopK = true

@@ -34,6 +34,9 @@ var phi3 = Family{
 		if h.Rope.Kind == "yarn" && h.Rope.Short != nil {
 			h.Rope.Kind = "longrope" // the first files use this name
 		}
+		if !h.GGUF && h.Rope.Short != nil && h.Rope.OriginalContext == 0 {
+			h.Rope.OriginalContext = 4096 // files may omit it
+		}
 	},
 	describe: func(h *Hyper, s *Spec) error {
 		s.setWindows(h, func(int) bool { return true })

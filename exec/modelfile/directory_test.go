@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/modeltest"
+	"github.com/llmrun/llmrun/store/gguf"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -41,5 +43,39 @@ func TestModelsOfDirectory(t *testing.T) {
 		} else {
 			require.NoError(t, err)
 		}
+	}
+}
+
+// heldBytes is a meter without a limit.
+type heldBytes int64
+
+func (h *heldBytes) Reserve(n int64) error { *h += heldBytes(n); return nil }
+func (h *heldBytes) Release(n int64)       { *h -= heldBytes(n) }
+func (h *heldBytes) Held() int64           { return int64(*h) }
+
+// TestLanguageModelOfDirectory opens the language model of a directory, whatever the names of the files beside it, and
+// returns what it has counted for the headers of the others.
+func TestLanguageModelOfDirectory(t *testing.T) {
+	for _, beside := range [][2]string{
+		{"general.architecture", "clip"}, {"general.type", "mmproj"}, {"general.type", "adapter"}, {"general.type", "imatrix"},
+	} {
+		fsys := vfs.NewMem()
+		require.NoError(t, fsys.MkdirAll("m"))
+		other, model := modeltest.TinyGGUF(), modeltest.TinyGGUF()
+		other.Set(beside[0], beside[1])
+		require.NoError(t, gguf.Write(fsys, "m/a-vision.gguf", other.Keys, other.Tensors))
+		require.NoError(t, gguf.Write(fsys, "m/b.gguf", model.Keys, model.Tensors))
+		held := map[string]heldBytes{}
+		for _, path := range []string{"m/b.gguf", "m"} {
+			var meter heldBytes
+			f, err := modelfile.Open(vfs.Metered(fsys, &meter), path)
+			require.NoError(t, err, beside)
+			require.Equal(t, "m/b.gguf", f.Source.Files()[0])
+			held[path] = meter
+			require.NoError(t, f.Close())
+			require.Zero(t, meter)
+		}
+		require.Positive(t, held["m"])
+		require.Equal(t, held["m/b.gguf"], held["m"])
 	}
 }

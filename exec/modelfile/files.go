@@ -125,22 +125,37 @@ func (f *Files) locate() (path string, kind fileKind, err error) {
 		return "", 0, err
 	}
 	for _, kind := range []fileKind{kindSafetensors, kindGGUF} {
-		i := slices.IndexFunc(models, func(m foundModel) bool { return m.kind == kind && !isProjector(m.path) })
-		if i < 0 {
-			i = slices.IndexFunc(models, func(m foundModel) bool { return m.kind == kind })
+		found := slices.DeleteFunc(slices.Clone(models), func(m foundModel) bool { return m.kind != kind })
+		for _, m := range found {
+			if len(found) == 1 || kind == kindSafetensors || f.isLanguageModel(m.path) {
+				return m.path, kind, nil
+			}
 		}
-		if i >= 0 {
-			return models[i].path, kind, nil
+		if len(found) > 0 {
+			return found[0].path, kind, nil // whose reader says what it is
 		}
 	}
 	return "", 0, fmt.Errorf("%s contains neither config.json nor a .gguf file: %w", f.Path, fs.ErrNotExist)
 }
 
-// isProjector reports whether a GGUF file has, by its name, the projector of a vision model, which lies beside the
-// language model.
-func isProjector(path string) bool {
-	_, name := vfs.Split(path)
-	return strings.Contains(strings.ToLower(name), "mmproj")
+// isLanguageModel reports whether a GGUF file of a directory is no projector of a vision model, no adapter and no
+// importance matrix, which often lie beside the language model. It reports a file that cannot be read: opening it says why.
+func (f *Files) isLanguageModel(path string) bool {
+	dir, name := vfs.Split(path)
+	if strings.Contains(strings.ToLower(name), "mmproj") {
+		return false
+	}
+	if meter := vfs.MeterOf(f.FS); meter != nil {
+		defer func(before int64) { meter.Release(meter.Held() - before) }(meter.Held())
+	}
+	g, err := gguf.OpenTensors(vfs.Confine(f.FS, dir), name)
+	if err != nil {
+		return true
+	}
+	defer g.Close()
+	kind, _, _ := g.Meta().String("general.type")
+	architecture, _, _ := g.Meta().String("general.architecture")
+	return !slices.Contains([]string{"adapter", "mmproj", "imatrix"}, kind) && architecture != "clip"
 }
 
 func (f *Files) openGGUF(path string) error {

@@ -40,6 +40,8 @@ type LoraConfig struct {
 	FanInFanOut   bool               `json:"fan_in_fan_out"`
 	Bias          string             `json:"bias"`
 	ModulesToSave []string           `json:"modules_to_save"`
+	Replication   [][]int            `json:"layer_replication"`
+	Invocation    []int              `json:"alora_invocation_tokens"`
 
 	alphaOrder []string // the patterns of AlphaPattern in the order of the file
 }
@@ -233,6 +235,10 @@ func (c *LoraConfig) Check(path string) error {
 		refuse = fmt.Sprintf("bias %q", c.Bias)
 	case len(c.ModulesToSave) > 0:
 		refuse = "modules_to_save"
+	case len(c.Replication) > 0:
+		refuse = "layer_replication"
+	case len(c.Invocation) > 0:
+		refuse = "alora_invocation_tokens"
 	}
 	if refuse != "" {
 		return fmt.Errorf("%w: %s: %s", arch.ErrUnsupported, path, refuse)

@@ -3,6 +3,7 @@ package modelfile_test
 import (
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,6 +36,20 @@ func TestUnsupportedAdapterSettings(t *testing.T) {
 		"modules_to_save": {PeftType: "LORA", ModulesToSave: []string{"lm_head"}}, "fan_in_fan_out": {PeftType: "LORA", FanInFanOut: true},
 	} {
 		require.ErrorContains(t, c.Check("x"), field)
+	}
+	// They change the layers, or the tokens, that the factors are for.
+	for _, field := range []string{`"layer_replication":[[0,4],[2,5]]`, `"alora_invocation_tokens":[1,2]`} {
+		var c modelfile.LoraConfig
+		require.NoError(t, json.Unmarshal([]byte(`{"peft_type":"LORA",`+field+`}`), &c))
+		err := c.Check("x")
+		require.ErrorIs(t, err, arch.ErrUnsupported)
+		name, _, _ := strings.Cut(strings.Trim(field, `"`), `"`)
+		require.ErrorContains(t, err, name)
+	}
+	for _, field := range []string{`"layer_replication":null`, `"alora_invocation_tokens":null`} {
+		var c modelfile.LoraConfig
+		require.NoError(t, json.Unmarshal([]byte(`{"peft_type":"LORA",`+field+`}`), &c))
+		require.NoError(t, c.Check("x"))
 	}
 	require.ErrorIs(t, (&modelfile.LoraConfig{PeftType: "LORA"}).Check("x"), arch.ErrModel)
 }
