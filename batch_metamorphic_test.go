@@ -59,7 +59,7 @@ type batched struct {
 // wrote is what a generation gave.
 type wrote struct {
 	pieces []llmrun.Piece
-	stop   string
+	stop   llmrun.StopReason
 	err    error
 }
 

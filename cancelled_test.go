@@ -27,6 +27,7 @@ func TestCancelledCallsSaySo(t *testing.T) {
 		"prefill": func(ctx context.Context) error { return collect(s.GenerateIDs(ctx, ids, limit(4))).err },
 		"decode": func(context.Context) error {
 			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
 			o := limit(50)
 			o.IgnoreEOS = true
 			var err error

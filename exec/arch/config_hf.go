@@ -49,6 +49,21 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	return h, f, c.Err
 }
 
+// refuseEncoders returns an error for models whose tokens attend to later ones.
+func (c *hfConfig) refuseEncoders() error {
+	field := ""
+	if causal := c.boolean("is_causal"); causal != nil && !*causal {
+		field = "is_causal is false"
+	}
+	if raw := string(c.fields["use_bidirectional_attention"]); raw == "true" || raw == `"all"` { // "vision": only between the parts of an image
+		field = "use_bidirectional_attention is true"
+	}
+	if field == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %s: this is an encoder of texts, and llmrun runs models that generate them", ErrUnsupported, c.path, field)
+}
+
 // scalesOtherwise reports whether a field would stand beside the older one with the same meaning.
 func (c *hfConfig) scalesOtherwise(key string) bool {
 	return key == "rope_parameters" && c.has("rope_scaling")

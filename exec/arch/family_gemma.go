@@ -93,6 +93,9 @@ var gemma3n = Family{
 		"final_logit_softcapping": "30", "hidden_size_per_layer_input": "256", "altup_num_inputs": "4", "num_kv_shared_layers": "15", "laurel_rank": "64",
 	},
 	complete: func(h *Hyper) {
+		if h.RopeLocal == nil {
+			h.RopeLocal = &RopeHyper{Base: 10000}
+		}
 		if h.GGUF || h.Gemma.Deviations != nil || h.Layers <= sparseLayers3n {
 			return
 		}
