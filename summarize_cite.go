@@ -1,11 +1,10 @@
 package llmrun
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"unicode"
-
-	"fmt"
 )
 
 // citation is the numbers of parts behind a statement.

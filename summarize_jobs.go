@@ -98,7 +98,7 @@ func (j *jobStore) begin(s *summarizer) (*openJob, error) {
 	o := s.options
 	sum := sha256.Sum256(fmt.Appendf(nil, "job 1\x00%s\x00%s\x00%s\x00%s\x00%d\x00%s\x00%v\x00%d", s.identity, s.document.Name, o.Instructions, o.Language, o.Words, o.Method, o.Cite, o.PartTokens))
 	job := &openJob{store: j, id: hex.EncodeToString(sum[:6]), used: map[string]bool{}}
-	if err := j.fsys.MkdirAll(j.path(job.id)); err != nil {
+	if err := j.makeDir(job.id); err != nil {
 		return nil, fmt.Errorf("saving the job: %w", err)
 	}
 	var err error
@@ -111,6 +111,16 @@ func (j *jobStore) begin(s *summarizer) (*openJob, error) {
 		return nil, errors.Join(err, job.lock.Close())
 	}
 	return job, nil
+}
+
+// makeDir makes the directory of a job, durable with those above it.
+func (j *jobStore) makeDir(id string) error {
+	if err := j.fsys.MkdirAll(j.path(id)); err != nil {
+		return err
+	}
+	above, _ := vfs.Split(j.base)
+	_ = j.fsys.SyncDir(above) // the user may not be allowed to read it
+	return errors.Join(j.fsys.SyncDir(j.base), j.fsys.SyncDir(vfs.Join(j.base, jobsDir)))
 }
 
 // read reads the file of a job.

@@ -18,7 +18,9 @@ type Refused struct {
 	Hint string // the command that makes text of it
 }
 
-func (r *Refused) Error() string { return fmt.Sprintf("this is %s, %v: %s", r.What, ErrNotText, r.Hint) }
+func (r *Refused) Error() string {
+	return fmt.Sprintf("this is %s, %v: %s", r.What, ErrNotText, r.Hint)
+}
 
 // Unwrap returns ErrNotText.
 func (r *Refused) Unwrap() error { return ErrNotText }

@@ -88,9 +88,12 @@ type extractor struct {
 // put writes a byte of text.
 func (e *extractor) put(c byte) {
 	if e.pre > 0 && (c == '\n' || c == ' ' || c == '\t') {
-		if c == '\n' {
-			e.breaks++
-		} else if e.breaks == 0 {
+		switch {
+		case c == '\n':
+			e.breaks, e.pending = e.breaks+1, ""
+		case e.breaks > 0: // the line's indentation
+			e.pending += string(c)
+		default:
 			_ = e.w.WriteByte(c) // Flush reports errors
 		}
 		return
