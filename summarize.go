@@ -127,8 +127,8 @@ type SummarizeOptions struct {
 	Again bool
 	// Progress, if set, is called when a part begins and while it is read and answered.
 	Progress func(SummaryProgress)
-	// Wait, if set, is called before each part and each token of an answer. It may block, to pause the job. Its
-	// error ends the job, which goes on where it was when Summarize is called again.
+	// Wait, if set, is called before each part, and behind each prefill chunk and each token of an answer. It may block,
+	// to pause the job. Its error ends the job, which goes on where it was when Summarize is called again.
 	Wait func(context.Context) error
 }
 
@@ -322,11 +322,6 @@ func (w *summaryWriter) answer(ctx context.Context, prompt string, tokens int, s
 		}
 		answer.Add(&piece)
 		answered++
-		if w.options.Wait != nil {
-			if err := w.options.Wait(ctx); err != nil {
-				return "", false, err
-			}
-		}
 		if err := step(0, answered); err != nil {
 			return "", false, err
 		}

@@ -299,17 +299,17 @@ func (s *summarizer) step(ctx context.Context, p SummaryProgress, prompt string,
 		if err := s.job.cancelled(); err != nil {
 			return err
 		}
+		if s.options.Wait != nil {
+			if err := s.options.Wait(ctx); err != nil {
+				return err
+			}
+		}
 		if s.options.Progress != nil {
 			p.Done = s.done + int64(read) + int64(answerCost*answered)
 			p.Total = max(s.total, p.Done)
 			s.options.Progress(p)
 		}
 		return nil
-	}
-	if s.options.Wait != nil {
-		if err := s.options.Wait(ctx); err != nil {
-			return "", false, err
-		}
 	}
 	if ctx.Err() != nil {
 		return "", false, context.Cause(ctx)

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/jobs"
 )
 
 func summarizeCommand() *cli.Command {
@@ -42,6 +45,9 @@ type summarizeFlags struct {
 	options     llmrun.SummarizeOptions
 	temperature *float32
 	seed        *uint64
+	until       string // time of the day; "": no end
+	pauses      jobs.Pauses
+	nice        bool
 	out         string // directory; "": standard output
 	json, quiet bool
 }
@@ -68,10 +74,55 @@ func (c *summarizeFlags) add(f *cli.FlagSet) {
 		c.seed = &seed
 		return err
 	})
+	f.Group("When it runs")
+	f.Value("until", "HH:MM", "stop at this time of the day, such as 07:00; the same command continues", func(text string) error {
+		c.until = text
+		_, err := jobs.Until(text, time.Now())
+		return err
+	})
+	f.Value("pause", "WHEN", "battery pauses while the machine runs on its battery, heat while it is about as hot as where its system slows it down, or battery,heat; Linux tells both", c.setPauses)
+	f.Toggle(&c.nice, "nice", "yield to all other programs")
 	f.Group("Output")
 	f.Text(&c.out, "o", "DIR", "write the summary of FILE to DIR/FILE.summary.md; files of a directory keep their place in it")
 	f.Toggle(&c.json, "json", "print one JSON object, or a list for several documents")
 	f.Toggle(&c.quiet, "q quiet", "print no progress on standard error")
+}
+
+// setPauses parses the value of --pause.
+func (c *summarizeFlags) setPauses(text string) error {
+	for when := range strings.SplitSeq(text, ",") {
+		switch when {
+		case "battery":
+			c.pauses.Battery = true
+		case "heat":
+			c.pauses.Heat = true
+		default:
+			return fmt.Errorf("must be battery, heat or battery,heat, not %q", text)
+		}
+	}
+	return nil
+}
+
+// limit applies the flags about when the work runs. ctx ends at --until.
+func (c *summarizeFlags) limit(ctx context.Context, s *cli.Streams) (context.Context, context.CancelFunc, error) {
+	if c.pauses.Battery || c.pauses.Heat {
+		c.pauses.System, c.pauses.Note, c.pauses.Now, c.pauses.Sleep = os.DirFS("/sys"), s.Note, time.Now, jobs.Sleep
+		c.options.Wait = c.pauses.Wait
+	}
+	if c.nice {
+		if err := beNice(); err != nil {
+			s.Note(fmt.Sprintf("--nice: %v", err))
+		}
+	}
+	if c.until == "" {
+		return ctx, func() {}, nil
+	}
+	end, err := jobs.Until(c.until, time.Now())
+	if err != nil {
+		return nil, nil, err
+	}
+	limited, cancel := context.WithDeadlineCause(ctx, end, fmt.Errorf("stopped at %s", c.until))
+	return limited, cancel, nil
 }
 
 // summaryReport is the JSON object of a document.
@@ -105,6 +156,11 @@ func (c *summarizeFlags) run(ctx context.Context, s *cli.Streams, args []string)
 	if err != nil && len(inputs) == 1 {
 		return err
 	}
+	ctx, cancel, err := c.limit(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer cancel()
 	c.model.saveJobs = true
 	engine, err := c.model.open(ctx, s)
 	if err != nil {
