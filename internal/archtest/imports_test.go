@@ -30,6 +30,7 @@ var rules = []rule{
 	{dir: "store/vfs", external: []string{"github.com/edsrzf/mmap-go", "golang.org/x/sys"}},
 	{dir: "text/answer"},
 	{dir: "text/channel"},
+	{dir: "text/constrain"},
 	{dir: "text/document"},
 	{dir: "text/jinja"},
 	{dir: "tiering", external: []string{"golang.org/x/sys"}},
