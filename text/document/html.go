@@ -147,7 +147,7 @@ func (e *extractor) entity() {
 
 // tag reads what begins with <.
 func (e *extractor) tag() error {
-	next, err := e.r.Peek(3)
+	next, _ := e.r.Peek(3) // reading on reports the error
 	if len(next) == 0 {
 		e.literal()
 		return nil

@@ -216,7 +216,7 @@ func scan(text []byte, fenced, last bool) (places []boundary) {
 		if !underline && (!begin || title != "") {
 			add(p)
 		}
-		underline = level > 0 && line[0] != '#'
+		underline = level > 0 && line[0] != '#' && isUnderline(text, end)
 		if isFence(line) {
 			fenced = !fenced
 		}
@@ -245,7 +245,7 @@ func lineEnd(text []byte, at int) int {
 }
 
 // heading returns the level and the title of a heading of Markdown: "# Title", or a line that is underlined
-// with = or -. Level 0 is none.
+// with = or -. The title or subject of a note is one of the first level. Level 0 is none.
 func heading(text, line []byte, end int, fenced bool) (level int, title string) {
 	if fenced || len(line) == 0 {
 		return 0, ""
@@ -259,7 +259,12 @@ func heading(text, line []byte, end int, fenced bool) (level int, title string) 
 		}
 		return level, string(bytes.Trim(line[level:], " \t#"))
 	}
-	under := bytes.TrimRight(text[end:lineEnd(text, end)], " \t\r\n")
+	for _, name := range []string{"Title: ", "Subject: "} { // notes and mails that follow each other
+		if title, is := bytes.CutPrefix(line, []byte(name)); is {
+			return 1, string(title)
+		}
+	}
+	under := underOf(text, end)
 	if len(under) < 3 || line[0] == ' ' || line[0] == '-' || line[0] == '=' || len(line) > 200 {
 		return 0, ""
 	}
@@ -270,6 +275,17 @@ func heading(text, line []byte, end int, fenced bool) (level int, title string) 
 		return 2, string(line)
 	}
 	return 0, ""
+}
+
+// underOf returns the line at end, which follows another one.
+func underOf(text []byte, end int) []byte {
+	return bytes.TrimRight(text[end:lineEnd(text, end)], " \t\r\n")
+}
+
+// isUnderline reports whether the line at end can underline a heading.
+func isUnderline(text []byte, end int) bool {
+	under := underOf(text, end)
+	return len(under) >= 3 && (len(bytes.Trim(under, "=")) == 0 || len(bytes.Trim(under, "-")) == 0)
 }
 
 // isRule reports whether a line divides a text: at least three of * - _, or a form feed.
