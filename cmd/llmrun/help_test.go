@@ -22,7 +22,6 @@ func TestHelpNamesJSONFields(t *testing.T) {
 		{"run", tokenReport{}},
 		{"run", candidateReport{}},
 		{"jobs", llmrun.SavedJob{}},
-		{"summarize", summaryReport{}},
 		{"summarize", llmrun.Summary{}},
 		{"summarize", llmrun.SummaryPart{}},
 		{"sessions", llmrun.SavedSession{}},
