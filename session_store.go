@@ -11,6 +11,7 @@ import (
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/kv/segment"
+	"github.com/llmrun/llmrun/store/vfs"
 )
 
 const (
@@ -47,6 +48,7 @@ type sessionStore struct {
 	identity string
 	adapters map[string][sha256.Size]byte
 	path     string // of the directory
+	fsys     vfs.FS // of its files
 	keyed    bool   // its files are encrypted
 	noWrites bool   // the user wants no writes, and no reports that there are none
 	autoSave bool   // save and restore prefixes of prompts
@@ -65,7 +67,7 @@ func (e *Engine) openSessionStore(ctx context.Context, f *modelfile.Files, perTe
 	if base == "" {
 		return nil
 	}
-	store := &sessionStore{path: base, keyed: opts.kvKey != nil, noWrites: opts.Cache.DailyWrites == NoWrites, autoSave: !opts.Cache.NoKV, notify: opts.Notify, reported: map[string]bool{}}
+	store := &sessionStore{path: base, fsys: opts.kvFS(), keyed: opts.kvKey != nil, noWrites: opts.Cache.DailyWrites == NoWrites, autoSave: !opts.Cache.NoKV, notify: opts.Notify, reported: map[string]bool{}}
 	model, err := f.Identity(ctx)
 	if err != nil {
 		return err

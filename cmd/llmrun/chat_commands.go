@@ -178,14 +178,14 @@ func (c *conversation) transcript(asJSON bool) ([]byte, error) {
 	return []byte(text.String()), nil
 }
 
-// replaceFile writes a whole file or leaves the old one.
+// replaceFile writes a whole file or leaves the old one, also if the machine loses power.
 func replaceFile(name string, text []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(name), ".llmrun-*")
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(text)
-	err = errors.Join(err, file.Close())
+	err = errors.Join(err, file.Sync(), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), name)
 	}

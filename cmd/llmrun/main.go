@@ -57,7 +57,7 @@ const (
 // commandGroups returns every command, in the order of the help.
 func commandGroups() []cli.CommandGroup {
 	return []cli.CommandGroup{
-		{Title: "Generate text", Commands: []*cli.Command{runCommand(), chatCommand(), serveCommand(), sessionsCommand()}},
+		{Title: "Generate text", Commands: []*cli.Command{runCommand(), chatCommand(), summarizeCommand(), serveCommand(), sessionsCommand(), jobsCommand()}},
 		{Title: "Inspect models and devices", Commands: []*cli.Command{
 			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(), devicesCommand(), profileCommand(),
 		}},

@@ -32,6 +32,7 @@ type modelFlags struct {
 	cache    *cacheFlags // nil: the command imports nothing
 	kvRAM    int64
 	session  string // name of the saved session; "" = none
+	saveJobs bool   // parts of documents are saved, also with the bundled model
 	pin      string
 	flash    string
 	ram      ramFlag // 0 bytes = the available memory
@@ -249,7 +250,7 @@ func (m *modelFlags) applyCache(options *llmrun.Options) error {
 	if m.path != "" {
 		m.cache.apply(options)
 	}
-	if m.session != "" || m.path == "" && m.savesKV() {
+	if m.session != "" || m.saveJobs || m.path == "" && m.savesKV() {
 		return m.cache.applySessions(options)
 	}
 	return nil

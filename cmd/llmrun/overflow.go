@@ -50,7 +50,7 @@ func (m *modelFlags) contextFullMessage(engine *llmrun.Engine, session *llmrun.S
 			why += ", and --cache-dir moves older keys and values to flash"
 		}
 	}
-	return fmt.Sprintf("the context holds %d tokens, %s; --overflow slide drops the oldest tokens and continues", limit, why)
+	return fmt.Sprintf("the context holds %d tokens, %s; --overflow slide drops the oldest tokens and continues, and llmrun summarize reads documents of any length", limit, why)
 }
 
 // isFull reports whether a generation ended, or could not start, because the context is full.

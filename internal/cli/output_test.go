@@ -106,8 +106,8 @@ func TestFormats(t *testing.T) {
 	require.Equal(t, "999", FormatCount(999))
 	require.Equal(t, "14.9M", FormatCount(14948736))
 	require.Equal(t, "7.62B", FormatCount(7615616512))
-	require.Equal(t, "0:09", formatLeft(9*time.Second))
-	require.Equal(t, "1:05:30", formatLeft(time.Hour+5*time.Minute+30*time.Second))
+	require.Equal(t, "0:09", FormatLeft(9*time.Second))
+	require.Equal(t, "1:05:30", FormatLeft(time.Hour+5*time.Minute+30*time.Second))
 }
 
 // TestMeterLine checks the text of a progress bar.

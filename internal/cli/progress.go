@@ -59,7 +59,7 @@ func (m *Meter) line(done, total int64, elapsed time.Duration) string {
 		return text
 	}
 	left := time.Duration(float64(elapsed) * float64(total-done) / float64(done))
-	return text + fmt.Sprintf(", %s left", formatLeft(left))
+	return text + fmt.Sprintf(", %s left", FormatLeft(left))
 }
 
 // Finish removes the bar. Further calls do nothing.
@@ -75,8 +75,8 @@ func (m *Meter) Finish() {
 	}
 }
 
-// formatLeft formats a remaining time as minutes and seconds, or with hours.
-func formatLeft(d time.Duration) string {
+// FormatLeft formats a remaining time as minutes and seconds, or with hours.
+func FormatLeft(d time.Duration) string {
 	seconds := int(d.Round(time.Second) / time.Second)
 	if seconds >= 3600 {
 		return fmt.Sprintf("%d:%02d:%02d", seconds/3600, seconds/60%60, seconds%60)

@@ -1,0 +1,330 @@
+package llmrun
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/text/document"
+)
+
+// ErrNotText reports that a document is no text. The message says what it is, and which command makes text of it.
+var ErrNotText = document.ErrNotText
+
+// ErrJobCancelled is the error of [Engine.Summarize] for a job that [SessionDir.CancelJob] has cancelled.
+var ErrJobCancelled = errors.New("the job was cancelled")
+
+// The methods of [Engine.Summarize].
+const (
+	// SummarizeTree summarizes each part, then groups of summaries, until the rest is short enough; also "".
+	SummarizeTree = "tree"
+	// SummarizeRefine reads part after part, and corrects and extends one summary.
+	SummarizeRefine = "refine"
+)
+
+// Document is a text to read. Its methods are not safe for concurrent use.
+type Document struct {
+	// Name says what is read, in prompts and for jobs: a document of the same name and with the same options
+	// continues the same job.
+	Name string
+	// Text is UTF-8, of Size bytes. Package strings and os have readers for it.
+	Text io.ReaderAt
+	Size int64
+
+	close func() error
+}
+
+// OpenDocument opens a file: text, Markdown, HTML or EPUB. What is not UTF-8 yet is converted into a temporary file
+// in dir, which nothing else can open. A file of another kind gives an error that wraps [ErrNotText]. Close the result.
+func OpenDocument(name, dir string) (*Document, error) {
+	f, err := vfs.OS().Open(name)
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err == nil {
+		var d *Document
+		if d, err = ReadDocument(name, f, size, dir); err == nil {
+			converted := d.close
+			d.close = func() error { return errors.Join(converted(), f.Close()) }
+			return d, nil
+		}
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// ReadDocument is OpenDocument for a file that is open, or in memory. The caller closes data behind the document.
+func ReadDocument(name string, data io.ReaderAt, size int64, dir string) (*Document, error) {
+	source := document.Source{Name: name, Data: data, Size: size}
+	kind, err := document.KindOf(source)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	d := &Document{Name: name, Text: data, Size: size, close: func() error { return nil }}
+	if kind == document.Plain {
+		return d, nil
+	}
+	text, err := vfs.Scratch(vfs.OS(), dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: no room for its text: %w", name, err)
+	}
+	w := &fileWriter{f: text}
+	if err := document.Extract(w, source); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), text.Close())
+	}
+	d.Text, d.Size, d.close = text, w.off, text.Close
+	return d, nil
+}
+
+// Close releases what OpenDocument has opened.
+func (d *Document) Close() error {
+	if d.close == nil {
+		return nil
+	}
+	closing := d.close
+	d.close = nil
+	return closing()
+}
+
+// TextDocument returns a document with a text in memory.
+func TextDocument(name, text string) *Document {
+	return &Document{Name: name, Text: strings.NewReader(text), Size: int64(len(text))}
+}
+
+// fileWriter writes a file from its beginning.
+type fileWriter struct {
+	f   vfs.File
+	off int64
+}
+
+func (w *fileWriter) Write(p []byte) (int, error) {
+	n, err := w.f.WriteAt(p, w.off)
+	w.off += int64(n)
+	return n, err
+}
+
+// SummarizeOptions configure a summary. The zero value summarizes greedily in the document's language.
+type SummarizeOptions struct {
+	Instructions string // what the summary is for, and what must not be missing
+	Language     string // such as "French"; "": that of the document
+	// Words is about the length of the summary. 0 follows the document: a twentieth of it, but at least 200 words and at most 1000.
+	Words  int
+	Method string // SummarizeTree or SummarizeRefine
+	// Cite ends each statement with the numbers of the parts from which it comes, such as [3], which are indexes of
+	// Summary.Parts from 1 on. The model is asked to keep them where it merges summaries; what it leaves without a
+	// number gets that of the statement with most words in common.
+	Cite bool
+	// PartTokens is the most tokens of a part. 0 lets the engine decide: up to 12288, as the context permits.
+	PartTokens int
+	Sampling   Sampling // a seed makes the result reproducible; without one it is 1
+	// Again computes everything, also what an earlier run has saved.
+	Again bool
+	// Progress, if set, is called when a part begins and while it is read and answered.
+	Progress func(SummaryProgress)
+	// Wait, if set, is called before each part, and behind each prefill chunk and each token of an answer. It may block,
+	// to pause the job. Its error ends the job, which goes on where it was when Summarize is called again.
+	Wait func(context.Context) error
+}
+
+// SummaryProgress tells how far a summary is.
+type SummaryProgress struct {
+	Level       int // 0: parts of the document; 1 and more: merging summaries
+	Part, Parts int // the part under way, from 1 on, and how many the level has
+	// Done and Total measure the work of all levels that is not saved already. Total is estimated. An answered token
+	// counts as much as eight that are read.
+	Done, Total int64
+}
+
+// Summary is the result of [Engine.Summarize].
+type Summary struct {
+	Text  string        `json:"summary"`
+	Parts []SummaryPart `json:"parts"`
+	// Computed and Reused count the parts that were computed, and those that an earlier run had saved.
+	Computed int `json:"computed_parts"`
+	Reused   int `json:"reused_parts"`
+	// ComputedMerges and ReusedMerges count merged summaries in the same way.
+	ComputedMerges int    `json:"computed_merges"`
+	ReusedMerges   int    `json:"reused_merges"`
+	Job            string `json:"job,omitempty"` // its ID; "" if nothing is saved
+}
+
+// SummaryPart is a part of a document with its summary.
+type SummaryPart struct {
+	Start   int64  `json:"start"` // bytes of the document's text
+	End     int64  `json:"end"`
+	Heading string `json:"heading,omitempty"` // the first one in the part
+	Summary string `json:"summary"`           // with SummarizeRefine: of the document up to the part's end
+}
+
+// validate checks the options.
+func (o *SummarizeOptions) validate() error {
+	switch {
+	case o.Method != "" && o.Method != SummarizeTree && o.Method != SummarizeRefine:
+		return fmt.Errorf("%w: Method is %q; it must be %s or %s", ErrOptions, o.Method, SummarizeTree, SummarizeRefine)
+	case o.Words < 0 || o.Words > maxSummaryWords:
+		return fmt.Errorf("%w: Words is %d; it must be from 1 to %d, or 0", ErrOptions, o.Words, maxSummaryWords)
+	case o.PartTokens < 0 || o.PartTokens > 0 && o.PartTokens < minPartTokens:
+		return fmt.Errorf("%w: PartTokens is %d; it must be at least %d, or 0", ErrOptions, o.PartTokens, minPartTokens)
+	case o.Cite && o.Method == SummarizeRefine:
+		return fmt.Errorf("%w: Cite needs the method %s: %s has one summary of all parts", ErrOptions, SummarizeTree, SummarizeRefine)
+	}
+	return nil
+}
+
+// Summarize summarizes a document of any length. It divides the text where its author has: before headings, between
+// paragraphs, behind sentences. It summarizes each part and merges the summaries, all with prompts of which the engine
+// prefills the common beginning once. The document is read in pieces, so memory does not grow with it.
+//
+// With a cache directory (see [CacheOptions]), each finished part is saved there, durable before the next one begins. A
+// call with the same document name and options continues where an earlier one ended, for whatever reason, and computes
+// only the parts of a document that have changed. [SessionDir.Jobs] lists such jobs.
+func (e *Engine) Summarize(ctx context.Context, doc *Document, o SummarizeOptions) (*Summary, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	if _, err := e.tokenizer(); err != nil {
+		return nil, err
+	}
+	session, err := e.NewSession()
+	if err != nil {
+		return nil, err
+	}
+	session.branch = true // the keys and values of a part are not needed again
+	w := &summaryWriter{engine: e, session: session, options: &o, sampling: o.Sampling}
+	if w.sampling.Seed == nil {
+		w.sampling.Seed = new(uint64)
+		*w.sampling.Seed = 1
+	}
+	w.thinking, w.thinkRoom = e.summaryThinking()
+	summary, err := w.run(ctx, doc)
+	return summary, errors.Join(err, session.Close())
+}
+
+// summaryThinking returns how much the model thinks about a summary: as little as its template permits. room is how
+// many tokens that may take.
+func (e *Engine) summaryThinking() (level string, room int) {
+	levels := e.ThinkingLevels()
+	switch {
+	case len(levels) == 0, slices.Contains(levels, ThinkOff):
+		if slices.Contains(levels, ThinkOff) {
+			level = ThinkOff
+		}
+		return level, 0
+	case slices.Contains(levels, ThinkLow):
+		level = ThinkLow
+	}
+	return level, 1024
+}
+
+// summaryWriter answers the prompts of a summary with a session.
+type summaryWriter struct {
+	engine    *Engine
+	session   *Session
+	options   *SummarizeOptions
+	sampling  Sampling
+	thinking  string
+	thinkRoom int
+	room      *promptRoom
+}
+
+// run summarizes a document.
+func (w *summaryWriter) run(ctx context.Context, doc *Document) (*Summary, error) {
+	w.room = &promptRoom{engine: w.engine}
+	defer w.room.release()
+	s := &summarizer{document: doc, options: w.options, count: w.count, answer: w.answer, reserve: func(bytes int64) error {
+		return w.room.reserveFor(fmt.Sprintf("a summary of %s takes", cmp.Or(doc.Name, "the document")), bytes)
+	}}
+	store, err := w.engine.openedStore()
+	switch {
+	case err == nil:
+		s.jobs = &jobStore{fsys: store.fsys, base: store.path}
+		s.identity = store.identity
+	case !errors.Is(err, ErrOptions): // a directory that cannot be opened
+		return nil, err
+	}
+	s.identity += w.settings()
+	s.model = cmp.Or(w.engine.info.Name, w.engine.info.Path)
+	overhead, err := w.overhead()
+	if err != nil {
+		return nil, err
+	}
+	s.room = w.contextRoom() - overhead
+	return s.run(ctx)
+}
+
+// settings returns everything about the engine that changes answers, beside the identity of its store.
+func (w *summaryWriter) settings() string {
+	seed := *w.sampling.Seed
+	plain := w.sampling
+	plain.Seed = nil
+	adapters := w.session.Adapters()
+	return fmt.Sprintf("\x00%s\x00%v\x00%d\x00%v\x00%s", w.engine.info.KV, plain, seed, adapters, w.thinking)
+}
+
+// contextRoom returns how many tokens a part with its prompt and its summary may take: those of the context, but no more
+// than fit in memory, because keys and values on flash that nobody needs again wear it out.
+func (w *summaryWriter) contextRoom() int {
+	room := w.session.Limit()
+	m := &w.engine.mem
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.current; p != nil && p.KVHot > 0 && w.engine.info.KVBytesPerToken > 0 {
+		room = min(room, int(p.KVHot/w.engine.info.KVBytesPerToken))
+	}
+	return room
+}
+
+// overhead returns the tokens of a prompt without its text.
+func (w *summaryWriter) overhead() (int, error) {
+	p := newPrompts(w.options)
+	longest := 0
+	for _, prompt := range []string{p.part("", maxSummaryWords), p.merge("", maxSummaryWords), p.refine("", "", maxSummaryWords)} {
+		ids, err := w.engine.EncodeChat([]Message{{Role: "user", Content: prompt}}, w.chat())
+		if err != nil {
+			return 0, err
+		}
+		longest = max(longest, len(ids))
+	}
+	return longest + w.thinkRoom + 16, nil // tokens may join differently around the text
+}
+
+func (w *summaryWriter) chat() ChatOptions { return ChatOptions{Thinking: w.thinking} }
+
+// count counts the tokens of a text.
+func (w *summaryWriter) count(text string) (int, error) {
+	ids, err := w.engine.tok.Encode(text, EncodeOptions{})
+	return len(ids), err
+}
+
+// answer returns the answer to a prompt of at most so many tokens, and whether it is complete.
+func (w *summaryWriter) answer(ctx context.Context, prompt string, tokens int, step func(read, answered int) error) (string, bool, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var once sync.Once
+	stop := func(err error) {
+		if err != nil {
+			once.Do(func() { cancel(err) })
+		}
+	}
+	o := GenerateOptions{MaxTokens: tokens + w.thinkRoom, Sampling: w.sampling, Chat: w.chat()}
+	o.OnPrefill = func(done, _ int) { stop(step(done, 0)) }
+	var answer Answer
+	answered := 0
+	for piece, err := range w.session.ChatMessages(ctx, []Message{{Role: "user", Content: prompt}}, o) {
+		if err != nil {
+			return "", false, err
+		}
+		answer.Add(&piece)
+		answered++
+		if err := step(0, answered); err != nil {
+			return "", false, err
+		}
+	}
+	return answer.Text(), w.session.Stats().StopReason == StopEOS, nil
+}
