@@ -1,7 +1,6 @@
 package llmrun
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sort"
@@ -107,7 +106,7 @@ func (g *generation) roomOnFlash(more int) error {
 	before := m.need
 	m.need.KVPrompt = min(len(g.ids)+more, m.current.Context)
 	room.limitNeed(&m.need, written)
-	err := e.applyBudget(context.Background(), m.need.Budget, false)
+	err := e.applyBudget(m.need.Budget)
 	if err == nil {
 		return nil
 	}

@@ -70,7 +70,7 @@ func (e *Engine) respondToPressure(g *tiering.Governor, now time.Time, signs tie
 	switch {
 	case next == limit:
 	case next >= most:
-		if e.applyBudget(context.Background(), m.ownerBudget, false) == nil {
+		if e.applyBudget(m.ownerBudget) == nil {
 			m.level = TrimNone
 		}
 	default:

@@ -1,7 +1,6 @@
 package llmrun
 
 import (
-	"context"
 	"fmt"
 	"runtime/debug"
 	"runtime/metrics"
@@ -94,7 +93,7 @@ func (e *Engine) countAsCode(bytes int64) error {
 	lease, err := m.budget.Reserve(tiering.Code, bytes)
 	if err != nil {
 		m.need.Code += bytes
-		if err = e.applyBudget(context.Background(), m.need.Budget, false); err == nil {
+		if err = e.applyBudget(m.need.Budget); err == nil {
 			lease, err = m.budget.Reserve(tiering.Code, bytes)
 		}
 		if err != nil {

@@ -1,7 +1,6 @@
 package llmrun
 
 import (
-	"context"
 	"fmt"
 	"runtime/debug"
 
@@ -155,7 +154,7 @@ func (r *promptRoom) release() {
 func (e *Engine) replanHeap(more int64) error {
 	m := &e.mem
 	m.need.Heap += more
-	err := e.applyBudget(context.Background(), m.need.Budget, false)
+	err := e.applyBudget(m.need.Budget)
 	if err != nil && more > 0 {
 		m.need.Heap -= more
 	}

@@ -35,13 +35,13 @@ func (e *Engine) SetBudget(ram int64) error {
 	}
 	program, before := m.wantedProgram(ram), m.program
 	m.need.Heap += program - before
-	if err := e.applyWithRepair(context.Background(), budget, false); err != nil {
+	if err := e.applyWithRepair(budget); err != nil {
 		m.need.Heap -= program - before
 		return err
 	}
 	if err := m.programLease.Resize(program); err != nil { // a session has taken the memory meanwhile
 		m.need.Heap -= program - before
-		return errors.Join(err, e.applyBudget(context.Background(), m.ownerBudget, false))
+		return errors.Join(err, e.applyBudget(m.ownerBudget))
 	}
 	m.program = program
 	m.ownerBudget, m.level = budget, TrimNone
@@ -69,107 +69,156 @@ func smaller(a, b int64) int64 {
 
 // shrinkTo applies a budget, or the minimum if that is more. The caller holds e.mem.mu.
 func (e *Engine) shrinkTo(ctx context.Context, budget int64, lean bool) error {
-	err := e.applyWithRepair(ctx, budget, lean)
-	// The memory of sessions can change in between, so that a second refusal is possible, but
-	// many are not.
-	var refused *MinimumError
-	for range 8 {
-		if !errors.As(err, &refused) || smaller(e.mem.ownerBudget, refused.Minimum) != refused.Minimum {
-			break
-		}
-		err = e.applyWithRepair(ctx, refused.Minimum, lean)
-	}
-	return err
+	return e.change(ctx, &budgetChange{budget: budget, lean: lean, orMinimum: true, repairs: true})
 }
 
 // applyWithRepair is applyBudget for a budget that must also have room for the repair of the engine's
 // pack. The caller holds e.mem.mu.
-func (e *Engine) applyWithRepair(ctx context.Context, budget int64, lean bool) error {
-	m := &e.mem
-	if m.repair > 0 {
-		m.need.Heap += m.repair
-		_, err := e.replan(budget, false)
-		m.need.Heap -= m.repair
-		if err != nil {
-			return err
-		}
-	}
-	return e.applyBudget(ctx, budget, lean)
+func (e *Engine) applyWithRepair(budget int64) error {
+	return e.change(context.Background(), &budgetChange{budget: budget, repairs: true})
 }
 
-// applyBudget makes the engine follow another budget, 0 for none. lean omits buffers that
-// only make streaming smoother. The caller holds e.mem.mu.
-func (e *Engine) applyBudget(ctx context.Context, budget int64, lean bool) error {
+// applyBudget makes the engine follow another budget, 0 for none. The caller holds e.mem.mu.
+func (e *Engine) applyBudget(budget int64) error {
+	return e.change(context.Background(), &budgetChange{budget: budget})
+}
+
+// budgetChange is a change of the budget. All that releases memory happens in one step between two passes, in
+// which no session grows: the plan is made for what sessions hold then, and the new limit holds when the next pass
+// begins. Weights that the plan adds are read afterwards, while sessions go on.
+type budgetChange struct {
+	budget    int64
+	lean      bool // omit buffers that only make streaming smoother
+	orMinimum bool // a budget that is too small becomes the minimum, at most the user's budget
+	repairs   bool // there must be room for the repair of the pack
+
+	plan  *tiering.Plan // nil until something changes
+	extra int64         // memory in use that no plan contains, such as that of a fork's state
+}
+
+// change makes a change. After an error, also if ctx ends, the engine goes on as before. The caller holds e.mem.mu.
+func (e *Engine) change(ctx context.Context, c *budgetChange) error {
 	m := &e.mem
-	e.model.TrimCache()
-	before, stays := m.budget.Limit(), false
-	refuse := func(err error) error { // those that were refused memory continue with the old budget
+	before := m.budget.Limit()
+	err := e.model.Pause(func(p exec.Paused) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return e.releaseFor(p, c)
+	})
+	if err == nil {
+		err = e.model.Grow(ctx, c.plan)
+		if errors.Is(err, ErrBudget) { // sessions took the memory meanwhile, and the weights are streamed
+			err = nil
+		}
+	}
+	if err == nil {
+		m.need.Budget, m.targetBudget, m.current = c.budget, c.budget, c.plan
+		return nil
+	}
+	if c.plan != nil {
 		m.budget.SetLimit(before)
-		_ = e.model.SetHot(m.current.KVHot)
-		e.model.CacheEmbeddingRows(m.level == TrimNone)
-		return err
+		_ = e.model.Pause(func(p exec.Paused) error {
+			_ = p.SetHot(m.current.KVHot)
+			p.CacheEmbeddingRows(m.level == TrimNone)
+			return p.Apply(context.Background(), m.current)
+		})
+		_ = e.model.Grow(context.Background(), m.current)
 	}
-	for range 8 {
-		if err := ctx.Err(); err != nil {
-			return refuse(err)
-		}
-		plan, err := e.replan(budget, stays)
-		switch {
-		case err != nil && stays:
-			return refuse(err)
-		case err != nil:
-			return err
-		}
-		if lean {
-			plan = plan.Lean(m.shape)
-			e.model.CacheEmbeddingRows(false)
-		}
-		switch spilled, err := e.spillTo(plan); {
-		case err != nil:
-			return err
-		case !spilled && !stays:
-			stays = true
-			continue
-		}
-		e.freeDrafts(plan.By[tiering.Drafts])
-		if before != 0 && smaller(before, budget) == before {
-			m.budget.SetLimit(budget)
-		}
-		if err := e.model.Replan(ctx, plan); err != nil {
-			return refuse(wrapClosed(err))
-		}
-		// A session may have grown in the meantime; then try again.
-		if m.budget.TrySetLimit(budget) {
-			m.need.Budget, m.targetBudget, m.current = budget, budget, plan
-			e.model.CacheEmbeddingRows(!lean)
-			return nil
-		}
-	}
-	return refuse(fmt.Errorf("%w: sessions grow faster than the engine releases memory", ErrBudget))
-}
-
-// wrapClosed returns ErrClosed for the error of a closed model.
-func wrapClosed(err error) error {
 	if errors.Is(err, exec.ErrClosed) {
 		return ErrClosed
 	}
 	return err
 }
 
+// releaseFor plans a change and releases what the plan does not contain, until the new limit holds.
+func (e *Engine) releaseFor(p exec.Paused, c *budgetChange) error {
+	p.TrimCache()
+	for {
+		if err := e.applyPlan(p, c); err != nil {
+			return err
+		}
+		if e.mem.budget.TrySetLimit(c.budget) {
+			p.CacheEmbeddingRows(!c.lean)
+			return nil
+		}
+		if c.extra > 0 { // what is not in the plan grows faster than it can be counted
+			return fmt.Errorf("%w: other requests take the memory that the engine releases", ErrBudget)
+		}
+		c.extra = max(1, e.mem.budget.Usage().Total-c.budget)
+	}
+}
+
+// applyPlan makes the plan of a change, and releases what it does not contain.
+func (e *Engine) applyPlan(p exec.Paused, c *budgetChange) error {
+	plan, err := e.planChange(c, false)
+	if err != nil {
+		return err
+	}
+	c.plan = plan
+	if !e.spillTo(p, plan) { // the disk is full, and pages stay in memory
+		if plan, err = e.planChange(c, true); err != nil {
+			return err
+		}
+		c.plan = plan
+		e.spillTo(p, plan)
+	}
+	if c.lean {
+		p.CacheEmbeddingRows(false)
+	}
+	e.freeDrafts(plan.By[tiering.Drafts])
+	if before := e.mem.budget.Limit(); before != 0 && smaller(before, c.budget) == before {
+		e.mem.budget.SetLimit(c.budget)
+	}
+	return p.Apply(context.Background(), plan)
+}
+
+// planChange makes the plan of a change. It changes nothing else; see replan for stays.
+func (e *Engine) planChange(c *budgetChange, stays bool) (*tiering.Plan, error) {
+	for {
+		plan, err := e.replanBeside(c, stays)
+		var refused *MinimumError
+		if !errors.As(err, &refused) {
+			if err == nil && c.lean {
+				plan = plan.Lean(e.mem.shape)
+			}
+			return plan, err
+		}
+		refused.Minimum += c.extra
+		if !c.orMinimum || refused.Minimum <= c.budget || smaller(e.mem.ownerBudget, refused.Minimum) != refused.Minimum {
+			return nil, err
+		}
+		c.budget = refused.Minimum
+	}
+}
+
+// replanBeside is replan beside what no plan contains.
+func (e *Engine) replanBeside(c *budgetChange, stays bool) (*tiering.Plan, error) {
+	m, budget := &e.mem, c.budget
+	if budget > 0 {
+		budget = max(1, budget-c.extra)
+	}
+	if c.repairs && m.repair > 0 {
+		m.need.Heap += m.repair
+		_, err := e.replan(budget, false)
+		m.need.Heap -= m.repair
+		if err != nil {
+			return nil, err
+		}
+	}
+	return e.replan(budget, stays)
+}
+
 // spillTo moves pages to flash until those in memory have the room that a plan gives them. It reports
 // whether that succeeded; a full disk leaves pages in memory.
-func (e *Engine) spillTo(plan *tiering.Plan) (bool, error) {
+func (e *Engine) spillTo(p exec.Paused, plan *tiering.Plan) bool {
 	m := &e.mem
 	room := plan.By[tiering.KVHot]
 	if plan.KVHot == 0 && m.need.KVCold && m.budget.Usage().By[tiering.KVHot] > room {
-		if err := e.model.SetHot(max(1, room-m.shape.KVFixed)); errors.Is(err, exec.ErrClosed) {
-			return false, ErrClosed
-		}
+		_ = p.SetHot(max(1, room-m.shape.KVFixed)) // the pages that it could not write are still in use
 	}
-	if err := e.model.SetHot(plan.KVHot); errors.Is(err, exec.ErrClosed) {
-		return false, ErrClosed
-	}
-	return m.budget.Usage().By[tiering.KVHot] <= room, nil
+	_ = p.SetHot(plan.KVHot)
+	return m.budget.Usage().By[tiering.KVHot] <= room
 }
 
 // replan makes a plan with enough room for the current sessions: for the pages that cannot move to flash, or,

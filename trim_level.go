@@ -67,8 +67,7 @@ func AndroidTrimLevel(level int) TrimLevel {
 // pack. It does not change the answers.
 //
 // Trim returns how many bytes less the engine holds than before the call, negative if it restored some.
-// It waits for the running pass. If ctx ends before the engine has begun to release memory, Trim
-// changes nothing; while TrimNone restores weights, what is restored until then stays.
+// It waits for the running pass. If ctx ends, Trim returns its error, and the engine goes on as before.
 func (e *Engine) Trim(ctx context.Context, level TrimLevel) (freed int64, err error) {
 	if !level.valid() {
 		return 0, fmt.Errorf("%w: the trim level is %d; it must be one of the Trim constants", ErrOptions, int(level))

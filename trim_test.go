@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"math"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -14,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/enginemodel"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // wideEngine is an engine of the wide model with one session.
@@ -242,4 +246,54 @@ func TestABudgetTakesTheMemoryOfGuesses(t *testing.T) {
 	require.NoError(t, e.SetBudget(llmrun.NoLimit))
 	require.Equal(t, want, w.generate(t))
 	require.Equal(t, guesses, e.Memory().Held["drafts"])
+}
+
+// TestTrimCountsWhatNoPlanContains trims while the ledger holds memory that no plan contains, such as summaries of the keys
+// of several sessions. The engine releases what it can beside it, as often as it is asked, and takes it back.
+func TestTrimCountsWhatNoPlanContains(t *testing.T) {
+	const ram, beside = 64 << 20, 4 << 20
+	w := openWide(t, ram)
+	e := w.engine
+	full := held(e)
+	lease, err := enginemodel.Of(e).Budget().Reserve(tiering.KVSummaries, beside)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, e.Trim(llmrun.TrimCritical))
+		require.LessOrEqual(t, held(e), w.minimum+beside)
+		require.NoError(t, e.Trim(llmrun.TrimLow))
+	}
+	require.NoError(t, e.Trim(llmrun.TrimNone))
+	require.NoError(t, e.SetBudget(w.minimum+beside+1<<20))
+	lease.Release()
+	require.NoError(t, e.SetBudget(ram))
+	require.Equal(t, full, held(e))
+}
+
+// TestAFailedBudgetReleasesWhatItGot raises the budget while a request for memory fails, each in turn. Either the budget
+// holds, with fewer weights in memory, or the engine goes on in the one before and holds no more than that.
+func TestAFailedBudgetReleasesWhatItGot(t *testing.T) {
+	w := openWide(t, llmrun.NoLimit)
+	e, small := w.engine, w.minimum+1<<20
+	want := w.generate(t)
+	large := held(e)
+	failed := 0
+	for nth := int64(1); ; nth++ {
+		require.NoError(t, e.SetBudget(small))
+		var requests atomic.Int64
+		before := tiering.SetFaults(func(r tiering.Request) bool { return r.Map && requests.Add(1) == nth })
+		err := e.SetBudget(large)
+		tiering.SetFaults(before)
+		if requests.Load() < nth {
+			require.NoError(t, err)
+			require.Positive(t, failed)
+			return
+		}
+		if err != nil {
+			failed++
+			require.ErrorIs(t, err, syscall.ENOMEM)
+			require.Equal(t, small, e.Memory().Budget)
+			require.LessOrEqual(t, held(e), small, "request %d", nth)
+			require.Equal(t, want, w.generate(t), "request %d", nth)
+		}
+	}
 }

@@ -53,13 +53,13 @@ func (m *Model) countCold(b *Batch) {
 // SetHot changes, between two passes, the limit of KV bytes in memory above which older pages
 // spill to flash. Pages above the new limit spill at once.
 func (m *Model) SetHot(bytes int64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return ErrClosed
-	}
-	err := m.cache.SetHot(bytes)
-	m.cache.Compact()
+	return m.Pause(func(p Paused) error { return p.SetHot(bytes) })
+}
+
+// SetHot is [Model.SetHot].
+func (p Paused) SetHot(bytes int64) error {
+	err := p.m.cache.SetHot(bytes)
+	p.m.cache.Compact()
 	return err
 }
 

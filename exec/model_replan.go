@@ -10,6 +10,20 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
+// Paused is a model between two passes.
+type Paused struct{ m *Model }
+
+// Pause runs f between two passes. Until f returns, no pass begins, and no sequence grows or is restored: what f
+// reads of the memory of keys and values stays true. f must not call methods of the model that wait for a pass.
+func (m *Model) Pause(f func(p Paused) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	return f(Paused{m})
+}
+
 // Replan applies another plan to the model, between two passes. It first frees the weights that
 // the new plan does not pin. It then reads the weights that the plan adds, a few megabytes at a
 // time; passes may run in between. Logits do not change. A model that was loaded without a plan
@@ -17,14 +31,23 @@ import (
 // a device are in no plan, and with a device the chunk stays. After an error the model keeps working,
 // with the residency that was reached.
 func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
-	r := m.residency
+	if err := m.Pause(func(p Paused) error { return p.Apply(ctx, plan) }); err != nil {
+		return err
+	}
+	return m.Grow(ctx, plan)
+}
+
+// Apply is the first part of Replan: it frees what the plan does not contain, and reads weights that it adds if these
+// are few. [Model.Grow] is the rest.
+func (p Paused) Apply(ctx context.Context, plan *tiering.Plan) error {
+	m, r := p.m, p.m.residency
 	if r == nil {
-		return m.betweenPasses(nil, func() error { return m.replanResident(plan) })
+		return m.replanResident(plan)
 	}
 	if err := r.Check(plan); err != nil {
 		return err
 	}
-	err := m.betweenPasses(plan, func() error {
+	return m.changeResidency(plan, func() error {
 		if err := m.shrinkTo(plan); err != nil {
 			return err
 		}
@@ -33,6 +56,15 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 		}
 		return nil
 	})
+}
+
+// Grow reads the weights that a plan pins and that are not in memory yet, after [Paused.Apply]. Passes may run
+// meanwhile. After an error the model streams what is missing.
+func (m *Model) Grow(ctx context.Context, plan *tiering.Plan) (err error) {
+	r := m.residency
+	if r == nil {
+		return nil
+	}
 	for err == nil && r.BytesToGrow(plan) > 0 {
 		err = m.betweenPasses(plan, func() error { return r.GrowPartly(ctx, plan) })
 	}
@@ -115,11 +147,11 @@ func (m *Model) retryAllocations() error {
 // betweenPasses changes the weight residency while no pass runs and the stream is stopped. A nil
 // plan is the current one.
 func (m *Model) betweenPasses(plan *tiering.Plan, change func() error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return ErrClosed
-	}
+	return m.Pause(func(Paused) error { return m.changeResidency(plan, change) })
+}
+
+// changeResidency is betweenPasses; the caller holds m.mu.
+func (m *Model) changeResidency(plan *tiering.Plan, change func() error) error {
 	if m.residency == nil {
 		return change()
 	}
@@ -148,15 +180,14 @@ func (m *Model) TrimCache() {
 	m.cache.Compact()
 }
 
+// TrimCache is [Model.TrimCache].
+func (p Paused) TrimCache() { p.m.cache.Compact() }
+
 // CacheEmbeddingRows turns the embedding row cache on or off. It holds often used rows of an
 // embedding on flash; without it, each lookup reads flash.
-func (m *Model) CacheEmbeddingRows(on bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.closed {
-		m.embedding.Cache.Enable(on)
-		if table := m.embedding.Table; table != nil {
-			table.Cache.Enable(on)
-		}
+func (p Paused) CacheEmbeddingRows(on bool) {
+	p.m.embedding.Cache.Enable(on)
+	if table := p.m.embedding.Table; table != nil {
+		table.Cache.Enable(on)
 	}
 }
