@@ -67,6 +67,7 @@ func (c *candidates) run(ctx context.Context, prompt Prompt) error {
 		return err
 	}
 	g.reader.close()
+	g.endConstraint()
 	c.options.reading = g.options.reading // candidates begin behind the same prompt
 	s.takeOffered()
 	c.ids = slices.Clip(g.ids)

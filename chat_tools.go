@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/llmrun/llmrun/text/answer"
+	"github.com/llmrun/llmrun/text/constrain"
 	"github.com/llmrun/llmrun/text/jinja"
 )
 
@@ -365,6 +366,8 @@ type reading struct {
 	tools  *answer.Tools
 	seed   string // of the ids of calls
 	one    bool   // the answer ends behind its first call
+
+	calls *[]constrain.Call // what the answer is held to, of a required call whose arguments are JSON; nil otherwise
 }
 
 // reading returns how the answer to a prompt is read, of which begun belongs to the answer.
