@@ -246,6 +246,7 @@ func (g *generation) reuse(ctx context.Context) (fresh []int32) {
 	fresh = g.restorePrefix(ctx, g.ids[g.session.seq.Len():])
 	g.stats.PromptTokens = len(g.ids)
 	g.stats.ReusedTokens = len(g.ids) - len(fresh)
+	g.session.beginStats(&g.stats)
 	return fresh
 }
 

@@ -271,11 +271,18 @@ func (s *Session) Len() int {
 // Limit returns the most tokens that the session can process. It can generate one more token.
 func (s *Session) Limit() int { return s.engine.limit }
 
-// Stats describes the last generation that ended.
+// Stats describes the last generation that ended, or of one that goes on the tokens of its prompt.
 func (s *Session) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats
+}
+
+// beginStats shows what is known of a generation that has a prompt.
+func (s *Session) beginStats(stats *Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats = *stats
 }
 
 // Reset removes all tokens and messages. During a generation it returns ErrBusy and changes

@@ -15,6 +15,7 @@ import (
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 )
 
 // secret is the text of a conversation, longer than a page.
@@ -95,6 +96,32 @@ func TestRemovedSessionLeavesNoTrace(t *testing.T) {
 			require.Empty(t, traces(t, dir, secret, ids))
 		})
 	}
+}
+
+// TestRemovedSessionLeavesNoFormerBeginning removes a session that was continued under other system messages, in this
+// process and in later ones: nothing of the text under the earlier ones stays.
+func TestRemovedSessionLeavesNoFormerBeginning(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var all []int32
+	for _, system := range []string{"", "Be brief.", "Be long."} {
+		e := open(t, hubmodel.Pack, llmrun.Options{Threads: 1, Context: 2048, Memory: llmrun.MemoryOptions{KV: "k8v8"}, Cache: llmrun.CacheOptions{KVDir: dir}})
+		s := openSession(t, e, "diary", llmrun.SessionOptions{})
+		require.NoError(t, s.SetSystem(system))
+		for _, err := range s.Chat(t.Context(), secret, llmrun.GenerateOptions{MaxTokens: 4}) {
+			require.NoError(t, err)
+		}
+		require.NoError(t, s.Save(""))
+		require.NoError(t, s.Close())
+		saved, err := llmrun.ShowSession(dir, "diary")
+		require.NoError(t, err)
+		all = append(all, saved.IDs...)
+		require.NoError(t, e.Close())
+	}
+	require.NotEmpty(t, traces(t, dir, secret[:60], all))
+	_, err := llmrun.RemoveSession(dir, "diary")
+	require.NoError(t, err)
+	require.Empty(t, traces(t, dir, secret[:60], all))
 }
 
 // TestRemovedSessionLeavesNoState removes a session of a model with recurrent state, one of whose states lost its segment.

@@ -86,6 +86,18 @@ func (b *Batch) findShared(m *Model, rows int) {
 	b.addRanges(m, 0, len(b.runs), 0)
 }
 
+// findSharedAgain is findShared after pages of the batch have moved to flash.
+func (b *Batch) findSharedAgain(m *Model) {
+	if len(b.runs) < 2 {
+		return
+	}
+	b.ranges = b.ranges[:0]
+	for i := range b.runs {
+		b.runs[i].shared, b.runs[i].merged = 0, 0
+	}
+	b.findShared(m, m.pass.stateRows())
+}
+
 // addRanges adds the ranges of some runs. They attend together to the pages before page from already.
 func (b *Batch) addRanges(m *Model, first, last, from int) {
 	if last-first < 2 {

@@ -2,11 +2,13 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // One token, from its id to its logits, in the order of this file:
@@ -44,7 +46,7 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 			}
 		}()
 	}
-	if err := preparePass(m, b); err != nil {
+	if err := preparePass(ctx, m, b); err != nil {
 		return err
 	}
 	if err := m.pass.run(ctx, b); err != nil {
@@ -73,7 +75,7 @@ func finishPass(m *Model, b *Batch) {
 
 // preparePass makes the model ready for a batch: it retries allocations that a Replan could not
 // make, promotes mapped weights, and begins the reads of pages on flash.
-func preparePass(m *Model, b *Batch) error {
+func preparePass(ctx context.Context, m *Model, b *Batch) error {
 	if err := m.retryAllocations(); err != nil {
 		return err
 	}
@@ -81,6 +83,30 @@ func preparePass(m *Model, b *Batch) error {
 	if err := m.residency.ScanMapped(); err != nil {
 		return err
 	}
+	return beginReads(ctx, m, b)
+}
+
+// beginReads begins the reads of pages on flash. A plan that keeps all pages in memory counts no ring for
+// them, but some are on flash if the budget was smaller before, or if several sequences have more pages than
+// the plan counts. Then the pages in memory make room for the ring: first with what they do not use, then
+// some of them move to flash too.
+func beginReads(ctx context.Context, m *Model, b *Batch) error {
+	err := m.kvReader.Begin(b)
+	if !errors.Is(err, tiering.ErrBudget) {
+		return err
+	}
+	m.cache.Compact()
+	if err = m.kvReader.Begin(b); !errors.Is(err, tiering.ErrBudget) {
+		return err
+	}
+	ring := m.kvReader.UseLeastRing()
+	if err = m.kvReader.Begin(b); !errors.Is(err, tiering.ErrBudget) {
+		return err
+	}
+	if spillErr := m.cache.Yield(ctx, ring); spillErr != nil {
+		return errors.Join(err, spillErr)
+	}
+	b.findSharedAgain(m)
 	return m.kvReader.Begin(b)
 }
 

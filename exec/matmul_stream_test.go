@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -161,4 +162,40 @@ func TestARefusedRingIsNotRequired(t *testing.T) {
 	m.Budget().SetLimit(0)
 	require.NoError(t, m.Replan(t.Context(), &large))
 	require.Equal(t, want, allLogits(t, m, ids))
+}
+
+// TestAFailedReplanLeavesTheRing raises the budget for a plan with a larger ring and more weights in memory, and makes each
+// request for memory of the change fail in turn. Afterwards the budget is the old one again, as after a refused
+// SetBudget: the ring is the one from before, no later pass needs the other, and the logits stay the same.
+func TestAFailedReplanLeavesTheRing(t *testing.T) {
+	f := openPack(t, modeltest.ImportModel(t, vfs.OS(), testutil.Shared(t, "fixtures", "llama3")))
+	plan := &tiering.Plan{Pinned: make([]int64, len(packSpec(t, f).Layers)), Piece: 1 << 17, Ring: 4 << 17, Chunk: 16, ExpertSlots: 1, StreamedPerToken: 1}
+	m := loadPart(t, f, Options{Threads: 1, Chunk: 16, Plan: plan})
+	ids := longPrompt(m.Spec.Vocab, 20, 7)
+	want := allLogits(t, m, ids)
+	large := *plan
+	large.Pinned = []int64{1 << 40} // the first layer
+	large.Pinned = append(large.Pinned, plan.Pinned[1:]...)
+	large.Ring, large.Chunk = 16<<17, 32
+	budget := m.Budget()
+	usage := budget.Usage()
+	for nth := int64(1); ; nth++ {
+		var requests atomic.Int64
+		before := tiering.SetFaults(func(r tiering.Request) bool { return r.Budget == budget && requests.Add(1) == nth })
+		budget.SetLimit(usage.Total + 64<<20)
+		err := m.Replan(t.Context(), &large)
+		tiering.SetFaults(before)
+		budget.SetLimit(usage.Total)
+		if requests.Load() < nth {
+			require.NoError(t, err)
+			require.Greater(t, nth, int64(4), "requests of a change")
+			return
+		}
+		if err != nil {
+			require.LessOrEqual(t, budget.Usage().By[tiering.Ring], usage.By[tiering.Ring], "request %d", nth)
+		}
+		require.Equal(t, want, allLogits(t, m, ids), "request %d", nth)
+		require.NoError(t, m.Replan(t.Context(), plan), "request %d", nth)
+		require.LessOrEqual(t, budget.Usage().Total, usage.Total, "request %d", nth)
+	}
 }

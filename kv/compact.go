@@ -2,6 +2,7 @@ package kv
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 
@@ -17,6 +18,29 @@ import (
 func (c *Cache) Compact() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.compact()
+}
+
+// Yield returns at least so many bytes of frames to the budget: pages move to flash, the least recently used
+// first, and the others move together. What it cannot return it leaves, and returns the error of the write, or
+// that there is nothing to write. The caller keeps to the conditions of Compact.
+func (c *Cache) Yield(ctx context.Context, bytes int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.compact()
+	c.takeAllBack()
+	each := int64(max(1, c.slabBytes))
+	slabs := int((bytes+each-1)/each) + 1 // frames end with a part of a page of memory
+	for most := c.liveSlabs - slabs; c.liveSlabs > most; {
+		if err := c.spillOldest(ctx, slabs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compact is Compact; the caller holds c.mu.
+func (c *Cache) compact() {
 	if c.closed {
 		return
 	}

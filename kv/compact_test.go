@@ -2,10 +2,13 @@ package kv
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -70,4 +73,37 @@ func TestCompactDuringASpill(t *testing.T) {
 	require.NoError(t, add(s, 2*pages*BlockTokens, 1))
 	check(t, s, same(2*pages*BlockTokens, 1))
 	s.Close()
+}
+
+// TestYieldReturnsMemory takes memory from pages for another use. They move to flash, those of the sequence that grew
+// last stay; a disk that fails costs nothing but the memory.
+func TestYieldReturnsMemory(t *testing.T) {
+	var fails atomic.Bool
+	c := coldCache(t, vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if fails.Load() && op.Kind == vfs.OpWrite {
+			return syscall.EIO
+		}
+		return nil
+	}), 100)
+	require.NoError(t, c.SetHot(0)) // only the budget limits the pages
+	held := func() int64 { return c.budget.Usage().By[tiering.KVHot] }
+	old, last := c.NewSeq(), c.NewSeq()
+	require.NoError(t, add(old, 20*BlockTokens, 1))
+	require.NoError(t, add(last, 5*BlockTokens, 2))
+	c.Compact()
+	before, wanted := held(), int64(8*c.slabBytes)
+	fails.Store(true)
+	require.ErrorIs(t, c.Yield(t.Context(), wanted), syscall.EIO)
+	require.Equal(t, before, held())
+	fails.Store(false)
+	require.NoError(t, c.Yield(t.Context(), wanted))
+	require.LessOrEqual(t, held(), before-wanted)
+	require.Positive(t, old.ColdPages())
+	require.Zero(t, last.ColdPages())
+	check(t, last, same(5*BlockTokens, 2))
+	require.ErrorIs(t, c.Yield(t.Context(), before), errNothingToSpill)
+	require.Positive(t, last.ColdPages())
+	for _, s := range []*Seq{old, last} {
+		s.Close()
+	}
 }

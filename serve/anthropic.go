@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/llmrun/llmrun"
 )
@@ -49,6 +50,41 @@ func (anthropic) errorBody(p *problem) any {
 
 func (d anthropic) refuse(w http.ResponseWriter, p *problem) { writeProblem(w, p, d.errorBody(p)) }
 
+// asksAnthropic reports whether a request comes from a client of the API: all of them name its version. OpenAI's API has endpoints with the
+// same paths.
+func asksAnthropic(r *http.Request) bool { return r.Header.Get("Anthropic-Version") != "" }
+
+// anthropicModel is a model in listings.
+type anthropicModel struct {
+	Type    string    `json:"type"`
+	ID      string    `json:"id"`
+	Name    string    `json:"display_name"`
+	Created time.Time `json:"created_at"`
+	Input   int       `json:"max_input_tokens"` // of prompts and answers together
+	Output  int       `json:"max_tokens"`
+}
+
+func (s *Server) anthropicModel(o offered) anthropicModel {
+	d, _ := o.describe() // the error is the answer to those who use the model
+	return anthropicModel{"model", o.name, o.name, s.modified(o.entry).UTC().Truncate(time.Second), d.info.MaxContext, d.info.MaxContext}
+}
+
+// anthropicModels is a listing, which has all models.
+type anthropicModels struct {
+	Data    []anthropicModel `json:"data"`
+	More    bool             `json:"has_more"`
+	FirstID string           `json:"first_id"`
+	LastID  string           `json:"last_id"`
+}
+
+func (s *Server) anthropicModels() (list anthropicModels) {
+	for _, o := range s.models.offered() {
+		list.Data = append(list.Data, s.anthropicModel(o))
+	}
+	list.FirstID, list.LastID = list.Data[0].ID, list.Data[len(list.Data)-1].ID
+	return list
+}
+
 func (s *Server) routeAnthropic() {
 	d := anthropic{}
 	s.mux.HandleFunc("POST /v1/messages", s.handle(d, s.readAnthropic))
@@ -73,6 +109,10 @@ type anthropicUsage struct {
 	CacheCreation int `json:"cache_creation_input_tokens"`
 	CacheRead     int `json:"cache_read_input_tokens"`
 	Output        int `json:"output_tokens"`
+}
+
+func usageOf(s llmrun.Stats) anthropicUsage {
+	return anthropicUsage{Input: s.PromptTokens - s.ReusedTokens, CacheRead: s.ReusedTokens, Output: s.GeneratedTokens}
 }
 
 // anthropicBlock is a text, the thoughts before it, or a call of a tool.
@@ -207,6 +247,7 @@ func (r *anthropicRequest) readTools(o *object) {
 func readTurns(o *object) (all []llmrun.Message) {
 	for _, m := range o.list("messages") {
 		message := llmrun.Message{Role: readRole(m)}
+		m.need("content")
 		if raw := m.fields["content"]; len(raw) == 0 || raw[0] != '[' {
 			message.Content = m.text("content")
 			all = append(all, message)
@@ -219,7 +260,7 @@ func readTurns(o *object) (all []llmrun.Message) {
 			case kind == "tool_use" && message.Role == "assistant":
 				message.ToolCalls = append(message.ToolCalls, readToolUse(block))
 			case kind == "tool_result" && message.Role == "user":
-				all = append(all, llmrun.Message{Role: "tool", ToolCallID: block.text("tool_use_id"), Content: anthropicText(block, "content")})
+				all = append(all, readToolResult(block))
 				results++
 			default:
 				if text, ok := readTextBlock(block); ok {
@@ -246,6 +287,15 @@ func readToolUse(block *object) llmrun.ToolCall {
 		call.Arguments = string(block.fields["input"])
 	}
 	return call
+}
+
+// readToolResult reads the result of a call. Templates know no failed calls, so the text says that the call has failed.
+func readToolResult(block *object) llmrun.Message {
+	m := llmrun.Message{Role: "tool", ToolCallID: block.text("tool_use_id"), Content: anthropicText(block, "content")}
+	if block.boolean("is_error", false) {
+		m.Content = strings.TrimSpace("Error: " + m.Content)
+	}
+	return m
 }
 
 // readTextBlock reads a block that must be a text. Thoughts of earlier answers are dropped, as templates do.
@@ -279,10 +329,9 @@ func anthropicText(o *object, field string) string {
 func (s *Server) readAnthropic(o *object) *job {
 	r := s.readAnthropicPrompt(o)
 	r.stream = o.boolean("stream", false)
+	o.need("max_tokens")
 	if n := o.whole("max_tokens", 1, maxTokens); n != nil {
 		r.options.MaxTokens = int(*n)
-	} else {
-		o.fail("max_tokens", "is missing")
 	}
 	r.options.Stop = readStopField(o, "stop_sequences")
 	r.sampling = readSampling(o)
@@ -306,6 +355,7 @@ func (s *Server) readAnthropicCount(o *object) *job {
 // anthropicRun is a message while it is generated.
 type anthropicRun struct {
 	*anthropicRequest
+	use     *use
 	stream  *stream // nil without one
 	begun   bool
 	open    bool // the last block has not ended
@@ -317,7 +367,7 @@ func (r *anthropicRequest) run(ctx context.Context, w http.ResponseWriter, u *us
 	if err := u.prepare(&r.options.Chat, r.thinking, r.sampling.bias); err != nil {
 		return err
 	}
-	g := &anthropicRun{anthropicRequest: r, message: anthropicMessage{
+	g := &anthropicRun{anthropicRequest: r, use: u, message: anthropicMessage{
 		ID: "msg_" + r.server.id(), Type: "message", Role: "assistant", Model: u.name, Content: []*anthropicBlock{},
 	}}
 	r.options.Sampling = r.sampling.over(u.engine.DefaultSampling())
@@ -355,6 +405,8 @@ func (g *anthropicRun) begin() error {
 		return nil
 	}
 	g.begun = true
+	g.message.Usage = usageOf(g.use.stats())
+	g.message.Usage.Output = 0
 	return g.send(anthropicEvent{Type: "message_start", Message: &g.message})
 }
 
@@ -458,9 +510,7 @@ func (g *anthropicRun) finish(stats llmrun.Stats) error {
 		reason, g.message.StopSequence = "stop_sequence", &stats.StopText
 	}
 	g.message.StopReason = &reason
-	g.message.Usage = anthropicUsage{
-		Input: stats.PromptTokens - stats.ReusedTokens, CacheRead: stats.ReusedTokens, Output: stats.GeneratedTokens,
-	}
+	g.message.Usage = usageOf(stats)
 	err := g.send(anthropicEvent{Type: "message_delta", Delta: anthropicEnd{g.message.StopReason, g.message.StopSequence}, Usage: &g.message.Usage})
 	if err != nil {
 		return err

@@ -34,20 +34,28 @@ func TestAnthropicStream(t *testing.T) {
 	event := func(kind, rest string) string {
 		return "event: " + kind + "\ndata: {\"type\":\"" + kind + "\"" + rest + "}\n\n"
 	}
-	want := event("message_start", `,"message":{"id":"msg_1","type":"message","role":"assistant","model":"demo","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}}`) +
+	usage := func(body string) (got anthropicUsage, rest string) {
+		d := json.NewDecoder(strings.NewReader(body))
+		require.NoError(t, d.Decode(&got))
+		return got, body[d.InputOffset():]
+	}
+	const start = "event: message_start\ndata: " + `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"demo","content":[],"stop_reason":null,"stop_sequence":null,"usage":`
+	rest, ok := strings.CutPrefix(w.Body.String(), start)
+	require.True(t, ok, w.Body.String())
+	first, rest := usage(rest)
+	require.Equal(t, 18, first.Input+first.CacheRead, "clients count the prompt when the answer begins")
+	require.Zero(t, first.Output)
+	want := "}}\n\n" +
 		event("content_block_start", `,"index":0,"content_block":{"type":"text","text":""}`) +
 		event("content_block_delta", `,"index":0,"delta":{"type":"text_delta","text":"Once"}`) +
 		event("content_block_delta", `,"index":0,"delta":{"type":"text_delta","text":" there"}`) +
 		event("content_block_stop", `,"index":0`) +
 		"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"stop_sequence\",\"stop_sequence\":\" lived\"},\"usage\":"
-	rest, ok := strings.CutPrefix(w.Body.String(), want)
+	rest, ok = strings.CutPrefix(rest, want)
 	require.True(t, ok, w.Body.String())
-	usage, ok := strings.CutSuffix(rest, "}\n\n"+event("message_stop", ""))
-	require.True(t, ok, rest)
-	var got anthropicUsage
-	require.NoError(t, json.Unmarshal([]byte(usage), &got))
-	require.Equal(t, 18, got.Input+got.CacheRead)
-	require.Equal(t, 3, got.Output)
+	last, rest := usage(rest)
+	require.Equal(t, "}\n\n"+event("message_stop", ""), rest)
+	require.Equal(t, anthropicUsage{Input: first.Input, CacheRead: first.CacheRead, Output: 3}, last)
 }
 
 // TestAnthropicOptions checks that the fields of a request reach the model, and that tokens are counted as they are read.
@@ -68,7 +76,7 @@ func TestAnthropicOptions(t *testing.T) {
 // TestAnthropicThoughts checks the blocks and events of an answer with thoughts before it.
 func TestAnthropicThoughts(t *testing.T) {
 	w := httptest.NewRecorder()
-	g := &anthropicRun{anthropicRequest: &anthropicRequest{server: demo()}, stream: newStream(w, true)}
+	g := &anthropicRun{anthropicRequest: &anthropicRequest{server: demo()}, use: &use{}, stream: newStream(w, true)}
 	for _, p := range []llmrun.Piece{{Text: "Let", Kind: llmrun.KindThinking}, {Text: " me", Kind: llmrun.KindThinking}, {Text: "Yes", Kind: llmrun.KindAnswer}} {
 		require.NoError(t, g.piece(&p))
 	}
@@ -101,6 +109,45 @@ func TestAnthropicKeys(t *testing.T) {
 	require.JSONEq(t, `{"type":"error","error":{"type":"authentication_error","message":"the API key is missing or wrong"}}`, w.Body.String())
 }
 
+// TestAnthropicModels checks that clients of Anthropic's API get models and errors in its shape, and others in OpenAI's.
+func TestAnthropicModels(t *testing.T) {
+	s := newDemo(func(o *Options) {
+		second := demoModel()
+		second.Name = "fox/2"
+		o.Models = append(o.Models, second)
+		o.Models[0].Modified, o.Models[1].Modified = fixedTime, fixedTime
+	})
+	defer s.Close()
+	version := map[string]string{"anthropic-version": "2023-06-01"}
+	model := func(id string) string {
+		return fmt.Sprintf(`{"type":"model","id":%q,"display_name":%q,"created_at":"2026-11-28T12:00:00Z","max_input_tokens":32768,"max_tokens":32768}`, id, id)
+	}
+	require.JSONEq(t, `{"data":[`+model("demo")+`,`+model("fox/2")+`],"has_more":false,"first_id":"demo","last_id":"fox/2"}`, ask(s, http.MethodGet, "/v1/models", version).Body.String())
+	require.JSONEq(t, model("fox/2"), ask(s, http.MethodGet, "/v1/models/fox/2", version).Body.String())
+	w := ask(s, http.MethodGet, "/v1/models/other", version)
+	require.Equal(t, http.StatusNotFound, w.Code)
+	require.JSONEq(t, `{"type":"error","error":{"type":"not_found_error","message":"there is no such model: \"other\""}}`, w.Body.String())
+	require.Contains(t, ask(s, http.MethodGet, "/v1/models", nil).Body.String(), `{"object":"list"`)
+	require.Contains(t, ask(s, http.MethodGet, "/v1/models/other", nil).Body.String(), `"code":"model_not_found"`)
+	keyed := emptyServer(t, func(o *Options) { o.APIKeys = []string{"secret"} })
+	require.Contains(t, ask(keyed, http.MethodGet, "/v1/models", version).Body.String(), `"type":"authentication_error"`)
+}
+
+// TestFailedCallsAreTold checks that the text of a result says that its call has failed.
+func TestFailedCallsAreTold(t *testing.T) {
+	for result, want := range map[string]string{
+		`"content":"no such file","is_error":true`:                     "Error: no such file",
+		`"content":[{"type":"text","text":"no file"}],"is_error":true`: "Error: no file",
+		`"is_error":true`:                      "Error:",
+		`"content":"3 files","is_error":false`: "3 files",
+		`"content":"3 files"`:                  "3 files",
+	} {
+		o := newObject([]byte(`{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a",` + result + `}]}]}`))
+		require.Equal(t, []llmrun.Message{{Role: "tool", ToolCallID: "a", Content: want}}, readTurns(o))
+		require.NoError(t, o.err())
+	}
+}
+
 // TestAnthropicRefusals checks that a wrong request gets the API's error.
 func TestAnthropicRefusals(t *testing.T) {
 	for _, c := range []struct {
@@ -117,6 +164,9 @@ func TestAnthropicRefusals(t *testing.T) {
 		{`{"messages":[{"role":"user","content":[{"type":"image","source":{}}]}],"max_tokens":1}`, 400, "invalid_request_error", "messages[0].content[0].type is \"image\": the models read text"},
 		{`{"messages":[{"role":"user","content":[{"type":"tool_use"}]}],"max_tokens":1}`, 400, "invalid_request_error", "a message has text, and calls or results of tools"},
 		{`{"messages":[{"role":"assistant","content":[{"type":"tool_use","name":"x","input":[]}]},{"role":"user","content":"x"}],"max_tokens":1}`, 400, "invalid_request_error", "messages[0].content[0].input must be an object"},
+		{`{"messages":[{"role":"user"}],"max_tokens":1}`, 400, "invalid_request_error", "messages[0].content is missing"},
+		{`{"messages":[{"role":"user","content":null}],"max_tokens":1}`, 400, "invalid_request_error", "messages[0].content is missing"},
+		{`{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","is_error":"yes"}]}],"max_tokens":1}`, 400, "invalid_request_error", "messages[0].content[0].is_error must be true or false"},
 		{`{"messages":[{"role":"wizard","content":"x"}],"max_tokens":1}`, 400, "invalid_request_error", "messages[0].role must be"},
 		{`{` + foxMessages + `,"max_tokens":1,"system":7}`, 400, "invalid_request_error", "system must be a string"},
 		{`{` + foxMessages + `,"max_tokens":1,"stop_sequences":[1]}`, 400, "invalid_request_error", "stop_sequences must be"},

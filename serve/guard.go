@@ -87,7 +87,7 @@ func (g *guard) allowsKey(r *http.Request) bool {
 // admit checks a request and sets the headers for its origin. It reports whether the request goes on; the others
 // are answered.
 func (g *guard) admit(w http.ResponseWriter, r *http.Request) bool {
-	d := dialectOf(r.URL.Path)
+	d := dialectOf(r)
 	if !g.allowsHost(r.Host) {
 		d.refuse(w, &problem{status: http.StatusForbidden, message: "requests must name this machine as their host: localhost, an address, or an allowed name"})
 		return false

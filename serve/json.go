@@ -174,6 +174,13 @@ func (o *object) has(name string) bool {
 	return ok && !bytes.Equal(raw, []byte("null"))
 }
 
+// need fails if a field is missing or null.
+func (o *object) need(name string) {
+	if !o.has(name) {
+		o.fail(name, "is missing")
+	}
+}
+
 // read decodes a field that has the type of target, and reports whether it is there.
 func (o *object) read(name, kind string, target any) bool {
 	if !o.has(name) {

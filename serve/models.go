@@ -63,8 +63,8 @@ type entry struct {
 	Model
 	describe func() (description, error) // describeOnce, or another one in tests
 
-	describing sync.Mutex
-	described  *description // nil until it is known
+	described once[description]
+	capable   once[[]string]
 
 	engine   *llmrun.Engine // nil unless open
 	users    int
@@ -81,8 +81,6 @@ type description struct {
 	info     llmrun.Info
 	template string
 	sampling llmrun.Sampling
-	tools    bool // the template has tools
-	thinks   bool // it can choose whether the model thinks
 	digest   string
 }
 
@@ -113,18 +111,46 @@ func newRegistry(o *Options) *registry {
 	return r
 }
 
-// describeOnce is describe that remembers its result, but not an error: the file may be there the next time.
+// once remembers what a file says, but not an error: the file may be there the next time.
+type once[T any] struct {
+	mu  sync.Mutex
+	got *T
+}
+
+func (o *once[T]) get(read func() (T, error)) (value T, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.got != nil {
+		return *o.got, nil
+	}
+	if value, err = read(); err == nil {
+		o.got = &value
+	}
+	return value, err
+}
+
+// describeOnce is describe that remembers its result.
 func (e *entry) describeOnce() (description, error) {
-	e.describing.Lock()
-	defer e.describing.Unlock()
-	if e.described != nil {
-		return *e.described, nil
-	}
-	d, err := describe(&e.Model)
-	if err == nil {
-		e.described = &d
-	}
-	return d, err
+	return e.described.get(func() (description, error) { return describe(&e.Model) })
+}
+
+// capabilities names what the model can do, as ollama's API has it. To find out renders the chat template a few times, and a
+// template of others can take long, so listings do without.
+func (e *entry) capabilities() ([]string, error) {
+	return e.capable.get(func() ([]string, error) {
+		i, err := llmrun.Inspect(e.Path, e.Options)
+		if err != nil {
+			return nil, err
+		}
+		can := []string{"completion"}
+		if i.HasTools() {
+			can = append(can, "tools")
+		}
+		if len(i.ThinkingLevels()) > 0 {
+			can = append(can, "thinking")
+		}
+		return can, i.Close()
+	})
 }
 
 // describe reads what listings show, without the weights. Of a file that cannot be read, the digest is that of its name.
@@ -132,7 +158,6 @@ func describe(m *Model) (d description, err error) {
 	i, err := llmrun.Inspect(m.Path, m.Options)
 	if err == nil {
 		d.info, d.template, d.sampling = i.Info(), i.ChatTemplate(), i.DefaultSampling()
-		d.tools, d.thinks = i.HasTools(), len(i.ThinkingLevels()) > 0
 		err = i.Close()
 	}
 	text, _ := json.Marshal(d.info) // numbers and texts

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -229,6 +230,19 @@ func TestClosingAModelHoldsNobodyUp(t *testing.T) {
 		require.NoError(t, <-over)
 		require.Equal(t, []string{"close b"}, events.take())
 	})
+}
+
+// TestListingsRenderNothing checks that models are listed while one finds out what its chat template can do, which can take as long as a
+// template may.
+func TestListingsRenderNothing(t *testing.T) {
+	s := newDemo(nil)
+	defer s.Close()
+	capable := &s.models.all[0].capable
+	capable.mu.Lock()
+	defer capable.mu.Unlock()
+	for _, path := range []string{"/api/tags", "/api/ps", "/v1/models", "/v1/models/demo"} {
+		require.Equal(t, http.StatusOK, ask(s, http.MethodGet, path, nil).Code)
+	}
 }
 
 // TestModelNames checks which names find a model, and that paths are refused.

@@ -11,6 +11,9 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
+// ollamaVersion is the version of ollama with whose API and own tests the server is tried.
+const ollamaVersion = "0.17.4"
+
 // ollama is the dialect of ollama's API.
 type ollama struct{}
 

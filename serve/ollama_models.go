@@ -44,12 +44,16 @@ func (s *Server) describeOllama(w http.ResponseWriter, r *http.Request) (*ollama
 	if err != nil {
 		return nil, err
 	}
+	can, err := o.capabilities()
+	if err != nil {
+		return nil, err
+	}
 	i := &d.info
 	parameters := parameterLines(&d.sampling, "")
 	return &ollamaShow{
 		License: o.License, Template: d.template, Parameters: parameters,
 		Modelfile: "FROM " + o.Name + "\n" + parameterLines(&d.sampling, "PARAMETER "),
-		Details:   d.details(), Capabilities: d.capabilities(), Modified: s.modified(o.entry),
+		Details:   d.details(), Capabilities: can, Modified: s.modified(o.entry),
 		ModelInfo: map[string]any{
 			"general.architecture": i.Family, "general.basename": i.Name, "general.parameter_count": i.Parameters,
 			i.Family + ".context_length": i.MaxContext, i.Family + ".block_count": i.Layers, i.Family + ".embedding_length": i.Dim,
@@ -115,16 +119,4 @@ func (s *Server) manage(read func(o *object) func() error) http.HandlerFunc {
 		}
 		w.WriteHeader(http.StatusOK)
 	}
-}
-
-// capabilities names what a model can do.
-func (d *description) capabilities() []string {
-	can := []string{"completion"}
-	if d.tools {
-		can = append(can, "tools")
-	}
-	if d.thinks {
-		can = append(can, "thinking")
-	}
-	return can
 }

@@ -81,7 +81,11 @@ func (s *Server) openAIModel(o offered) openAIModel {
 	return openAIModel{o.name, "model", s.modified(o.entry).Unix(), "llmrun"}
 }
 
-func (s *Server) listOpenAI(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) listOpenAI(w http.ResponseWriter, r *http.Request) {
+	if asksAnthropic(r) {
+		writeJSON(w, http.StatusOK, s.anthropicModels())
+		return
+	}
 	list := []openAIModel{}
 	for _, o := range s.models.offered() {
 		list = append(list, s.openAIModel(o))
@@ -93,12 +97,15 @@ func (s *Server) listOpenAI(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) showOpenAI(w http.ResponseWriter, r *http.Request) {
-	e, err := s.models.find(r.PathValue("name"))
-	if err != nil {
-		openAI{}.refuse(w, s.problemOf(r.Context(), err))
-		return
+	o, err := s.models.find(r.PathValue("name"))
+	switch {
+	case err != nil:
+		dialectOf(r).refuse(w, s.problemOf(r.Context(), err))
+	case asksAnthropic(r):
+		writeJSON(w, http.StatusOK, s.anthropicModel(o))
+	default:
+		writeJSON(w, http.StatusOK, s.openAIModel(o))
 	}
-	writeJSON(w, http.StatusOK, s.openAIModel(e))
 }
 
 // openAIRequest holds what chat and text completions have in common.
@@ -235,8 +242,13 @@ func jsonLogProb(x float32) float32 {
 	return max(x, least) // also for -Inf
 }
 
-// openAIContent reads the content of a message.
-func openAIContent(m *object) string { return readParts(m, "content") }
+// openAIContent reads the content of a message. Answers that are calls have none, and results of tools may have none.
+func openAIContent(m *object) string {
+	if role := m.text("role"); role != "assistant" && role != "tool" && role != "function" {
+		m.need("content")
+	}
+	return readParts(m, "content")
+}
 
 // readParts reads a text, or a list of parts of which all are texts.
 func readParts(m *object, field string) string {

@@ -48,23 +48,12 @@ type chatToken struct {
 	Bytes   []int   `json:"bytes"`
 }
 
-// chatCompletion is an answer, or with the object chat.completion.chunk a part of one.
-type chatCompletion struct {
-	ID      string       `json:"id"`
-	Object  string       `json:"object"`
-	Created int64        `json:"created"`
-	Model   string       `json:"model"`
-	Choices []chatChoice `json:"choices"`
-	Usage   *openAIUsage `json:"usage,omitempty"`
-}
-
 // chatRequest is a request for a chat completion.
 type chatRequest struct {
 	*openAIRequest
 	prompt   prompt
-	thinking string         // the level that the request wants
-	head     chatCompletion // what all parts of the answer have in common
-	usage    openAIUsage
+	thinking string // the level that the request wants
+	answer   openAIChoices[chatChoice]
 }
 
 // maxTopLogProbs is the greatest top_logprobs of the API.
@@ -100,100 +89,72 @@ func (s *Server) readChatRequest(o *object) *chatRequest {
 	return r
 }
 
-// run generates the choices one after the other. They share the keys and values of the prompt.
+// run generates the choices, which share the keys and values of the prompt.
 func (r *chatRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
 	if err := u.prepare(&r.options.Chat, r.thinking, r.sampling.bias); err != nil {
 		return err
 	}
-	r.head = chatCompletion{ID: "chatcmpl-" + r.server.id(), Object: "chat.completion", Created: r.server.now().Unix(), Model: u.name}
+	head := &r.answer.head
+	head.ID, head.Object, head.Created, head.Model = "chatcmpl-"+r.server.id(), "chat.completion", r.server.now().Unix(), u.name
 	if r.stream {
-		return r.runStream(ctx, w, u)
+		head.Object = "chat.completion.chunk"
 	}
-	for i := range r.n {
-		choice := chatChoice{Index: i}
-		var got llmrun.Answer
-		stats, err := u.generate(ctx, r.prompt, r.generateOptions(u, i), func(p *llmrun.Piece) error {
-			got.Add(p)
-			if entry := r.logProb(u, p); entry != nil {
-				if choice.LogProbs == nil {
-					choice.LogProbs = &chatLogProbs{}
-				}
-				choice.LogProbs.Content = append(choice.LogProbs.Content, *entry)
-			}
+	return r.answer.run(ctx, w, r.openAIRequest, r.n, func(index int) error { return r.choice(ctx, u, index) })
+}
+
+// choice generates the choice with an index.
+func (r *chatRequest) choice(ctx context.Context, u *use, index int) error {
+	var got llmrun.Answer
+	var logProbs *chatLogProbs
+	begun := !r.stream
+	begin := func() error {
+		if begun {
 			return nil
-		})
-		if err != nil {
+		}
+		begun = true
+		return r.answer.send(chatChoice{Index: index, Delta: &chatDelta{Role: "assistant", Content: new(string)}})
+	}
+	options := r.generateOptions(u, index)
+	if r.stream {
+		options.OnPrefill = r.answer.stream.reading
+	}
+	stats, err := u.generate(ctx, r.prompt, options, func(p *llmrun.Piece) error {
+		if err := begin(); err != nil {
 			return err
 		}
-		choice.Message, choice.FinishReason = message(&got), chatFinishReason(stats, &got)
-		r.usage.add(stats, i == 0)
-		r.head.Choices = append(r.head.Choices, choice)
-	}
-	r.head.Usage = &r.usage
-	writeJSON(w, http.StatusOK, r.head)
-	return nil
-}
-
-// runStream sends the choices as server-sent events. Errors before the first event are answered by a status.
-func (r *chatRequest) runStream(ctx context.Context, w http.ResponseWriter, u *use) error {
-	r.head.Object = "chat.completion.chunk"
-	t := newStream(w, true)
-	if err := r.sendChoices(ctx, t, u); err != nil {
-		return r.server.breakOff(ctx, t, err, openAI{}.errorBody)
-	}
-	return nil
-}
-
-func (r *chatRequest) sendChoices(ctx context.Context, t *stream, u *use) error {
-	for i := range r.n {
-		begun, got := false, llmrun.Answer{}
-		begin := func() error {
-			if begun {
-				return nil
+		got.Add(p)
+		entry := r.logProb(u, p)
+		if entry != nil {
+			if logProbs == nil || r.stream {
+				logProbs = &chatLogProbs{}
 			}
-			begun = true
-			return r.send(t, chatChoice{Index: i, Delta: &chatDelta{Role: "assistant", Content: new(string)}})
+			logProbs.Content = append(logProbs.Content, *entry)
 		}
-		options := r.generateOptions(u, i)
-		options.OnPrefill = t.reading
-		stats, err := u.generate(ctx, r.prompt, options, func(p *llmrun.Piece) error {
-			if err := begin(); err != nil {
-				return err
-			}
-			got.Add(p)
-			choice := chatChoice{Index: i, Delta: delta(p, &got)}
-			if entry := r.logProb(u, p); entry != nil {
-				choice.LogProbs = &chatLogProbs{Content: []chatLogProb{*entry}}
-			} else if choice.Delta.empty() {
-				return nil
-			}
-			return r.send(t, choice)
-		})
-		if err != nil {
-			return err
+		if !r.stream {
+			return nil
 		}
-		if err := begin(); err != nil { // the model ended at once
-			return err
+		part := chatChoice{Index: index, Delta: delta(p, &got)}
+		if entry != nil {
+			part.LogProbs = logProbs
+		} else if part.Delta.empty() {
+			return nil
 		}
-		r.usage.add(stats, i == 0)
-		if err := r.send(t, chatChoice{Index: i, Delta: &chatDelta{}, FinishReason: chatFinishReason(stats, &got)}); err != nil {
-			return err
-		}
+		return r.answer.send(part)
+	})
+	if err != nil {
+		return err
 	}
-	if r.includeUsage {
-		r.head.Choices, r.head.Usage = []chatChoice{}, &r.usage
-		if err := t.send(r.head); err != nil {
-			return err
-		}
+	if err := begin(); err != nil { // the model ended at once
+		return err
 	}
-	return t.end()
-}
-
-// send sends a part of a choice.
-func (r *chatRequest) send(t *stream, c chatChoice) error {
-	chunk := r.head
-	chunk.Choices = []chatChoice{c}
-	return t.send(chunk)
+	r.answer.usage.add(stats, index == 0)
+	last := chatChoice{Index: index, FinishReason: chatFinishReason(stats, &got)}
+	if r.stream {
+		last.Delta = &chatDelta{}
+	} else {
+		last.Message, last.LogProbs = message(&got), logProbs
+	}
+	return r.answer.send(last)
 }
 
 // logProb returns what the request asks for about the token of a piece, nil for nothing.

@@ -26,22 +26,13 @@ type completionLogProbs struct {
 	Offsets  []int                `json:"text_offset"` // in characters of the answer
 }
 
-// completion is an answer, or a part of one.
-type completion struct {
-	ID      string             `json:"id"`
-	Object  string             `json:"object"`
-	Created int64              `json:"created"`
-	Model   string             `json:"model"`
-	Choices []completionChoice `json:"choices"`
-	Usage   *openAIUsage       `json:"usage,omitempty"`
-}
-
 // completionRequest is a request for text completions.
 type completionRequest struct {
 	*openAIRequest
 	prompts []prompt
-	head    completion // what all parts of the answer have in common
-	usage   openAIUsage
+	// before and behind are the texts around a gap that the answer fills; behind is "" if there is none.
+	before, behind string
+	answer         openAIChoices[completionChoice]
 }
 
 // defaultCompletion is the number of tokens of a completion whose request does not say one, as the API has it.
@@ -59,7 +50,9 @@ func (s *Server) readCompletion(o *object) *job {
 		o.fail("best_of", "must be n: answers are not chosen by their probability")
 	}
 	o.refuse("echo", "is not supported")
-	o.refuse("suffix", "is not supported yet")
+	if r.behind = o.text("suffix"); r.behind != "" {
+		r.before = o.text("prompt") // no list
+	}
 	refuseFormat(o)
 	return &job{model: r.model, run: r.run}
 }
@@ -67,8 +60,7 @@ func (s *Server) readCompletion(o *object) *job {
 // readPrompts reads a text, token ids, or a list of either.
 func readPrompts(o *object) []prompt {
 	const name = "prompt"
-	if !o.has(name) {
-		o.fail(name, "is missing")
+	if o.need(name); !o.has(name) {
 		return nil
 	}
 	raw := o.fields[name]
@@ -98,84 +90,62 @@ func readPrompts(o *object) []prompt {
 	return all
 }
 
-// run generates the choices of all prompts one after the other.
+// run generates the choices of all prompts.
 func (r *completionRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
 	if err := checkBias(r.sampling.bias, u.engine.Info().Vocab); err != nil {
 		return err
 	}
-	r.head = completion{ID: "cmpl-" + r.server.id(), Object: "text_completion", Created: r.server.now().Unix(), Model: u.name}
-	var t *stream
-	if r.stream {
-		t = newStream(w, true)
-	}
-	for i, p := range r.prompts {
-		for j := range r.n {
-			if err := r.choice(ctx, t, u, p, i*r.n+j, j); err != nil {
-				return r.server.breakOff(ctx, t, err, openAI{}.errorBody)
-			}
+	if r.behind != "" {
+		text, err := gapPrompt(u.engine.Tokenizer(), r.before, r.behind)
+		if err != nil {
+			return err
 		}
+		r.prompts = []prompt{textPrompt(text)}
 	}
-	if t == nil {
-		r.head.Usage = &r.usage
-		writeJSON(w, http.StatusOK, r.head)
-		return nil
-	}
-	if r.includeUsage {
-		r.head.Choices, r.head.Usage = []completionChoice{}, &r.usage
-		_ = t.send(r.head) // fails if the client has left
-	}
-	_ = t.end() // fails if the client has left
-	return nil
+	head := &r.answer.head
+	head.ID, head.Object, head.Created, head.Model = "cmpl-"+r.server.id(), "text_completion", r.server.now().Unix(), u.name
+	return r.answer.run(ctx, w, r.openAIRequest, len(r.prompts)*r.n, func(index int) error { return r.choice(ctx, u, index) })
 }
 
-// choice generates the choice with an index, the jth of its prompt. Without a stream it adds the choice to the answer.
-func (r *completionRequest) choice(ctx context.Context, t *stream, u *use, p prompt, index, j int) error {
-	whole := completionChoice{Index: index}
+// choice generates the choice with an index.
+func (r *completionRequest) choice(ctx context.Context, u *use, index int) error {
 	var text strings.Builder
-	offset := 0
-	options := r.generateOptions(u, j)
-	if t != nil {
-		options.OnPrefill = t.reading
+	var logProbs *completionLogProbs
+	offset, ofPrompt := 0, index%r.n
+	options := r.generateOptions(u, ofPrompt)
+	if r.stream {
+		options.OnPrefill = r.answer.stream.reading
 	}
-	stats, err := u.generate(ctx, p, options, func(piece *llmrun.Piece) error {
-		part := completionChoice{Text: piece.Text, Index: index}
-		if entry := r.logProb(u, piece); entry != nil {
-			part.LogProbs = &completionLogProbs{}
-			part.LogProbs.add(entry, offset)
-			offset += utf8.RuneCountInString(entry.Token)
-			if t == nil {
-				if whole.LogProbs == nil {
-					whole.LogProbs = &completionLogProbs{}
-				}
-				whole.LogProbs.join(part.LogProbs)
+	stats, err := u.generate(ctx, r.prompts[index/r.n], options, func(p *llmrun.Piece) error {
+		entry := r.logProb(u, p)
+		if entry != nil {
+			if logProbs == nil || r.stream {
+				logProbs = &completionLogProbs{}
 			}
+			logProbs.add(entry, offset)
+			offset += utf8.RuneCountInString(entry.Token)
 		}
-		if t == nil {
-			text.WriteString(piece.Text)
+		if !r.stream {
+			text.WriteString(p.Text)
 			return nil
 		}
-		if part.Text == "" && part.LogProbs == nil {
+		part := completionChoice{Text: p.Text, Index: index}
+		if entry != nil {
+			part.LogProbs = logProbs
+		} else if p.Text == "" {
 			return nil
 		}
-		return r.send(t, part)
+		return r.answer.send(part)
 	})
 	if err != nil {
 		return err
 	}
-	r.usage.add(stats, j == 0)
-	whole.Text, whole.FinishReason = text.String(), finishReason(stats)
-	if t != nil {
-		return r.send(t, whole)
+	r.answer.usage.add(stats, ofPrompt == 0)
+	last := completionChoice{Text: text.String(), Index: index, FinishReason: finishReason(stats)}
+	if !r.stream {
+		last.LogProbs = logProbs
 	}
-	r.head.Choices = append(r.head.Choices, whole)
-	return nil
-}
-
-// send sends a part of a choice.
-func (r *completionRequest) send(t *stream, c completionChoice) error {
-	chunk := r.head
-	chunk.Choices = []completionChoice{c}
-	return t.send(chunk)
+	return r.answer.send(last)
 }
 
 // add adds a token whose text begins at an offset.
@@ -186,13 +156,8 @@ func (l *completionLogProbs) add(entry *chatLogProb, offset int) {
 			top[t.Token] = t.LogProb
 		}
 	}
-	l.join(&completionLogProbs{[]string{entry.Token}, []float32{entry.LogProb}, []map[string]float32{top}, []int{offset}})
-}
-
-// join adds the tokens of others.
-func (l *completionLogProbs) join(others *completionLogProbs) {
-	l.Tokens = append(l.Tokens, others.Tokens...)
-	l.LogProbs = append(l.LogProbs, others.LogProbs...)
-	l.Top = append(l.Top, others.Top...)
-	l.Offsets = append(l.Offsets, others.Offsets...)
+	l.Tokens = append(l.Tokens, entry.Token)
+	l.LogProbs = append(l.LogProbs, entry.LogProb)
+	l.Top = append(l.Top, top)
+	l.Offsets = append(l.Offsets, offset)
 }

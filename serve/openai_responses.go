@@ -225,8 +225,7 @@ func (r *responseRequest) readProbabilities(o *object) {
 // readInput reads the messages of the input: a text of the user, or a list of items.
 func readInput(o *object) (messages []llmrun.Message) {
 	const field = "input"
-	if !o.has(field) {
-		o.fail(field, "is missing")
+	if o.need(field); !o.has(field) {
 		return nil
 	}
 	if o.fields[field][0] == '"' {

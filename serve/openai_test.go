@@ -50,7 +50,7 @@ func TestChatStream(t *testing.T) {
 	require.Equal(t, want+"data: [DONE]\n\n", w.Body.String())
 
 	w = post(demo(), "/v1/chat/completions", `{"model":"demo","stream":true,"stream_options":{"include_usage":true},`+foxMessages+`,"max_tokens":3,"temperature":0}`)
-	rest, ok := strings.CutPrefix(w.Body.String(), want+"data: ")
+	rest, ok := strings.CutPrefix(w.Body.String(), strings.ReplaceAll(want, "}]}\n", `}],"usage":null}`+"\n")+"data: ")
 	require.True(t, ok, w.Body.String())
 	usage, ok := strings.CutSuffix(rest, "\n\ndata: [DONE]\n\n")
 	require.True(t, ok, rest)
@@ -124,7 +124,7 @@ func TestChoices(t *testing.T) {
 	streamed := map[int]string{}
 	body := post(demo(), "/v1/chat/completions", `{"stream":true,`+options+`"seed":40,"n":3}`).Body.String()
 	for _, event := range strings.Split(body, "\n\n") {
-		var chunk chatCompletion
+		var chunk openAIAnswer[chatChoice]
 		if json.Unmarshal([]byte(strings.TrimPrefix(event, "data: ")), &chunk) == nil {
 			for _, c := range chunk.Choices {
 				if c.Delta.Content != nil {
@@ -228,6 +228,8 @@ func TestOpenAIRefusals(t *testing.T) {
 		{chat, `{` + foxMessages + `,"tools":[{"type":"function"}]}`, 400, "tools[0].function.name", "must be the name of the tool"},
 		{chat, `{` + foxMessages + `,"tools":[` + weatherTool + `]}`, 400, nil, "does not support tools"},
 		{chat, `{` + foxMessages + `,"response_format":{"type":"json_object"}}`, 400, "response_format.type", "not supported yet"},
+		{chat, `{"messages":[{"role":"user"}]}`, 400, "messages[0].content", "is missing"},
+		{chat, `{"messages":[{"role":"user","content":null}]}`, 400, "messages[0].content", "is missing"},
 		{chat, `{` + foxMessages + `,"max_tokens":-1}`, 400, "max_tokens", "is -1"},
 		{chat, `{` + foxMessages + `,"max_tokens":0}`, 400, "max_tokens", "is 0"},
 		{chat, `{` + foxMessages + `,"temperature":"hot"}`, 400, "temperature", "must be a number"},
@@ -259,6 +261,9 @@ func TestOpenAIRefusals(t *testing.T) {
 		{"/v1/completions", `{"prompt":[1.5]}`, 400, "prompt", "must be a text"},
 		{"/v1/completions", `{"prompt":[99999]}`, 400, nil, "99999"},
 		{"/v1/completions", `{"prompt":"a","echo":true}`, 400, "echo", "not supported"},
+		{"/v1/completions", `{"prompt":"a","suffix":"b"}`, 400, "suffix", "needs a model that fills gaps"},
+		{"/v1/completions", `{"prompt":["a"],"suffix":"b"}`, 400, "prompt", "must be a string"},
+		{"/v1/completions", `{"prompt":"a","suffix":1}`, 400, "suffix", "must be a string"},
 		{"/v1/completions", `{"prompt":"a","best_of":3}`, 400, "best_of", "must be n"},
 		{"/v1/embeddings", `{"input":"a"}`, 501, nil, "does not compute embeddings yet"},
 		{"/v1/rerank", `{}`, 501, nil, "does not compute scores"},

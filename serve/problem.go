@@ -92,9 +92,11 @@ type dialect interface {
 	refuse(w http.ResponseWriter, p *problem)
 }
 
-// dialectOf returns the dialect of a path.
-func dialectOf(path string) dialect {
-	if path == "/v1/messages" || strings.HasPrefix(path, "/v1/messages/") {
+// dialectOf returns the dialect of a request.
+func dialectOf(r *http.Request) dialect {
+	path := r.URL.Path
+	under := func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
+	if under("/v1/messages") || under("/v1/models") && asksAnthropic(r) {
 		return anthropic{}
 	}
 	if strings.HasPrefix(path, "/v1/") || path == "/v1" {

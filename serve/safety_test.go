@@ -250,6 +250,23 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
+// TestNothingFollowsABodyInChunks checks that what is behind a body in chunks is no request. With a length besides, a proxy and the server
+// can take different parts of the same bytes for the next request.
+func TestNothingFollowsABodyInChunks(t *testing.T) {
+	const hidden = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	for _, length := range []string{"", "Content-Length: 7\r\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			conn := serveBubble(t, emptyServer(t, nil)).dial()
+			go func() {
+				_, _ = io.WriteString(conn, "POST /api/show HTTP/1.1\r\nHost: localhost\r\n"+length+"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"+hidden)
+			}()
+			all := text(t, conn)
+			require.Equal(t, 1, strings.Count(all, "HTTP/1.1 "), all)
+			require.Contains(t, all, "Connection: close\r\n")
+		})
+	}
+}
+
 // TestBodiesTogetherAreBounded checks that many large bodies do not fit at the same time.
 func TestBodiesTogetherAreBounded(t *testing.T) {
 	s := emptyServer(t, func(o *Options) { o.MaxBody = 1000 })

@@ -36,7 +36,8 @@ type Options struct {
 	// BodyTimeout is the time in which a body must arrive, and WriteTimeout that in which the client must take each part
 	// of an answer; 30 seconds by default.
 	BodyTimeout, WriteTimeout time.Duration
-	// Version is what ollama's API reports; 0.0.0 by default.
+	// Version is what ollama's API reports: the version of ollama that the server answers like, because clients look for what it
+	// has by its number, and some refuse old ones.
 	Version string
 	// Logger receives a record for each request: method, path, status, model, numbers of tokens and times, and never texts. nil
 	// logs nothing.
@@ -75,7 +76,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.MaxBody = 4 << 20
 	}
 	if o.Version == "" {
-		o.Version = "0.0.0"
+		o.Version = ollamaVersion
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -168,7 +169,7 @@ func (s *Server) refuseUnknown(w http.ResponseWriter, r *http.Request) {
 			p = &problem{status: http.StatusMethodNotAllowed, message: "the endpoint takes " + method + " requests"}
 		}
 	}
-	dialectOf(r.URL.Path).refuse(w, p)
+	dialectOf(r).refuse(w, p)
 }
 
 // ServeHTTP answers a request.
@@ -184,6 +185,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(s.ctx, cancel)()
 	defer func() { s.log(r, out, record, time.Since(start)) }()
 	out.Header().Set("X-Content-Type-Options", "nosniff")
+	if len(r.TransferEncoding) > 0 {
+		// The request may have had a length besides, which net/http drops. A proxy that believed it would take the rest of the
+		// body for a request of its own, so nothing behind such a body is read, as RFC 9112, section 6.1, demands.
+		out.Header().Set("Connection", "close")
+	}
 	if s.guard.admit(out, r) {
 		s.mux.ServeHTTP(out, r.WithContext(ctx))
 	}

@@ -129,7 +129,7 @@ func (v *serveFlags) addModel(text string) error {
 // options returns the options of the server.
 func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 	o := serve.Options{
-		Models: v.models, RAM: v.ram.bytes, KeepAlive: v.keep, AllowOrigins: v.origins, Version: releaseVersion(thisVersion().Version),
+		Models: v.models, RAM: v.ram.bytes, KeepAlive: v.keep, AllowOrigins: v.origins,
 		Logger: slog.New(slog.NewTextHandler(s.Err, nil)),
 	}
 	if host, _, err := net.SplitHostPort(v.listen); err == nil && host != "" {
@@ -270,13 +270,4 @@ func serveUntil(ctx context.Context, server *serve.Server, listener net.Listener
 		return err
 	}
 	return cli.Interruption(ctx, nil)
-}
-
-// releaseVersion returns the number of a release, which clients compare, or "" for other builds.
-func releaseVersion(version string) string {
-	number := strings.TrimPrefix(version, "v")
-	if number == "" || number[0] < '0' || number[0] > '9' {
-		return ""
-	}
-	return number
 }

@@ -51,8 +51,11 @@ type Options struct {
 	Weights Interleaver
 }
 
-// DefaultRing is the default size of the ring.
-const DefaultRing = 8 << 20
+// DefaultRing is the default size of the ring. leastRing is one that a disk still keeps filled.
+const (
+	DefaultRing = 8 << 20
+	leastRing   = 1 << 20
+)
 
 // Take returns pages in groups of at least groupLeast bytes, and of up to groupMost
 // bytes if more pages are ready. Small groups start early; large groups need fewer
@@ -67,8 +70,9 @@ type Reader struct {
 	Options
 	layers      int
 	ring        *tiering.Frame
-	piece       int // size of the largest read
-	largestPage int // size of the largest page
+	small       bool // the ring is the least one, see UseLeastRing
+	piece       int  // size of the largest read
+	largestPage int  // size of the largest page
 
 	stream     *prefetch.Stream // nil before the first page on flash
 	reads      []Read           // in the order of use
@@ -110,23 +114,42 @@ func (r *Reader) Reserve() error {
 	if r.ring != nil {
 		return nil
 	}
-	piece := max(vfs.DirectAlign, vfs.DirectSize(min(int(r.Ring/4), tiering.DefaultPiece)))
-	slots := max(int(r.Ring)/piece, (r.largestPage+piece-1)/piece+1, 2)
-	ring, err := tiering.AllocForReads(r.Budget, tiering.KVFrames, slots*piece+r.largestPage)
+	piece, size := r.ringSize()
+	ring, err := tiering.AllocForReads(r.Budget, tiering.KVFrames, size)
 	if err == nil {
 		r.ring, r.piece = ring, piece
 	}
 	return err
 }
 
+// ringSize returns the size of the ring and of its largest read.
+func (r *Reader) ringSize() (piece, bytes int) {
+	ring := int(r.Ring)
+	if r.small {
+		ring = min(ring, leastRing)
+	}
+	piece = max(vfs.DirectAlign, vfs.DirectSize(min(ring/4, tiering.DefaultPiece)))
+	slots := max(ring/piece, (r.largestPage+piece-1)/piece+1, 2)
+	return piece, slots*piece + r.largestPage
+}
+
+// UseLeastRing makes the next ring small, until SetRing frees it, because there is no memory for one of
+// Options.Ring. It returns the bytes that the ring takes.
+func (r *Reader) UseLeastRing() int64 {
+	r.small = true
+	_, bytes := r.ringSize()
+	return tiering.PageUp(int64(bytes))
+}
+
 // SetRing changes Options.Ring, between two batches, to what a plan counts. A ring of another size is
 // freed, and the next batch that reads pages allocates it. A plan that keeps all pages in memory counts
 // none: the ring is freed, and the size remains, because there may be pages on flash from before.
 func (r *Reader) SetRing(bytes int64) {
-	if bytes == r.Ring {
+	if bytes == r.Ring && !r.small {
 		return
 	}
 	r.Release()
+	r.small = false
 	if bytes > 0 {
 		r.Ring = bytes
 	}

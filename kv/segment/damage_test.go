@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 	"testing/fstest"
 
@@ -244,8 +245,11 @@ func TestMalformedSessions(t *testing.T) {
 	}{
 		{"empty", "a session has at least", nil},
 		{"another magic", "magic", append([]byte("GGUFGGUF"), golden[8:]...)},
-		{"the next version", "6 is unknown", number(8, 6)},
+		{"the next version", "7 is unknown", number(8, 7)},
 		{"details without texts", "details", endManifest(compress(manifestHeader(detailsVersion), append(m.content(), 0, 0, 0, 0)))},
+		{"beginnings without details", "details", endManifest(compress(manifestHeader(formerVersion), append(m.content(), 0, 0, 0, 0)))},
+		{"a beginning without tokens", "a page of 0 tokens", edit(func(m *Manifest) { m.Former = []Beginning{{0, ID{}}} })},
+		{"too many beginnings", "more than 4096", edit(func(m *Manifest) { m.Former = slices.Repeat([]Beginning{{4, ID{}}}, 4097) })},
 		{"adapters without a number", "adapters", endManifest(compress(manifestHeader(adaptersVersion), m.content()))},
 		{"version 0", "0 is unknown", number(8, 0)},
 		{"cut", "bytes instead of", golden[:len(golden)-1]},

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,8 @@ const (
 	adaptersVersion = 4
 	// detailsVersion is the version of sessions whose messages have details, which follow behind the adapters.
 	detailsVersion = 5
+	// formerVersion is the version of sessions that began otherwise before, which follows behind the details.
+	formerVersion = 6
 	// ManifestVersion is the version of other sessions that this program writes. Before, in
 	// plainVersion, the content was not compressed. In legacyVersion it was not either; the tokens
 	// and messages of these sessions can be read, but not their segments, which used other
@@ -50,6 +53,9 @@ type Manifest struct {
 	PageTokens int
 	Segments   []Ref    // consecutive, from the first token on
 	Adapters   []string // of the session; the engine that wrote them defines their meaning
+	// Former are the beginnings that the session had before, for example under another system message:
+	// [Dir.RemoveSession] deletes what is left of them. [SessionLock.Save] maintains it.
+	Former []Beginning
 }
 
 // Message is one turn of a conversation.
@@ -88,6 +94,9 @@ func (m *Manifest) encode() []byte {
 	}
 	if m.Details != nil {
 		version = detailsVersion
+	}
+	if len(m.Former) > 0 {
+		version = formerVersion
 	}
 	b := compress(manifestHeader(version), m.content())
 	return endManifest(b)
@@ -130,7 +139,7 @@ func (m *Manifest) content() (b []byte) {
 		b = append(b, r.ID[:]...)
 		b = binary.LittleEndian.AppendUint32(b, uint32(r.Pages))
 	}
-	if len(m.Adapters) > 0 || m.Details != nil {
+	if len(m.Adapters) > 0 || m.Details != nil || len(m.Former) > 0 {
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(m.Adapters)))
 	}
 	for _, a := range m.Adapters {
@@ -138,6 +147,12 @@ func (m *Manifest) content() (b []byte) {
 	}
 	for _, d := range m.Details {
 		str(d)
+	}
+	if len(m.Former) > 0 {
+		if m.Details == nil {
+			b = append(b, make([]byte, 4*len(m.Messages))...) // empty strings
+		}
+		b = appendBeginnings(b, m.Former)
 	}
 	return b
 }
@@ -152,7 +167,7 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 		return nil, refuse(0, "magic", store.ErrFormat, "%q is not %q", b[:8], manifestMagic)
 	}
 	version := binary.LittleEndian.Uint32(b[8:])
-	if version < legacyVersion || version > detailsVersion {
+	if version < legacyVersion || version > formerVersion {
 		return nil, unknownVersion(path, version)
 	}
 	if n := binary.LittleEndian.Uint64(b[12:]); n != uint64(len(b)) {
@@ -212,6 +227,12 @@ func decodeContent(path string, b []byte, version uint32) (*Manifest, error) {
 			m.Details[i] = c.readString("details")
 		}
 	}
+	if version >= formerVersion {
+		m.Former = c.beginnings()
+		if !slices.ContainsFunc(m.Details, func(d string) bool { return d != "" }) {
+			m.Details = nil
+		}
+	}
 	if c.err == nil && c.at != len(b) {
 		c.fail("segments", "%d bytes follow the last field", len(b)-c.at)
 	}
@@ -235,7 +256,7 @@ func decodeContent(path string, b []byte, version uint32) (*Manifest, error) {
 func unknownVersion(path string, version uint32) error {
 	_, file := vfs.Split(path)
 	return &store.FormatError{
-		Path: path, Off: 8, Field: "version", Reason: fmt.Sprintf("%d is unknown, this program reads up to %d", version, detailsVersion),
+		Path: path, Off: 8, Field: "version", Reason: fmt.Sprintf("%d is unknown, this program reads up to %d", version, formerVersion),
 		Hint: "use the llmrun version that wrote it, or run llmrun sessions rm " + strings.TrimSuffix(file, sessionSuffix), Kind: store.ErrUnsupported,
 	}
 }

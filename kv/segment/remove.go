@@ -115,7 +115,7 @@ func (d *Dir) removeAll(list []Info) (freed int64, err error) {
 }
 
 // textSegments returns the segments of a list that may hold text of a session: those that
-// begin like it, whatever model and settings wrote them, and all that continue such a
+// begin like it, or as it did before, whatever model and settings wrote them, and all that continue such a
 // segment. Segments record tokens but not conversations, so a segment of another text that
 // shares the first page, such as a system prompt, is one of them too.
 //
@@ -142,7 +142,8 @@ func (d *Dir) textSegments(m *Manifest, list []Info) (map[ID]bool, error) {
 			return nil, err
 		}
 		page := f.layout.PageTokens
-		if f.start == 0 && len(m.Tokens) >= page && slices.Equal(f.tokens[:page], m.Tokens[:page]) {
+		if f.start == 0 && (len(m.Tokens) >= page && slices.Equal(f.tokens[:page], m.Tokens[:page]) ||
+			slices.ContainsFunc(m.Former, func(b Beginning) bool { return b.begins(f.tokens) })) {
 			held[c.ID] = true
 		}
 		children[f.parent] = append(children[f.parent], c.ID)

@@ -40,6 +40,42 @@ func TestRemoveFindsAllText(t *testing.T) {
 	require.NoError(t, f.file.Close())
 }
 
+// TestRemoveFindsFormerBeginnings removes a session that began otherwise before, twice, in locks of its own and in one
+// lock: segments of all beginnings go, and those that another session needs or that begin otherwise stay.
+func TestRemoveFindsFormerBeginnings(t *testing.T) {
+	for _, oneLock := range []bool{false, true} {
+		fsys := vfs.NewMem()
+		s := openStore(t, fsys, 0)
+		lock, err := s.dir.LockSession("talk")
+		require.NoError(t, err)
+		for seed := range uint64(3) {
+			m := mustWrite(t, s, randomTokens(seed, 128), 16)
+			if seed == 1 {
+				m.Messages = []Message{{"user", "hello"}, {"assistant", "hi"}}
+			}
+			require.NoError(t, lock.Save(m))
+			if !oneLock {
+				require.NoError(t, lock.Close())
+				lock, err = s.dir.LockSession("talk")
+				require.NoError(t, err)
+			}
+		}
+		require.NoError(t, lock.Save(mustWrite(t, s, randomTokens(1, 160), 16))) // as before
+		require.NoError(t, lock.Close())
+		m, err := s.dir.Session("talk")
+		require.NoError(t, err)
+		require.Len(t, m.Former, 2)
+		require.Nil(t, m.Details)
+
+		mustWrite(t, s, randomTokens(4, 64), 16)
+		other := mustWrite(t, s, randomTokens(5, 64), 16)
+		require.NoError(t, save(s.dir, "other", other))
+		_, err = s.dir.RemoveSession("talk")
+		require.NoError(t, err)
+		require.Len(t, filesIn(t, fsys, "cache/kv", Suffix), 2)
+	}
+}
+
 // TestRemovedSessionStaysRemoved cuts the power after a session was removed.
 func TestRemovedSessionStaysRemoved(t *testing.T) {
 	fsys := vfs.NewMem()

@@ -75,6 +75,8 @@ type SessionLock struct {
 	dir  *Dir
 	name string
 	lock io.Closer
+	// saved is the session as it was last read or written under the lock, with what addFormer needs; nil: not yet.
+	saved *Manifest
 }
 
 // LockSession locks a session, which need not exist. If another process holds the
@@ -93,7 +95,7 @@ func (d *Dir) LockSession(name string) (*SessionLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("session %s: %w", name, err)
 	}
-	return &SessionLock{d, name, lock}, nil
+	return &SessionLock{dir: d, name: name, lock: lock}, nil
 }
 
 // Name returns the session's name.
@@ -131,6 +133,10 @@ func nameMissing(name string, err error) error {
 // if another process has removed a segment meanwhile; the caller then writes that
 // segment again.
 func (l *SessionLock) Save(m *Manifest) (err error) {
+	if err := l.remember(); err != nil {
+		return err
+	}
+	m.Former = addFormer(l.saved, m)
 	d, encoded := l.dir, m.encode()
 	if len(encoded) > maxManifest { // nobody could load it
 		return fmt.Errorf("segment: session %s: its messages and tokens take %d bytes, and a session at most %d", l.name, len(encoded), maxManifest)
@@ -154,7 +160,28 @@ func (l *SessionLock) Save(m *Manifest) (err error) {
 			return err
 		}
 	}
-	return vfs.WriteFile(d.fsys, d.sessionPath(l.name), encoded)
+	if err := vfs.WriteFile(d.fsys, d.sessionPath(l.name), encoded); err != nil {
+		return err
+	}
+	l.saved = &Manifest{Tokens: m.Tokens[:min(len(m.Tokens), m.PageTokens)], PageTokens: m.PageTokens, Former: m.Former}
+	return nil
+}
+
+// remember reads what the session was before it is replaced. A session that cannot be read says nothing.
+func (l *SessionLock) remember() error {
+	if l.saved != nil {
+		return nil
+	}
+	before, err := l.Load()
+	switch {
+	case err == nil:
+		l.saved = before
+	case errors.Is(err, fs.ErrNotExist), removable(err):
+		l.saved = &Manifest{}
+	default:
+		return err
+	}
+	return nil
 }
 
 // checkSegments returns an error if a segment of a session does not exist.

@@ -82,7 +82,7 @@ func TestSessionsOfOtherVersions(t *testing.T) {
 
 	change(t, mem, name, func(b []byte) []byte {
 		b = bytes.Clone(b)
-		binary.LittleEndian.PutUint32(b[8:], detailsVersion+1)
+		binary.LittleEndian.PutUint32(b[8:], formerVersion+1)
 		return resumManifest(b)
 	})
 	_, _, err = s.dir.Clean()
