@@ -64,6 +64,7 @@ func (c *candidates) run(ctx context.Context, prompt Prompt) error {
 		g.turn = &turn{messages: c.messages}
 	}
 	if err := g.prepare(prompt.tokens(s)); err != nil {
+		g.endConstraint()
 		return err
 	}
 	g.reader.close()

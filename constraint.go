@@ -17,7 +17,7 @@ var ErrConstraint = errors.New("the answer cannot be constrained")
 // source is what an answer is constrained to. The zero value is nothing.
 type source struct {
 	kind, text string
-	calls      *[]constrain.Call // of kind calls
+	calls      *[]constrain.Call // of kind calls; equal for answers to the same prompt
 }
 
 // constraint returns what the options constrain the answer to.
@@ -60,10 +60,13 @@ func constraintError(err error) error {
 	return fmt.Errorf("%w: %w", ErrConstraint, err)
 }
 
-// CheckSchema returns the error that a schema would be refused with; see [GenerateOptions].Schema.
-func CheckSchema(schema string) error {
-	s := source{kind: "schema", text: schema}
-	_, err := s.compile()
+// CheckConstraint returns the error with which Schema, Regexp or Grammar would be refused, whatever the model.
+func (o *GenerateOptions) CheckConstraint() error {
+	s, err := o.constraint()
+	if err != nil || s.kind == "" {
+		return err
+	}
+	_, err = s.compile()
 	return err
 }
 
@@ -125,13 +128,11 @@ func (e *Engine) matcher(s *source) (*keptMatcher, error) {
 	c := &e.constraints
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.calls == nil {
-		for i, k := range c.last {
-			if k.source == *s {
-				c.last = append(slices.Delete(c.last, i, i+1), k)
-				k.users++
-				return k, nil
-			}
+	for i, k := range c.last {
+		if k.source == *s {
+			c.last = append(slices.Delete(c.last, i, i+1), k)
+			k.users++
+			return k, nil
 		}
 	}
 	g, err := s.compile()

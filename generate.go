@@ -271,6 +271,8 @@ func (g *generation) accept(next *sampled) (stop string) {
 	switch {
 	case next.stopped:
 		return StopString
+	case next.whole:
+		return StopEOS
 	case g.stats.GeneratedTokens == g.options.MaxTokens:
 		return StopLength
 	case len(g.ids) > g.limit && (g.options.Overflow != OverflowSlide || g.limit < s.seq.Limit()):
@@ -415,7 +417,7 @@ func (g *generation) beginAnswer(f *channel.Format) error {
 	for _, id := range answered {
 		held := g.holdsNext()
 		g.decodeToken(&sampled{Piece: Piece{ID: id}})
-		if err := g.passed(id, held); err != nil {
+		if _, err := g.passed(id, held); err != nil {
 			return err
 		}
 	}

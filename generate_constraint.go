@@ -10,6 +10,7 @@ import (
 type constraint struct {
 	matcher *keptMatcher
 	cursor  *constrain.Cursor
+	calls   bool           // it is a call of a tool, which the prompt has begun
 	ahead   sync.WaitGroup // computes a mask while a pass runs
 	forced  []int32        // certain tokens of the running pass
 }
@@ -27,7 +28,7 @@ func (g *generation) constrain() error {
 	if err != nil {
 		return err
 	}
-	g.held = &constraint{matcher: k, cursor: k.Begin()}
+	g.held = &constraint{matcher: k, cursor: k.Begin(), calls: s.calls != nil}
 	return nil
 }
 
@@ -41,17 +42,22 @@ func (g *generation) endConstraint() {
 	}
 }
 
-// holds reports whether the next token is held to the language.
+// holdsNext reports whether the next token is held to the language.
 func (g *generation) holdsNext() bool {
-	return g.held != nil && g.channel.Answers() && !g.reader.thinks()
+	return g.held != nil && g.channel.Shows() && (g.held.calls || g.channel.Answers() && !g.reader.thinks())
 }
 
-// passed moves the constraint behind a token. held tells whether the token was held to the language.
-func (g *generation) passed(id int32, held bool) error {
+// passed moves the constraint behind a token, and reports whether the answer is complete. held tells whether the token was
+// held to the language.
+func (g *generation) passed(id int32, held bool) (complete bool, err error) {
 	if !held {
-		return nil
+		return false, nil
 	}
-	return constraintError(g.held.cursor.Accept(id))
+	if err := g.held.cursor.Accept(id); err != nil {
+		return false, constraintError(err)
+	}
+	complete, err = g.held.cursor.Done()
+	return complete, constraintError(err)
 }
 
 // tokensLeft returns how many tokens may follow those that the running pass has given; 0 is no limit.

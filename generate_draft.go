@@ -231,6 +231,7 @@ type sampled struct {
 	more    []Piece // further parts of the answer that the token completes
 	ends    bool    // the model's end-of-text token
 	stopped bool    // a stop string is complete
+	whole   bool    // the answer is complete, because the language that holds it has ended
 }
 
 // sample chooses the token behind a position, unless the pass already gave a token that ends the
@@ -264,12 +265,12 @@ func (g *generation) sampleNext(tokens []int32, logits []float32) error {
 		held := g.holdsNext()
 		g.decodeToken(&next)
 		g.options.addLogProbs(&next.Piece, logits)
-		if err := g.passed(id, held); err != nil {
+		if next.whole, err = g.passed(id, held); err != nil {
 			return err
 		}
 	}
 	g.got = append(g.got, next)
-	if n+1 < len(tokens) && tokens[n+1] == id && !next.ends && !next.stopped {
+	if n+1 < len(tokens) && tokens[n+1] == id && !next.ends && !next.stopped && !next.whole {
 		g.right++
 	}
 	return nil
@@ -277,6 +278,7 @@ func (g *generation) sampleNext(tokens []int32, logits []float32) error {
 
 // pass processes the last token, and guesses behind it, and samples what follows them.
 func (g *generation) pass(ctx context.Context, extend func(ids []int32) error) error {
+	g.got, g.right = g.got[:0], 0
 	ids := g.tokensToPrefill()
 	g.inputs = append(g.inputs[:0], ids[len(ids)-1])
 	certain := false

@@ -245,6 +245,21 @@ func (c *Cursor) Mask(left int) (Mask, error) {
 	return Mask{Bits: k.bits, Only: k.only, Done: k.dearest < 0 && m.m.nodes[c.state].nullable}, nil
 }
 
+// Done reports whether the answer is complete, and nothing may follow.
+func (c *Cursor) Done() (bool, error) {
+	m := c.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.m.nodes[c.state].nullable {
+		return false, nil
+	}
+	if err := m.prepare(); err != nil {
+		return false, err
+	}
+	k, err := m.mask(c.state)
+	return err == nil && k.dearest < 0, err
+}
+
 // Prepare computes the mask of the state, so that Mask returns it at once. It may run at the same time as other methods.
 func (c *Cursor) Prepare() {
 	c.m.mu.Lock()

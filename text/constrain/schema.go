@@ -41,11 +41,11 @@ func newSchemaCompiler(m *machine, root *value, open bool) *schemaCompiler {
 	return &schemaCompiler{m: m, root: root, open: open, rules: map[*value]*schemaRule{}, paths: map[int]string{}, spelling: &spelling{m: m, quoted: true}}
 }
 
-// Call is a way to call a tool: JSON within a schema, between two texts.
+// Call is a way to call a tool: an object within a schema, between two texts.
 type Call struct {
 	Name          string // of the tool, for errors
 	Before, After string
-	Schema        []byte // nil: any object
+	Schema        []byte // nil: the empty object
 }
 
 // Calls compiles a choice between calls.
@@ -57,7 +57,7 @@ func Calls(calls []Call) (*Grammar, error) {
 		call := &calls[i]
 		text := call.Schema
 		if text == nil {
-			text = []byte(`{"type":"object"}`)
+			text = []byte(`{"properties":{}}`)
 		}
 		if err := checkSource("the schema of the tool "+call.Name, string(text)); err != nil {
 			return nil, err
@@ -68,6 +68,9 @@ func Calls(calls []Call) (*Grammar, error) {
 		}
 		c := newSchemaCompiler(m, root, false)
 		c.paths = paths
+		if root, err = c.join(&value{kind: jsonObject, members: []member{{"type", &value{kind: jsonString, text: "object"}}}}, root, "#"); err != nil {
+			return nil, fmt.Errorf("tool %s: %w", call.Name, err)
+		}
 		e, err := c.schema(root, "#")
 		if err != nil {
 			return nil, fmt.Errorf("tool %s: %w", call.Name, err)
