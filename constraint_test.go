@@ -37,13 +37,13 @@ func TestAnswersAreInTheSchema(t *testing.T) {
 	generated := 0
 	for round := range testutil.Effort(1, 20) {
 		for i, c := range all {
-			if testutil.Effort(0, 1) == 0 && i%6 != 0 {
+			if testutil.Effort(0, 1) == 0 && i%12 != 0 {
 				continue
 			}
 			validator, err := testutil.NewJSONSchema(c.Schema)
 			require.NoError(t, err)
 			seed := uint64(100*round + i)
-			o := llmrun.GenerateOptions{MaxTokens: 400, Schema: string(c.Schema), Sampling: llmrun.Sampling{Temperature: 1, Seed: &seed}}
+			o := llmrun.GenerateOptions{MaxTokens: 250, Schema: string(c.Schema), Sampling: llmrun.Sampling{Temperature: 1, Seed: &seed}}
 			got := complete(t, s.ChatMessages(context.Background(), []llmrun.Message{{Role: "user", Content: "Describe a fox."}}, o))
 			require.NoError(t, validator.Validate(got.Text), "%s, seed %d", c.Name, seed)
 			stats := s.Stats()
@@ -171,6 +171,6 @@ func ExampleInto() {
 		Legs uint8  `json:"legs"`
 	}
 	fox, err := llmrun.Into[animal](context.Background(), session, "Describe a fox.", llmrun.GenerateOptions{MaxTokens: 60})
-	fmt.Printf("%+v %v\n", fox, err)
-	// Output: x
+	fmt.Println(fox.Kind != "", err)
+	// Output: true <nil>
 }
