@@ -89,16 +89,25 @@ type keptMatcher struct {
 	users  int
 }
 
-// constraintMemory is Go heap that is reserved for a constraint. It grows while passes run, so it takes what is free and releases
-// no weights.
+// constraintMemory is Go heap that is reserved for a constraint. What it needs to begin is like that of a prompt: weights are released
+// for it. It grows while passes run, so it then takes what is free.
 type constraintMemory struct {
 	engine   *Engine
+	room     promptRoom
+	begun    bool
 	mu       sync.Mutex
 	leases   []*tiering.Lease
 	reserved int64
 }
 
+func newConstraintMemory(e *Engine) *constraintMemory {
+	return &constraintMemory{engine: e, room: promptRoom{engine: e}}
+}
+
 func (c *constraintMemory) reserve(more int64) error {
+	if !c.begun {
+		return c.room.reserveFor("a constraint takes", more)
+	}
 	lease, err := c.engine.mem.budget.Reserve(tiering.Heap, more)
 	if err != nil {
 		return fmt.Errorf("a constraint takes %s of memory: %w", tiering.AtLeastText(more), err)
@@ -114,6 +123,7 @@ func (c *constraintMemory) release() {
 	if c == nil {
 		return
 	}
+	c.room.release()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, lease := range c.leases {
@@ -143,11 +153,12 @@ func (e *Engine) matcher(s *source) (*keptMatcher, error) {
 		return nil, err
 	}
 	c.trim(keptMatchers - 1)
-	k := &keptMatcher{source: *s, memory: &constraintMemory{engine: e}, users: 1}
+	k := &keptMatcher{source: *s, memory: newConstraintMemory(e), users: 1}
 	if k.Matcher, err = constrain.NewMatcher(g, c.vocabulary, k.memory.reserve); err != nil {
 		k.memory.release()
 		return nil, constraintError(err)
 	}
+	k.memory.begun = true
 	c.last = append(c.last, k)
 	return k, nil
 }
@@ -186,8 +197,9 @@ func (c *constraints) open(e *Engine) error {
 		text, _, _ := t.Written(id)
 		bytes += int64(len(text))
 	}
-	memory := &constraintMemory{engine: e}
+	memory := newConstraintMemory(e)
 	if err := memory.reserve(constrain.VocabularyBytes(size, bytes)); err != nil {
+		memory.release()
 		return err
 	}
 	tokens := make([]constrain.Token, 0, size)
