@@ -64,9 +64,11 @@ func (c *candidates) run(ctx context.Context, prompt Prompt) error {
 		g.turn = &turn{messages: c.messages}
 	}
 	if err := g.prepare(prompt.tokens(s)); err != nil {
+		g.endConstraint()
 		return err
 	}
 	g.reader.close()
+	g.endConstraint()
 	c.options.reading = g.options.reading // candidates begin behind the same prompt
 	s.takeOffered()
 	c.ids = slices.Clip(g.ids)

@@ -14,6 +14,7 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/text/answer"
 	"github.com/llmrun/llmrun/text/channel"
+	"github.com/llmrun/llmrun/text/constrain"
 	"github.com/llmrun/llmrun/text/jinja"
 	"github.com/llmrun/llmrun/text/token"
 )
@@ -27,13 +28,17 @@ type ChatOptions struct {
 	// written, and results are messages of the user.
 	Tools []Tool
 	// ToolChoice is ToolsAuto (also ""), ToolsNone or ToolsRequired. ToolName is the tool that ToolsRequired
-	// requires, "" for any. The answer then begins with the call, so the model does not think first.
+	// requires, "" for any. The answer then begins with the call, so the model does not think first, and its arguments
+	// are valid in the parameters of the tool, if the model writes arguments as JSON and their schema is supported; see
+	// GenerateOptions.Schema and Tool.Strict.
 	ToolChoice, ToolName string
 	// OneToolCall ends the answer behind its first call.
 	OneToolCall bool
 	// Thinking is whether the model thinks before it answers: one of the levels of Engine.ThinkingLevels, or "" for
 	// the template's default.
 	Thinking string
+
+	held *[]constrain.Call // the calls that the answer is held to
 }
 
 // RenderChat returns the prompt that the model's chat template renders, as text. The text
@@ -43,6 +48,9 @@ func (e *Engine) RenderChat(messages []Message, o ChatOptions) (string, error) {
 	room, err := e.reservePrompt(o.texts(messages)...)
 	defer room.release()
 	if err != nil {
+		return "", err
+	}
+	if err := e.chat.holdCalls(&o); err != nil {
 		return "", err
 	}
 	text, begun, err := e.chat.prompt(messages, o, room)

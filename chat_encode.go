@@ -34,6 +34,9 @@ func (c *chatFormat) encodeAnswered(messages []Message, o ChatOptions, room *pro
 	if c.template == nil {
 		return nil, nil, c.invalid
 	}
+	if err := c.holdCalls(&o); err != nil {
+		return nil, nil, err
+	}
 	guarded, err := c.guard(messages, &o, room)
 	if err != nil {
 		return nil, nil, err
@@ -49,6 +52,7 @@ func (c *chatFormat) encodeAnswered(messages []Message, o ChatOptions, room *pro
 		}
 	}
 	r = c.reading(text, begun, &o)
+	r.calls = o.held
 	ids, err = c.appendMarked(ids, text+begun, room)
 	return ids, r, err
 }

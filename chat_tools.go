@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/llmrun/llmrun/text/answer"
+	"github.com/llmrun/llmrun/text/constrain"
 	"github.com/llmrun/llmrun/text/jinja"
 )
 
@@ -292,6 +293,9 @@ func (c *chatFormat) prompt(messages []Message, o ChatOptions, room *promptRoom)
 		if err != nil {
 			return "", "", err
 		}
+		if o.held != nil {
+			call = strings.TrimSuffix(call, "{") // it belongs to the arguments, which are held to their schema
+		}
 		if end := c.answers.Opened(text + begun); end != "" {
 			begun += "\n" + end + "\n\n"
 		}
@@ -342,32 +346,9 @@ func (c *chatFormat) callBegin(name string) (string, error) {
 		}
 		return begun, nil
 	}
-	p := c.probeTools()
-	call := c.callFormat().Write([][2]string{{probeCall, probeArguments}})
-	if p.calls {
-		user := Message{Role: "user", Content: "x"}
-		made := Message{Role: "assistant", ToolCalls: []ToolCall{{ID: probeID, Name: probeCall, Arguments: probeArguments}}}
-		before, _, err := c.prompt([]Message{user}, ChatOptions{NoGenerationPrompt: true}, nil)
-		if err != nil {
-			return "", err
-		}
-		all, _, err := c.prompt([]Message{user, made}, ChatOptions{NoGenerationPrompt: true}, nil)
-		if err != nil {
-			return "", err
-		}
-		call = all
-		if rest, ok := strings.CutPrefix(all, before); ok {
-			call = rest
-		}
-	}
-	from := c.callFormat().FirstCall(call)
-	at := strings.Index(call, probeCall)
-	if from < 0 || at < from {
-		return "", fmt.Errorf("%w: a call of a tool cannot be required of this model: its chat template does not show how calls begin", ErrOptions)
-	}
-	begun, rest := call[from:at], call[at+len(probeCall):]
-	if name == "" {
-		return begun, nil
+	begun, rest, err := c.callText()
+	if err != nil || name == "" {
+		return begun, err
 	}
 	end := len(rest)
 	for _, stop := range []string{"{", "<", probeKey} {
@@ -381,6 +362,99 @@ func (c *chatFormat) callBegin(name string) (string, error) {
 	return begun + name + rest[:end], nil
 }
 
+// callText returns what the template writes for a call: up to the name, and behind it.
+func (c *chatFormat) callText() (begun, rest string, err error) {
+	p := c.probeTools()
+	call := c.callFormat().Write([][2]string{{probeCall, probeArguments}})
+	if p.calls {
+		user := Message{Role: "user", Content: "x"}
+		made := Message{Role: "assistant", ToolCalls: []ToolCall{{ID: probeID, Name: probeCall, Arguments: probeArguments}}}
+		before, _, err := c.prompt([]Message{user}, ChatOptions{NoGenerationPrompt: true}, nil)
+		if err != nil {
+			return "", "", err
+		}
+		all, _, err := c.prompt([]Message{user, made}, ChatOptions{NoGenerationPrompt: true}, nil)
+		if err != nil {
+			return "", "", err
+		}
+		call = all
+		if rest, ok := strings.CutPrefix(all, before); ok {
+			call = rest
+		}
+	}
+	from := c.callFormat().FirstCall(call)
+	at := strings.Index(call, probeCall)
+	if from < 0 || at < from {
+		return "", "", fmt.Errorf("%w: a call of a tool cannot be required of this model: its chat template does not show how calls begin", ErrOptions)
+	}
+	return call[from:at], call[at+len(probeCall):], nil
+}
+
+// holdCalls sets what a required call is held to, if the model writes its arguments as JSON and their schemas are supported. It is
+// an error if a strict tool cannot be held to its schema.
+func (c *chatFormat) holdCalls(o *ChatOptions) error {
+	if !o.offers() || o.ToolChoice != ToolsRequired || o.NoGenerationPrompt || c.template == nil {
+		return nil
+	}
+	if err := o.validateTools(); err != nil {
+		return err
+	}
+	tools := o.Tools
+	if i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == o.ToolName }); i >= 0 {
+		tools = tools[i : i+1]
+	}
+	calls, err := c.callsOf(tools, o.ToolName == "")
+	if err == nil && calls != nil {
+		o.held = &calls
+	}
+	return err
+}
+
+// callsOf returns the calls of tools as the model writes them. named tells that their names are still to be written.
+func (c *chatFormat) callsOf(tools []Tool, named bool) (calls []constrain.Call, err error) {
+	lead, tail, ok := c.jsonCalls()
+	ok = ok && (c.channels == nil || !named) // names in a header stand before marks, which are no text
+	for i := range tools {
+		t := &tools[i]
+		call := constrain.Call{Name: t.Name, Schema: t.Parameters, After: tail} // without parameters there are no arguments
+		if named {
+			call.Before = t.Name + lead
+		}
+		if ok {
+			_, err = constrain.Calls([]constrain.Call{call})
+		}
+		switch {
+		case ok && err == nil:
+			calls = append(calls, call)
+		case t.Strict && !ok:
+			return nil, fmt.Errorf("%w: the tool %s is strict, but this model writes calls in a form that cannot be held to a schema", ErrOptions, t.Name)
+		case t.Strict:
+			return nil, constraintError(err)
+		default:
+			return nil, nil
+		}
+	}
+	return calls, nil
+}
+
+// jsonCalls returns what the model writes between the name of a tool and its arguments, and what closes the call behind them; ok is
+// false if it does not write arguments as JSON.
+func (c *chatFormat) jsonCalls() (lead, tail string, ok bool) {
+	if c.channels != nil {
+		return "", "", true
+	}
+	_, rest, err := c.callText()
+	if err != nil {
+		return "", "", false
+	}
+	for _, arguments := range []string{probeArguments, strings.ReplaceAll(probeArguments, " ", "")} {
+		if lead, tail, ok = strings.Cut(rest, arguments); ok {
+			return lead, tail[:len(tail)-len(strings.TrimLeft(tail, "}]"))], true
+		}
+	}
+	return "", "", false
+}
+
 // reading is how the answer to a prompt is read.
 type reading struct {
 	format *answer.Format
@@ -389,6 +463,8 @@ type reading struct {
 	tools  *answer.Tools
 	seed   string // of the ids of calls
 	one    bool   // the answer ends behind its first call
+
+	calls *[]constrain.Call // what the answer is held to, of a required call whose arguments are JSON; nil otherwise
 }
 
 // reading returns how the answer to a prompt is read, of which begun belongs to the answer.

@@ -40,6 +40,7 @@ type Engine struct {
 	// rewardModel scores answers; nil without one
 	rewardModel *rewardModel
 	mem         memory
+	constraints constraints
 	// calibration holds the columns of the outlier path; nil without Options.Lab.W8A8
 	calibration *w8a8.File
 	recorder    *trace.Recorder // nil without Options.Lab.Trace
@@ -259,6 +260,7 @@ func (e *Engine) release() (err error) {
 	}
 	err = e.driver.close()
 	e.logits.room.release()
+	e.constraints.close()
 	err = errors.Join(err, e.repair.close())
 	e.mem.release()
 	if e.files != nil {

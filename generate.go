@@ -79,6 +79,7 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt promptFunc,
 		s.seq.Rest()
 		g.finish(ctx, err)
 		g.reader.close()
+		g.endConstraint()
 		t.end(s, g.answer.Message(), g.stats.GeneratedTokens, !g.firstAt.IsZero())
 		if s.saves.after {
 			s.saveBehind()
@@ -104,7 +105,8 @@ type generation struct {
 	ids     []int32 // the prompt and the generated tokens
 	limit   int     // of the tokens that are processed; see limitAnswer
 	answer  Answer
-	reader  reader // splits the answer into its parts
+	reader  reader      // splits the answer into its parts
+	held    *constraint // nil: the answer may be any text
 
 	inputs []int32   // the last token and guesses behind it, which a pass processes; empty for the prompt
 	got    []sampled // what the pass gave
@@ -145,8 +147,10 @@ func (g *generation) prepare(prompt promptFunc) (err error) {
 	if err := g.fitPrompt(); err != nil {
 		return err
 	}
-	g.beginAnswer(e.chat.channels)
-	return nil
+	if err := g.constrain(); err != nil {
+		return err
+	}
+	return g.beginAnswer(e.chat.channels)
 }
 
 // generate prefills the new part of the prompt and then decodes token after token.
@@ -267,6 +271,8 @@ func (g *generation) accept(next *sampled) (stop StopReason) {
 	switch {
 	case next.stopped:
 		return StopString
+	case next.whole:
+		return StopEOS
 	case g.stats.GeneratedTokens == g.options.MaxTokens:
 		return StopLength
 	case len(g.ids) > g.limit && (g.options.Overflow != OverflowSlide || g.limit < s.seq.Limit()):
@@ -404,13 +410,18 @@ const noToken = -1
 
 // beginAnswer decodes the tokens of the prompt that belong to the answer, from the channel on that is before them. f may be
 // nil.
-func (g *generation) beginAnswer(f *channel.Format) {
+func (g *generation) beginAnswer(f *channel.Format) error {
 	answered := g.options.answered
 	g.channel = f.Behind(g.ids[:max(0, len(g.ids)-len(answered))])
 	g.reader.begin(g.options.reading)
 	for _, id := range answered {
+		held := g.holdsNext()
 		g.decodeToken(&sampled{Piece: Piece{ID: id}})
+		if _, err := g.passed(id, held); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // maxRePrefills limits how often a generation re-prefills damaged pages. A disk that damages

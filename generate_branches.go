@@ -101,7 +101,7 @@ func (g *generation) sampleBranch(branch, pos int, logits []float32) error {
 // goesOn reports whether tokens behind the first are those that the pass gave, and the text goes on behind them.
 func (g *generation) goesOn(tokens []int32) bool {
 	last := &g.got[len(g.got)-1]
-	if len(tokens) <= len(g.got) || last.ends || last.stopped {
+	if len(tokens) <= len(g.got) || last.ends || last.stopped || last.whole {
 		return false
 	}
 	for i := range g.got {

@@ -165,8 +165,10 @@ func (g *generation) guess(ctx context.Context, last int32) ([]int32, error) {
 		}
 		g.sampler.Branch()
 		g.sampler.Accept(last)
+		g.held.branch()
 		var err error
 		d.guesses, err = d.by.Draft(ctx, d.guesses[:0], r)
+		g.held.leave()
 		g.sampler.Return()
 		switch {
 		case ctx.Err() != nil:
@@ -182,6 +184,9 @@ func (g *generation) guess(ctx context.Context, last int32) ([]int32, error) {
 
 // choose draws the token of a drafter's logits behind the guesses that were chosen before.
 func (g *generation) choose(logits []float32) (int32, error) {
+	if err := g.chooseAmong(); err != nil {
+		return 0, err
+	}
 	id, err := g.sampler.Sample(logits)
 	if err != nil {
 		return id, err
@@ -190,6 +195,7 @@ func (g *generation) choose(logits []float32) (int32, error) {
 	margin, second := g.sampler.Margin(logits, id)
 	r.Margin, r.Seconds = margin, append(r.Seconds, draft.Second{ID: second, Lead: margin})
 	g.sampler.Accept(id)
+	g.held.guessed(id)
 	return id, nil
 }
 
@@ -225,6 +231,7 @@ type sampled struct {
 	more    []Piece // further parts of the answer that the token completes
 	ends    bool    // the model's end-of-text token
 	stopped bool    // a stop string is complete
+	whole   bool    // the answer is complete, because the language that holds it has ended
 }
 
 // sample chooses the token behind a position, unless the pass already gave a token that ends the
@@ -246,17 +253,24 @@ func (g *generation) sample(_ int, logits []float32) error {
 // sampleNext chooses the token behind tokens, of which the first are those that the pass gave before.
 func (g *generation) sampleNext(tokens []int32, logits []float32) error {
 	n := len(g.got)
-	id, err := g.sampler.Sample(logits)
+	id, done, err := g.allow()
+	if err == nil && id < 0 && !done {
+		id, err = g.sampler.Sample(logits)
+	}
 	if err != nil {
 		return err
 	}
 	next := sampled{Piece: Piece{ID: id}}
-	if next.ends = slices.Contains(g.session.engine.ends, id) && !g.options.IgnoreEOS; !next.ends {
+	if next.ends = done || slices.Contains(g.session.engine.ends, id) && !g.options.IgnoreEOS; !next.ends {
+		held := g.holdsNext()
 		g.decodeToken(&next)
 		g.options.addLogProbs(&next.Piece, logits)
+		if next.whole, err = g.passed(id, held); err != nil {
+			return err
+		}
 	}
 	g.got = append(g.got, next)
-	if n+1 < len(tokens) && tokens[n+1] == id && !next.ends && !next.stopped {
+	if n+1 < len(tokens) && tokens[n+1] == id && !next.ends && !next.stopped && !next.whole {
 		g.right++
 	}
 	return nil
@@ -264,19 +278,24 @@ func (g *generation) sampleNext(tokens []int32, logits []float32) error {
 
 // pass processes the last token, and guesses behind it, and samples what follows them.
 func (g *generation) pass(ctx context.Context, extend func(ids []int32) error) error {
+	g.got, g.right = g.got[:0], 0
 	ids := g.tokensToPrefill()
 	g.inputs = append(g.inputs[:0], ids[len(ids)-1])
+	certain := false
+	g.tree.offer(nil, 0, 0)
 	if len(ids) == 1 {
-		guesses, err := g.guess(ctx, ids[0])
+		guesses, err := g.certain()
+		if certain = len(guesses) > 0; err == nil && !certain {
+			guesses, err = g.guess(ctx, ids[0])
+			g.tree.offer(g.session.guesser, ids[0], len(guesses))
+		}
 		if err != nil {
 			return err
 		}
 		g.inputs = append(g.inputs, guesses...)
-		g.tree.offer(g.session.guesser, ids[0], len(guesses))
 		ids = g.inputs
-	} else {
-		g.tree.offer(nil, 0, 0)
 	}
+	g.lookAhead()
 	start, stalled, had := time.Now(), g.stalled(), g.session.seq.Len()
 	err := g.attempt(extend, ids)
 	if len(g.inputs) > 1 && errors.Is(err, ErrBudget) && g.session.seq.Len() == had { // no room for the guesses: the token alone may fit
@@ -288,7 +307,7 @@ func (g *generation) pass(ctx context.Context, extend func(ids []int32) error) e
 	if err != nil {
 		return err
 	}
-	if len(ids) == len(g.inputs) {
+	if len(ids) == len(g.inputs) && !certain {
 		g.verified(len(g.inputs)-1, g.right, time.Since(start), g.stalled()-stalled)
 	}
 	return nil

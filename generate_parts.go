@@ -130,6 +130,9 @@ func (r *reader) endChannel(p *Piece) {
 	p.CallEnds, r.to = called || p.Call != nil, ""
 }
 
+// thinks reports whether the model is thinking, rather than writing what the user reads.
+func (r *reader) thinks() bool { return r.parser != nil && r.parser.Thinks() }
+
 // close releases what reads the answer.
 func (r *reader) close() { r.parser.Close() }
 

@@ -73,7 +73,7 @@ func TestCandidatesHoldTheAnswerAlone(t *testing.T) {
 		g := &generation{decoder: tok.NewDecoder(), stops: stops, ids: encode(prompt)}
 		g.ids = append(g.ids, all[:before]...)
 		g.options.answered = all[:before]
-		g.beginAnswer(f)
+		require.NoError(t, g.beginAnswer(f))
 		var c Candidate
 		var text strings.Builder
 		for _, id := range all[before:] {

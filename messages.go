@@ -40,6 +40,8 @@ type Tool struct {
 	Description string `json:"description,omitempty"`
 	// Parameters is the JSON schema of the arguments, an object; nil: there are none.
 	Parameters json.RawMessage `json:"parameters,omitempty"`
+	// Strict makes it an error if the arguments of a required call cannot be held to Parameters; see ChatOptions.ToolChoice.
+	Strict bool `json:"strict,omitempty"`
 }
 
 // Kind is what a piece of an answer belongs to.

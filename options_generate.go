@@ -37,6 +37,14 @@ type GenerateOptions struct {
 	// KeepText, with KeepPrompt, is what the session keeps of the last message of a prompt that is interrupted: a
 	// document without the question about it. "" is the whole message.
 	KeepText string
+	// Schema, Regexp and Grammar hold the answer to a language, one of them at most. Schema is a JSON Schema: the answer is JSON that is valid in
+	// it, with properties in the order of the schema, and without properties that it does not declare unless it sets
+	// additionalProperties; {"type": "object"} is any object. What of a schema is not supported is an error, with the path of the keyword.
+	// Regexp is a regular expression that the whole answer matches, in the syntax of JavaScript, and Grammar a grammar in the notation of
+	// llama.cpp, GBNF. The answer ends where the language does. Close to MaxTokens, or the end of the context, only what completes
+	// it is chosen; it is cut only if MaxTokens is less than the shortest answer needs. What the model thinks before the answer
+	// is free. An answer has no calls of tools then, unless ChatOptions.ToolChoice requires one.
+	Schema, Regexp, Grammar string
 	// OnPrefill, if set, is called after each prefill chunk with the number of prompt tokens
 	// that are processed and their total.
 	OnPrefill func(done, total int)
@@ -55,6 +63,9 @@ func (o *GenerateOptions) validate() error {
 	}
 	if o.TopLogProbs < 0 || o.TopLogProbs > maxTopLogProbs {
 		return fmt.Errorf("%w: TopLogProbs is %d; it must be from 0 to %d", ErrOptions, o.TopLogProbs, maxTopLogProbs)
+	}
+	if _, err := o.constraint(); err != nil {
+		return err
 	}
 	return o.Overflow.validate()
 }

@@ -258,11 +258,11 @@ func TestTrimCountsWhatNoPlanContains(t *testing.T) {
 	lease, err := enginemodel.Of(e).Budget().Reserve(tiering.KVSummaries, beside)
 	require.NoError(t, err)
 	for range 2 {
-		require.NoError(t, e.Trim(llmrun.TrimCritical))
+		trim(t, e, llmrun.TrimCritical)
 		require.LessOrEqual(t, held(e), w.minimum+beside)
-		require.NoError(t, e.Trim(llmrun.TrimLow))
+		trim(t, e, llmrun.TrimLow)
 	}
-	require.NoError(t, e.Trim(llmrun.TrimNone))
+	trim(t, e, llmrun.TrimNone)
 	require.NoError(t, e.SetBudget(w.minimum+beside+1<<20))
 	lease.Release()
 	require.NoError(t, e.SetBudget(ram))

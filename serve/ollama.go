@@ -204,7 +204,7 @@ func (s *Server) readOllama(o *object) (*ollamaRequest, *job) {
 		r.options.TopLogProbs = int(*top)
 	}
 	r.options.LogProbs = r.logProbs
-	o.refuse("format", "is not supported yet: the answer is text")
+	readOllamaFormat(o, &r.options)
 	r.thinking = readThink(o)
 	return r, j
 }

@@ -197,14 +197,6 @@ func (r *openAIRequest) generateOptions(u *use, index int) llmrun.GenerateOption
 	return o
 }
 
-// refuseFormat refuses answers in a format that nothing enforces.
-func refuseFormat(o *object) {
-	format := o.inner("response_format")
-	if kind := format.text("type"); kind != "" && kind != "text" {
-		o.fail("response_format.type", "must be text: other formats are not supported yet")
-	}
-}
-
 // openAIUsage counts the tokens of a request.
 type openAIUsage struct {
 	Prompt     int                `json:"prompt_tokens"`

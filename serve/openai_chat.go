@@ -83,7 +83,7 @@ func (s *Server) readChatRequest(o *object) *chatRequest {
 	chat.Tools = readTools(o)
 	readToolChoice(o, chat)
 	chat.OneToolCall = !o.boolean("parallel_tool_calls", true)
-	refuseFormat(o)
+	readResponseFormat(o, &r.options)
 	o.refuse("functions", "is not supported: use tools")
 	o.refuse("audio", "is not supported")
 	return r

@@ -60,7 +60,7 @@ func (s *Server) readCompletion(o *object) *job {
 	if r.behind = o.text("suffix"); r.behind != "" {
 		r.before = o.text("prompt") // no list
 	}
-	refuseFormat(o)
+	readResponseFormat(o, &r.options)
 	return &job{model: r.model, run: r.run}
 }
 

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -55,7 +56,10 @@ type responseText struct {
 }
 
 type responseFormat struct {
-	Type string `json:"type"`
+	Type   string          `json:"type"`
+	Name   string          `json:"name,omitempty"`
+	Schema json.RawMessage `json:"schema,omitempty"`
+	Strict *bool           `json:"strict,omitempty"`
 }
 
 type responseError struct {
@@ -148,7 +152,7 @@ func (s *Server) readResponseRequest(o *object) *responseRequest {
 		settings: responseSettings{
 			Model: o.text("model"), Instructions: o.optional("instructions"), Previous: o.optional("previous_response_id"),
 			MaxOutput: o.whole("max_output_tokens", 1, maxTokens), Store: o.boolean("store", true), User: o.optional("user"),
-			Truncation: "disabled", Text: responseText{responseFormat{"text"}}, ToolChoice: "auto", Tools: []any{}, ParallelCalls: true,
+			Truncation: "disabled", Text: responseText{responseFormat{Type: "text"}}, ToolChoice: "auto", Tools: []any{}, ParallelCalls: true,
 			Metadata: o.values("metadata"),
 		},
 	}
@@ -172,9 +176,7 @@ func (s *Server) readResponseRequest(o *object) *responseRequest {
 	default:
 		o.fail("truncation", "must be auto or disabled")
 	}
-	if kind := o.inner("text").inner("format").text("type"); kind != "" && kind != "text" {
-		o.fail("text.format.type", "must be text: other formats are not supported yet")
-	}
+	r.readTextFormat(o.inner("text").inner("format"))
 	r.readTools(o)
 	o.refuse("background", "is not supported: the response is the answer to the request")
 	o.refuse("conversation", "is not supported: previous_response_id continues a conversation")
@@ -205,6 +207,19 @@ func (r *responseRequest) readTools(o *object) {
 	}
 	if o.has("tool_choice") {
 		o.read("tool_choice", "a text or an object", &set.ToolChoice)
+	}
+}
+
+// readTextFormat reads what the answer is held to.
+func (r *responseRequest) readTextFormat(format *object) {
+	kind := readFormat(format, format, &r.options)
+	if kind == "" || kind == "text" {
+		return
+	}
+	r.settings.Text.Format = responseFormat{Type: kind}
+	if kind == "json_schema" {
+		strict := format.boolean("strict", false)
+		r.settings.Text.Format = responseFormat{kind, format.text("name"), format.fields["schema"], &strict}
 	}
 }
 

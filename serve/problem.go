@@ -61,7 +61,7 @@ func modelProblem(err error) *problem {
 	case errors.Is(err, llmrun.ErrContextFull):
 		return &problem{status: http.StatusBadRequest, message: message, code: "context_length_exceeded"}
 	case errors.Is(err, llmrun.ErrSampling), errors.Is(err, llmrun.ErrOptions), errors.Is(err, llmrun.ErrTemplate),
-		errors.Is(err, llmrun.ErrNoTokenizer), errors.Is(err, llmrun.ErrToken):
+		errors.Is(err, llmrun.ErrNoTokenizer), errors.Is(err, llmrun.ErrConstraint), errors.Is(err, llmrun.ErrToken):
 		return &problem{status: http.StatusBadRequest, message: message}
 	case errors.Is(err, llmrun.ErrLocked), errors.Is(err, fs.ErrExist):
 		return &problem{status: http.StatusConflict, message: message}

@@ -23,7 +23,7 @@ func readTools(o *object) (tools []llmrun.Tool) {
 
 // readTool reads the description of a tool, which has the schema of its arguments in a field.
 func readTool(f *object, schema string) llmrun.Tool {
-	tool := llmrun.Tool{Name: f.text("name"), Description: f.text("description")}
+	tool := llmrun.Tool{Name: f.text("name"), Description: f.text("description"), Strict: f.boolean("strict", false)}
 	if tool.Name == "" {
 		f.fail("name", "must be the name of the tool")
 	}

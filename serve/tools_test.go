@@ -158,6 +158,15 @@ func testRequiredCalls(t *testing.T, tooled *Server) {
 		require.Equal(t, "weather", at(answer, "choices", 0, "message", "tool_calls", 0, "function", "name"), answer)
 		require.Nil(t, at(answer, "choices", 0, "message", "content"))
 	}
+	for _, choice := range []string{`"required"`, `{"type":"function","function":{"name":"weather"}}`} {
+		answer := postOK(t, tooled, "/v1/chat/completions", `{"model":"demo","max_tokens":60,"seed":1,"messages":[{"role":"user","content":"Hi"}],"tools":[`+weatherTool+`],"tool_choice":`+choice+`}`)
+		var arguments map[string]string
+		written, _ := at(answer, "choices", 0, "message", "tool_calls", 0, "function", "arguments").(string)
+		require.NoError(t, json.Unmarshal([]byte(written), &arguments), "the arguments are held to their schema: %v", answer)
+		delete(arguments, "city")
+		require.Empty(t, arguments)
+		require.Equal(t, "tool_calls", at(answer, "choices", 0, "finish_reason"))
+	}
 	plain := postOK(t, tooled, "/v1/chat/completions", `{`+ask+`,"tool_choice":"none"}`)
 	require.Nil(t, at(plain, "choices", 0, "message", "tool_calls"))
 	without := postOK(t, tooled, "/v1/chat/completions", `{"model":"demo","max_tokens":3,"temperature":0,"messages":[{"role":"user","content":"Hi"}]}`)

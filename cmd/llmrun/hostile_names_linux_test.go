@@ -60,6 +60,7 @@ func (h *hostileFiles) commandLines() [][]string {
 		with(cache, "run", "-m", h.damaged, "-f", h.text, "-n", "2"),
 		with(cache, "run", "-f", h.no), with(cache, "run", "-m", h.hub, "--lora", h.adapter, "-p", "x"), with(cache, "run", "--lora", h.no, "-p", "x"),
 		with(cache, "run", "--session", hostileName, "-p", "x"),
+		with(cache, "run", "-p", "x", "--schema", h.text), with(cache, "run", "-p", "x", "--schema", h.no), with(cache, "run", "-p", "x", "--grammar", h.text), with(cache, "run", "-p", "x", "--grammar", h.no),
 		with(cache, "run", "--cache-key-file", h.no, "--session", "x", "-p", "x"),
 		with(cache, "sessions"), with(cache, "sessions", "show", "s"), with(cache, "sessions", "show", hostileName), with(cache, "sessions", "verify"), with(cache, "sessions", "verify", hostileName), with(cache, "sessions", "rm", hostileName), with(cache, "sessions", "rm", "s"),
 		with(cache, "cache"), with(cache, "cache", "verify"), with(cache, "cache", "rm", hostileName), with(cache, "cache", "clean"),

@@ -28,6 +28,7 @@ Timings go to standard error. --json prints one object at the end: ids and text 
 			{Line: `llmrun run -f note.md -p "Summarize the note." --temp 0`, Purpose: "ask about a file; greedy is best for facts"},
 			{Line: `llmrun run -m model.gguf --raw -p "Once upon a time" -n 100 --seed 7`, Purpose: "continue a text; the same seed gives the same text again"},
 			{Line: `llmrun run -p "What is 3 + 4?" --samples 8 --vote "[0-9]+"`, Purpose: "the number that most of 8 answers agree on"},
+			{Line: `llmrun run -f mail.txt -p "Extract the date and the names." --schema fields.json`, Purpose: "JSON with exactly these fields"},
 			{Line: `git diff | llmrun run -m model.gguf --system "Explain this change." --json`, Purpose: "answer standard input, for a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
@@ -44,8 +45,10 @@ type runFlags struct {
 	prompt      promptFlags
 	generation  generationFlags
 	samples     sampleFlags
-	system      *string // nil: no system message
-	ids         string  // "": the prompt is text
+	constraint  constraintFlags
+	held        llmrun.GenerateOptions // what constraint has read
+	system      *string                // nil: no system message
+	ids         string                 // "": the prompt is text
 	raw         bool
 	specialText bool // with raw: text such as <|im_end|> becomes the special token
 	json        bool
@@ -75,6 +78,7 @@ func (r *runFlags) add(f *cli.FlagSet) {
 	r.generation.add(f)
 	r.samples.add(f)
 	f.Group("Output")
+	r.constraint.add(f)
 	f.Toggle(&r.json, "json", "print one JSON object when done")
 	f.Toggle(&r.model.measure, "stats", "also report the use of memory and flash, and the predicted and the measured speed; with --json under stats")
 	f.OptionalCount(&r.logProbs, "logprobs", "with --json: the logarithm of the probability of each token, and the N most likely tokens in its place, before penalties and temperature", 0, 100)
@@ -95,6 +99,9 @@ func (r *runFlags) check() error {
 	case r.logProbs != nil && !r.json:
 		return cli.Usagef("--logprobs needs --json")
 	}
+	if err := r.constraint.check(&r.generation); err != nil {
+		return err
+	}
 	return r.samples.check()
 }
 
@@ -111,6 +118,9 @@ func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 	prompt, err := r.readPrompt(s)
 	if err != nil {
 		return r.model.stateMinimum(ctx, s, r.generation.overflow, err)
+	}
+	if r.held, err = r.constraint.read(s, r.prompt.ram); err != nil {
+		return err
 	}
 	r.expectPrompt(&prompt)
 	if r.quiet {
@@ -165,6 +175,7 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	if err != nil {
 		return err
 	}
+	options.Schema, options.Regexp, options.Grammar = r.held.Schema, r.held.Regexp, r.held.Grammar
 	options.ParseSpecial, options.KeepPrompt = r.specialText, r.model.session != ""
 	options.KeepText = r.keptText(session.Messages(), prompt.text)
 	progress := newPromptProgress(s, &options)

@@ -141,6 +141,9 @@ func (p *Parser) Close() {
 // Calls returns the number of calls so far.
 func (p *Parser) Calls() int { return p.calls }
 
+// Thinks reports whether what follows is thoughts, until a mark ends them.
+func (p *Parser) Thinks() bool { return p.state == thinking }
+
 // InCall reports whether a call has begun and not ended.
 func (p *Parser) InCall() bool { return p.call != nil && p.call.begun }
 

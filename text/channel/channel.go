@@ -134,6 +134,12 @@ func (s *Splitter) readHeader() {
 	s.header, s.channel = s.header[:0], 0
 }
 
+// Shows reports whether the next token is text of a message, unless it is a mark.
+func (s *Splitter) Shows() bool { return !s.inside && !s.hidden }
+
+// Answers reports whether the last message is one that the user reads.
+func (s *Splitter) Answers() bool { return (s.name == "" || s.name == Final) && s.to == "" }
+
 // Channel returns the channel of the last message, "" if its header names none.
 func (s *Splitter) Channel() string { return s.name }
 

@@ -48,12 +48,12 @@ func (a *answers) generate(t *testing.T, m *Matcher, most int) (text string, tok
 			require.True(t, c.Accepts(), "the answer %q is cut at %d tokens", text, tokens)
 			return text, tokens
 		}
-		bits, done, err := c.Mask(left)
+		mask, err := c.Mask(left)
 		require.NoError(t, err, "behind %q", text)
-		if done {
+		if mask.Done {
 			return text, tokens
 		}
-		allowed := ids(bits)
+		allowed := ids(mask.Bits)
 		require.NotEmpty(t, allowed, "behind %q", text)
 		end := allowed[len(allowed)-1] == a.v.ends[0]
 		require.Equal(t, c.Accepts(), end)
@@ -130,7 +130,7 @@ func checkMasks(t *testing.T, m *Matcher, expression string, random *rand.Rand) 
 	defer c.Close()
 	text := ""
 	for range 12 {
-		bits, done, err := c.Mask(0)
+		mask, err := c.Mask(0)
 		require.NoError(t, err)
 		want := []int32{}
 		for id, spelled := range m.v.spelled {
@@ -145,14 +145,14 @@ func checkMasks(t *testing.T, m *Matcher, expression string, random *rand.Rand) 
 		if c.Accepts() {
 			want = append(want, m.v.ends[0])
 		}
-		got := ids(bits)
+		got := ids(mask.Bits)
 		if certain := m.certain(c.state); certain >= 0 {
 			require.Equal(t, []int32{certain}, got)
 			require.Contains(t, want, certain)
 		} else {
 			require.Equal(t, want, got, "%s behind %q", expression, text)
 		}
-		if require.Equal(t, len(want) == 1 && c.Accepts(), done); done {
+		if require.Equal(t, len(want) == 1 && c.Accepts(), mask.Done); mask.Done {
 			return
 		}
 		id := got[random.IntN(len(got))]
@@ -162,9 +162,9 @@ func checkMasks(t *testing.T, m *Matcher, expression string, random *rand.Rand) 
 		before := c.Needs()
 		require.NoError(t, c.Accept(id))
 		text += string(m.v.spelled[id])
-		limited, _, err := c.Mask(before)
+		limited, err := c.Mask(before)
 		require.NoError(t, err)
-		require.True(t, c.Needs() > before || c.Accepts() || len(ids(limited)) > 0)
+		require.True(t, c.Needs() > before || c.Accepts() || len(ids(limited.Bits)) > 0)
 	}
 }
 

@@ -19,13 +19,21 @@ type Matcher struct {
 	cursors  map[*Cursor]struct{}
 	stack    []expr // [depth] of a walk
 	reserved int64
+	fixed    int64 // bytes that do not change
+}
+
+// Mask is what may follow in an answer. Its memory is valid until the next call of [Cursor.Mask], and must not be modified.
+type Mask struct {
+	Bits []uint64 // [vocab/64] tokens that may follow
+	Only int32    // the token, if there is only one; -1 otherwise
+	Done bool     // the answer is complete, and nothing may follow
 }
 
 // mask is what is known about a state.
 type mask struct {
-	bits    []uint64 // [vocab/64] tokens that may follow
-	dearest int32    // the greatest cost behind one of them
-	only    int32    // the token, if there is only one; -1 otherwise
+	bits    []uint64 // [vocab/64]
+	dearest int32    // the greatest cost behind a token; -1 without one
+	only    int32    // as in Mask
 }
 
 const (
@@ -33,6 +41,8 @@ const (
 	stateBytes = 400
 	// masksBytes bounds the memory of the masks that a matcher keeps.
 	masksBytes = 8 << 20
+	// slack is what a matcher reserves at once for states and masks.
+	slack = 1 << 20
 	// reserveStep is the granularity in bytes at which a matcher reserves memory.
 	reserveStep = 1 << 20
 )
@@ -48,7 +58,8 @@ func NewMatcher(g *Grammar, v *Vocabulary, reserve func(bytes int64) error) (*Ma
 		total += int64(len(text)) * 4
 		literals[i] = v.fewest(text)
 	}
-	if err := m.charge(total + int64(m.m.base)*stateBytes); err != nil {
+	m.fixed = total
+	if err := m.charge(total + m.bytes() + slack); err != nil {
 		return nil, err
 	}
 	m.costs = &costs{
@@ -94,9 +105,8 @@ func (m *Matcher) Reserved() int64 {
 	return m.reserved
 }
 
-// prepare makes room for an operation: it drops states that nothing needs once there are many, and reserves memory.
+// prepare makes room for an operation: it drops states that nothing needs once there are many or no more memory is granted.
 func (m *Matcher) prepare() error {
-	bytes := int64(len(m.m.nodes))*stateBytes + int64(len(m.masks))*m.maskBytes()
 	if len(m.m.nodes) > maxStates/2 || m.m.err != nil {
 		m.compact()
 	}
@@ -104,7 +114,17 @@ func (m *Matcher) prepare() error {
 		clear(m.masks)
 	}
 	m.m.steps = maskSteps
-	return m.charge(bytes + reserveStep)
+	err := m.charge(m.fixed + m.bytes())
+	if err != nil && m.bytes() > int64(m.m.base)*stateBytes+slack/2 {
+		m.compact()
+		err = m.charge(m.fixed + m.bytes())
+	}
+	return err
+}
+
+// bytes returns the memory of the states and masks.
+func (m *Matcher) bytes() int64 {
+	return int64(len(m.m.nodes))*stateBytes + int64(len(m.masks)+1)*m.maskBytes()
 }
 
 func (m *Matcher) maskBytes() int64 { return int64((m.v.size+63)/64*8) + 64 }
@@ -203,27 +223,58 @@ func (c *Cursor) Accept(id int32) error {
 	return nil
 }
 
-// Mask returns the tokens that may follow, a bit for each id, if at most left more tokens follow, including this one; 0 or less is
-// no limit. If even the shortest end needs more, the limit is ignored. done tells that the answer is complete and that
-// nothing may follow. The result is valid until the next call, and must not be modified.
-func (c *Cursor) Mask(left int) (bits []uint64, done bool, err error) {
+// Mask returns the tokens that may follow if at most left more tokens follow, including this one; 0 or less is
+// no limit. If even the shortest end needs more, the limit is ignored.
+func (c *Cursor) Mask(left int) (Mask, error) {
 	m := c.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.prepare(); err != nil {
-		return nil, false, err
+		return Mask{}, err
 	}
 	k, err := m.mask(c.state)
 	if err != nil {
-		return nil, false, err
+		return Mask{}, err
 	}
 	if m.limits(c.state, k, left) {
 		if err := m.walk(c.state, &c.own, int32(left-1)); err != nil {
-			return nil, false, err
+			return Mask{}, err
 		}
 		k = &c.own
 	}
-	return k.bits, k.dearest < 0 && m.m.nodes[c.state].nullable, nil
+	return Mask{Bits: k.bits, Only: k.only, Done: k.dearest < 0 && m.m.nodes[c.state].nullable}, nil
+}
+
+// Done reports whether the answer is complete, and nothing may follow.
+func (c *Cursor) Done() (bool, error) {
+	m := c.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.m.nodes[c.state].nullable {
+		return false, nil
+	}
+	if err := m.prepare(); err != nil {
+		return false, err
+	}
+	k, err := m.mask(c.state)
+	return err == nil && k.dearest < 0, err
+}
+
+// Prepare computes the mask of the state, so that Mask returns it at once. It may run at the same time as other methods.
+func (c *Cursor) Prepare() {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	if c.m.prepare() == nil {
+		_, _ = c.m.mask(c.state) // Mask returns the error
+	}
+}
+
+// Prepared reports whether the mask of the state is known.
+func (c *Cursor) Prepared() bool {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	_, ok := c.m.masks[c.m.alike(c.state, alikeDepth)]
+	return ok
 }
 
 // limits reports whether a limit of tokens may forbid some that a mask allows.
@@ -232,7 +283,7 @@ func (m *Matcher) limits(e expr, k *mask, left int) bool {
 }
 
 // Forced appends up to n tokens that must follow one after the other, because the language leaves no choice, and
-// which at most left tokens allow.
+// which at most left tokens allow; 0 or less is no limit.
 func (c *Cursor) Forced(dst []int32, n, left int) ([]int32, error) {
 	m := c.m
 	m.mu.Lock()

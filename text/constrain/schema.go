@@ -29,12 +29,55 @@ func Schema(text []byte, o SchemaOptions) (*Grammar, error) {
 		return nil, fmt.Errorf("%w: schema: %w", ErrLanguage, err)
 	}
 	m := newMachine(maxExpressions)
-	c := &schemaCompiler{m: m, root: root, open: o.Open, rules: map[*value]*schemaRule{}, spelling: &spelling{m: m, quoted: true}}
+	c := newSchemaCompiler(m, root, o.Open)
 	e, err := c.schema(root, "#")
 	if err != nil {
 		return nil, err
 	}
 	return newGrammar(m, e, func(rule int) string { return "the schema at " + c.paths[rule] })
+}
+
+func newSchemaCompiler(m *machine, root *value, open bool) *schemaCompiler {
+	return &schemaCompiler{m: m, root: root, open: open, rules: map[*value]*schemaRule{}, paths: map[int]string{}, spelling: &spelling{m: m, quoted: true}}
+}
+
+// Call is a way to call a tool: an object within a schema, between two texts.
+type Call struct {
+	Name          string // of the tool, for errors
+	Before, After string
+	Schema        []byte // nil: the empty object
+}
+
+// Calls compiles a choice between calls.
+func Calls(calls []Call) (*Grammar, error) {
+	m := newMachine(maxExpressions)
+	paths := map[int]string{}
+	var ways []expr
+	for i := range calls {
+		call := &calls[i]
+		text := call.Schema
+		if text == nil {
+			text = []byte(`{"properties":{}}`)
+		}
+		if err := checkSource("the schema of the tool "+call.Name, string(text)); err != nil {
+			return nil, err
+		}
+		root, err := parseJSON(text)
+		if err != nil {
+			return nil, fmt.Errorf("%w: tool %s: schema: %w", ErrLanguage, call.Name, err)
+		}
+		c := newSchemaCompiler(m, root, false)
+		c.paths = paths
+		if root, err = c.join(&value{kind: jsonObject, members: []member{{"type", &value{kind: jsonString, text: "object"}}}}, root, "#"); err != nil {
+			return nil, fmt.Errorf("tool %s: %w", call.Name, err)
+		}
+		e, err := c.schema(root, "#")
+		if err != nil {
+			return nil, fmt.Errorf("tool %s: %w", call.Name, err)
+		}
+		ways = append(ways, m.sequence(m.literal(call.Before), e, m.literal(call.After)))
+	}
+	return newGrammar(m, m.choice(ways...), func(rule int) string { return "the schema at " + paths[rule] })
 }
 
 // schemaCompiler compiles a schema.
@@ -255,9 +298,6 @@ func (c *schemaCompiler) reference(ref, beside *value, path string) (expr, error
 	r = &schemaRule{}
 	r.e, r.index = c.m.rule()
 	c.rules[target] = r
-	if c.paths == nil {
-		c.paths = map[int]string{}
-	}
 	c.paths[r.index] = at
 	e, err := c.schema(target, at)
 	c.m.rules[r.index] = e

@@ -50,8 +50,7 @@ func (c *schemaCompiler) allows(rest, item *value, path string) (bool, error) {
 		return false, refuse(path, "lists and objects in enum or const beside %s are not supported", rest.members[0].name)
 	}
 	m := newMachine(maxExpressions)
-	inner := &schemaCompiler{m: m, root: c.root, open: true, rules: map[*value]*schemaRule{}, spelling: &spelling{m: m, quoted: true}}
-	e, err := inner.schema(rest, path)
+	e, err := newSchemaCompiler(m, c.root, true).schema(rest, path)
 	if err == nil {
 		err = m.complete(e, func(int) string { return path })
 	}

@@ -6,16 +6,17 @@
 //
 //  1. penalties   lower the logits of repeated tokens
 //  2. logit bias  adds a value per token; -Inf forbids a token
-//  3. top-k       retains the k most likely tokens
-//  4. typical     retains the tokens whose surprise is nearest to the entropy
-//  5. top-p       retains the most likely tokens with a total probability of p
-//  6. min-p       retains tokens at least min-p times as likely as the best one
-//  7. temperature flattens or sharpens the remaining distribution
-//  8. draw        selects a token with one random number for each
+//  3. mask        forbids all tokens but those of [Sampler.Allow]
+//  4. top-k       retains the k most likely tokens
+//  5. typical     retains the tokens whose surprise is nearest to the entropy
+//  6. top-p       retains the most likely tokens with a total probability of p
+//  7. min-p       retains tokens at least min-p times as likely as the best one
+//  8. temperature flattens or sharpens the remaining distribution
+//  9. draw        selects a token with one random number for each
 //
-// The filters (steps 3 to 6) use the probabilities at temperature 1, so the temperature
+// The filters (steps 4 to 7) use the probabilities at temperature 1, so the temperature
 // does not change which tokens remain. At temperature 0, Sample returns the most likely
-// token after steps 1 and 2 and skips the filters.
+// token after steps 1 to 3 and skips the filters.
 //
 // # Determinism
 //
@@ -37,6 +38,6 @@
 //
 // # Reading the code
 //
-// Begin with [Sampler.Sample] in sampler.go. draw.go implements step 8, filters.go implements steps 3 to 6,
-// penalties.go steps 1 and 2.
+// Begin with [Sampler.Sample] in sampler.go. draw.go implements step 9, filters.go implements steps 4 to 7,
+// penalties.go steps 1 to 3.
 package sample

@@ -10,10 +10,12 @@ func (p *Params) hasPenalties() bool {
 	return p.RepeatPenalty != 0 && p.RepeatPenalty != 1 || p.PresencePenalty != 0 || p.FrequencyPenalty != 0
 }
 
-// hasAdjustments reports whether a penalty or a bias changes the logit of any token.
-func (s *Sampler) hasAdjustments() bool { return len(s.bias) > 0 || len(s.history.seen) > 0 }
+// hasAdjustments reports whether a penalty, a bias or a mask changes the logit of any token.
+func (s *Sampler) hasAdjustments() bool {
+	return len(s.bias) > 0 || len(s.history.seen) > 0 || s.allowed != nil
+}
 
-// adjustLogits returns a copy of the logits after penalties and bias.
+// adjustLogits returns a copy of the logits after penalties, bias and mask.
 func (s *Sampler) adjustLogits(logits []float32 /* [vocab] */) []float32 /* [vocab] */ {
 	if s.adjustedLogits == nil {
 		s.adjustedLogits = make([]float32, s.vocab)
@@ -25,7 +27,26 @@ func (s *Sampler) adjustLogits(logits []float32 /* [vocab] */) []float32 /* [voc
 	for _, t := range s.bias {
 		s.adjustedLogits[t.id] = clampFinite(float64(s.adjustedLogits[t.id]) + float64(t.bias))
 	}
+	if s.allowed != nil {
+		maskLogits(s.adjustedLogits, s.allowed)
+	}
 	return s.adjustedLogits
+}
+
+// maskLogits forbids the tokens whose bits are not set.
+func maskLogits(logits []float32 /* [vocab] */, allowed []uint64 /* [vocab/64] */) {
+	forbidden := float32(math.Inf(-1))
+	for i, word := range allowed {
+		if word == math.MaxUint64 {
+			continue
+		}
+		part := logits[min(64*i, len(logits)):min(64*i+64, len(logits))]
+		for b := range part {
+			if word>>b&1 == 0 {
+				part[b] = forbidden
+			}
+		}
+	}
 }
 
 // penalize returns the logit of a token that occurs count times in the history.

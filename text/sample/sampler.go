@@ -28,7 +28,8 @@ type Sampler struct {
 	position       uint64 // tokens that were accepted
 	history        history
 	bias           []tokenBias // ascending by id
-	adjustedLogits []float32   // [vocab] logits after penalties and bias; nil until first used
+	allowed        []uint64    // [vocab/64] see Allow; nil: all tokens
+	adjustedLogits []float32   // [vocab] logits after penalties, bias and mask; nil until first used
 	candidates     []candidate // buffer that every call of Sample reuses
 	branch         branch
 }
@@ -90,6 +91,10 @@ func (s *Sampler) Accept(id int32) {
 		s.history.add(id)
 	}
 }
+
+// Allow makes Sample and Margin choose among the tokens whose bits are set, until the next call; nil allows all tokens. The sampler
+// does not modify allowed.
+func (s *Sampler) Allow(allowed []uint64 /* [vocab/64] */) { s.allowed = allowed }
 
 // Branch remembers the state of the sampler: Return restores it, whatever Sample and Accept were called in
 // between. A branch of a branch is not possible.

@@ -400,3 +400,46 @@ func TestMarginIsWhatALogitMayFall(t *testing.T) {
 		require.Equal(t, math.Inf(1), margin)
 	}
 }
+
+// TestAllow checks that only allowed tokens are drawn, greedily and at random, before the filters choose among them.
+func TestAllow(t *testing.T) {
+	const vocab = 200
+	logits := make([]float32, vocab)
+	for i := range logits {
+		logits[i] = float32(i) / 10
+	}
+	allowed := make([]uint64, (vocab+63)/64)
+	want := []int32{3, 64, 130}
+	for _, id := range want {
+		allowed[id/64] |= 1 << (id % 64)
+	}
+	seed := uint64(1)
+	for _, p := range []Params{{}, {Temperature: 5, TopK: 2, Seed: &seed}, {Temperature: 5, RepeatPenalty: 1.5, Seed: &seed}} {
+		s, err := New(p, vocab)
+		require.NoError(t, err)
+		s.Allow(allowed)
+		seen := map[int32]bool{}
+		for range 100 {
+			id, err := s.Sample(logits)
+			require.NoError(t, err)
+			require.Contains(t, want, id)
+			seen[id] = true
+			s.Accept(id)
+		}
+		switch {
+		case p.TopK > 0:
+			require.Len(t, seen, p.TopK, "of the allowed tokens")
+		case p.Temperature > 0:
+			require.Len(t, seen, len(want))
+		default:
+			require.Equal(t, map[int32]bool{130: true}, seen)
+		}
+		s.Allow(nil)
+		id, err := s.Sample(logits)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, id, int32(0))
+		s.Allow(make([]uint64, len(allowed)))
+		_, err = s.Sample(logits)
+		require.ErrorIs(t, err, ErrAllMasked)
+	}
+}

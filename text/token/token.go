@@ -145,6 +145,15 @@ func (t *Tokenizer) TokenBytes(id int32) []byte {
 	return t.appendToken(nil, id)
 }
 
+// Written returns the bytes of a token that stands for text, and whether it stands for one byte of a character that no piece
+// covers. ok is false for tokens that plain text never encodes to.
+func (t *Tokenizer) Written(id int32) (text []byte, isByte, ok bool) {
+	if !t.vocab.has(id) || t.vocab.kinds[id].special() || t.vocab.kinds[id] == kindUnused {
+		return nil, false, false
+	}
+	return t.appendToken(nil, id), t.vocab.kinds[id] == kindByte, true
+}
+
 // BOS returns the begin-of-sequence token. The result is false if the tokenizer has
 // none. AddSpecial determines whether Encode adds the token.
 func (t *Tokenizer) BOS() (int32, bool) { return t.bos, t.bos >= 0 }

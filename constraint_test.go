@@ -1,0 +1,176 @@
+package llmrun_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
+)
+
+// constraintSchemas are the schemas of package constrain.
+func constraintSchemas(t *testing.T) (all []struct {
+	Name   string
+	Schema json.RawMessage
+},
+) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("text", "constrain", "testdata", "schemas.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &all))
+	return all
+}
+
+// TestAnswersAreInTheSchema generates at temperature 1 within many schemas, and validates the answers by another
+// program. Passes are at most as many as tokens, although the number of tokens is just enough.
+func TestAnswersAreInTheSchema(t *testing.T) {
+	e := demo(t)
+	s := newSession(t, e)
+	all := constraintSchemas(t)
+	generated := 0
+	for round := range testutil.Effort(1, 20) {
+		for i, c := range all {
+			if testutil.Effort(0, 1) == 0 && i%12 != 0 {
+				continue
+			}
+			validator, err := testutil.NewJSONSchema(c.Schema)
+			require.NoError(t, err)
+			seed := uint64(100*round + i)
+			o := llmrun.GenerateOptions{MaxTokens: 250, Schema: string(c.Schema), Sampling: llmrun.Sampling{Temperature: 1, Seed: &seed}}
+			got := complete(t, s.ChatMessages(context.Background(), []llmrun.Message{{Role: "user", Content: "Describe a fox."}}, o))
+			require.NoError(t, validator.Validate(got.Text), "%s, seed %d", c.Name, seed)
+			stats := s.Stats()
+			require.Equal(t, llmrun.StopEOS, stats.StopReason, "%s: %s", c.Name, got.Text)
+			require.LessOrEqual(t, stats.Passes, stats.GeneratedTokens)
+			generated++
+		}
+	}
+	t.Logf("%d answers, all valid", generated)
+}
+
+// within returns the text of an answer within a constraint.
+func within(t *testing.T, e *llmrun.Engine, o llmrun.GenerateOptions) (string, llmrun.Stats) {
+	t.Helper()
+	s := newSession(t, e)
+	got := complete(t, s.Generate(context.Background(), foxPrompt, o))
+	return got.Text, s.Stats()
+}
+
+// TestCertainTokensShareAPass checks that a text without a choice takes few passes, and that guesses and candidates change
+// no answer.
+func TestCertainTokensShareAPass(t *testing.T) {
+	e := demo(t)
+	const sentence = "the quick brown fox jumps over the lazy dog"
+	text, stats := within(t, e, llmrun.GenerateOptions{Regexp: sentence})
+	require.Equal(t, sentence, text)
+	require.Equal(t, llmrun.StopEOS, stats.StopReason)
+	require.Less(t, 2*stats.Passes, stats.GeneratedTokens)
+
+	seed := uint64(7)
+	o := llmrun.GenerateOptions{Grammar: `root ::= "The fox is " [a-z]{3,9} " and " [a-z]{3,9} "."`, MaxTokens: 30, Sampling: llmrun.Sampling{Temperature: 1, Seed: &seed}}
+	plain := open(t, demoModel, llmrun.Options{Threads: 2, Drafts: llmrun.DraftOptions{Drafter: llmrun.DraftOff}})
+	guessed := open(t, demoModel, llmrun.Options{Threads: 2, Drafts: llmrun.DraftOptions{Drafter: llmrun.DraftLookup}})
+	want, _ := within(t, plain, o)
+	require.Regexp(t, `^The fox is [a-z]{3,9} and [a-z]{3,9}\.$`, want)
+	got, _ := within(t, guessed, o)
+	require.Equal(t, want, got)
+	s := newSession(t, guessed)
+	for c, err := range s.Candidates(context.Background(), llmrun.Prompt{Text: foxPrompt}, llmrun.CandidateOptions{GenerateOptions: o, N: 3}) {
+		require.NoError(t, err)
+		require.Regexp(t, `^The fox is [a-z]{3,9} and [a-z]{3,9}\.$`, c.Text)
+		if c.Index == 0 {
+			require.Equal(t, want, c.Text)
+		}
+	}
+}
+
+// TestTheAnswerEndsInTime gives fewer and fewer tokens to a story that may be long.
+func TestTheAnswerEndsInTime(t *testing.T) {
+	e := demo(t)
+	for _, most := range []int{40, 12, 8} {
+		text, stats := within(t, e, llmrun.GenerateOptions{Schema: `{"properties":{"a":{"type":"string"}},"required":["a"]}`, MaxTokens: most})
+		require.True(t, json.Valid([]byte(text)), "%d: %s", most, text)
+		require.LessOrEqual(t, stats.GeneratedTokens, most)
+		require.Equal(t, llmrun.StopEOS, stats.StopReason)
+	}
+	_, stats := within(t, e, llmrun.GenerateOptions{Regexp: "the quick brown fox jumps over the lazy dog", MaxTokens: 3})
+	require.Equal(t, llmrun.StopLength, stats.StopReason, "no answer is that short")
+}
+
+// TestConstraintsAreRefused checks the errors of what cannot be used.
+func TestConstraintsAreRefused(t *testing.T) {
+	e := demo(t)
+	for _, c := range []struct {
+		options llmrun.GenerateOptions
+		is      error
+		text    string
+	}{
+		{llmrun.GenerateOptions{Schema: `{"properties":{"a":{"not":{}}}}`}, llmrun.ErrConstraint, "#/properties/a/not"},
+		{llmrun.GenerateOptions{Regexp: `a(?=b)`}, llmrun.ErrConstraint, "at byte 1"},
+		{llmrun.GenerateOptions{Grammar: "root ::= x"}, llmrun.ErrConstraint, `rule "x" is not defined`},
+		{llmrun.GenerateOptions{Grammar: "root ::= x", Regexp: "x"}, llmrun.ErrOptions, "exclude each other"},
+		{llmrun.GenerateOptions{Regexp: "x", IgnoreEOS: true}, llmrun.ErrOptions, "IgnoreEOS"},
+	} {
+		got := collect(newSession(t, e).Generate(context.Background(), foxPrompt, c.options))
+		require.ErrorIs(t, got.err, c.is)
+		require.ErrorContains(t, got.err, c.text)
+		require.ErrorIs(t, c.options.CheckConstraint(), c.is)
+	}
+}
+
+// TestSchemaOf compares the schemas of types with what encoding/json decodes.
+func TestSchemaOf(t *testing.T) {
+	type point struct{ X, Y int8 }
+	type node struct {
+		Name     string  `json:"name"`
+		Children []*node `json:"children,omitempty"`
+	}
+	type everything struct {
+		point
+		At      time.Time      `json:"at"`
+		Weight  *float64       `json:"weight"`
+		Tags    [2]string      `json:"tags"`
+		Counts  map[string]int `json:"counts"`
+		Any     any            `json:"any"`
+		Tree    node           `json:"tree"`
+		Skipped chan int       `json:"-"`
+	}
+	schema, err := llmrun.SchemaOf[everything]()
+	require.NoError(t, err)
+	require.Equal(t, `{"$ref":"#/$defs/0","$defs":{"0":{"type":"object","properties":{"X":{"type":"integer","minimum":-128,"maximum":127},"Y":{"type":"integer","minimum":-128,"maximum":127},`+
+		`"at":{"type":"string","format":"date-time"},"weight":{"anyOf":[{"type":"number"},{"type":"null"}]},"tags":{"type":"array","items":{"type":"string"},"minItems":2,"maxItems":2},`+
+		`"counts":{"type":"object","additionalProperties":{"type":"integer"}},"any":{},"tree":{"$ref":"#/$defs/1"}},"required":["X","Y","at","weight","tags","counts","any","tree"],"additionalProperties":false},`+
+		`"1":{"type":"object","properties":{"name":{"type":"string"},"children":{"type":"array","items":{"anyOf":[{"$ref":"#/$defs/1"},{"type":"null"}]}}},"required":["name"],"additionalProperties":false}}}`, schema)
+	require.NoError(t, (&llmrun.GenerateOptions{Schema: schema}).CheckConstraint())
+	_, err = llmrun.SchemaOf[struct{ C chan int }]()
+	require.ErrorIs(t, err, llmrun.ErrOptions)
+	_, err = llmrun.SchemaOf[map[int]string]()
+	require.ErrorIs(t, err, llmrun.ErrOptions)
+}
+
+// ExampleInto reads an answer into a struct.
+func ExampleInto() {
+	engine, err := llmrun.Open(demoModel, llmrun.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer engine.Close()
+	session, err := engine.NewSession()
+	if err != nil {
+		panic(err)
+	}
+	type animal struct {
+		Kind string `json:"kind"`
+		Legs uint8  `json:"legs"`
+	}
+	fox, err := llmrun.Into[animal](context.Background(), session, "Describe a fox.", llmrun.GenerateOptions{MaxTokens: 60})
+	fmt.Println(fox.Kind != "", err)
+	// Output: true <nil>
+}

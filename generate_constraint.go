@@ -1,0 +1,151 @@
+package llmrun
+
+import (
+	"sync"
+
+	"github.com/llmrun/llmrun/text/constrain"
+)
+
+// constraint holds an answer to a language. The text that the user reads is held to it: what the model thinks before is free.
+type constraint struct {
+	matcher *keptMatcher
+	cursor  *constrain.Cursor
+	calls   bool           // it is a call of a tool, which the prompt has begun
+	ahead   sync.WaitGroup // computes a mask while a pass runs
+	forced  []int32        // certain tokens of the running pass
+}
+
+// constrain begins to hold the answer to what the options say. The prompt is known.
+func (g *generation) constrain() error {
+	s, err := g.options.constraint()
+	if err == nil && g.options.reading != nil && g.options.reading.calls != nil {
+		s = source{kind: "calls", calls: g.options.reading.calls}
+	}
+	if err != nil || s.kind == "" {
+		return err
+	}
+	k, err := g.session.engine.matcher(&s)
+	if err != nil {
+		return err
+	}
+	g.held = &constraint{matcher: k, cursor: k.Begin(), calls: s.calls != nil}
+	return nil
+}
+
+// endConstraint frees what holds the answer.
+func (g *generation) endConstraint() {
+	if h := g.held; h != nil {
+		h.ahead.Wait()
+		h.cursor.Close()
+		g.session.engine.constraints.done(h.matcher)
+		g.held = nil
+	}
+}
+
+// holdsNext reports whether the next token is held to the language.
+func (g *generation) holdsNext() bool {
+	return g.held != nil && g.channel.Shows() && (g.held.calls || g.channel.Answers() && !g.reader.thinks())
+}
+
+// passed moves the constraint behind a token, and reports whether the answer is complete. held tells whether the token was
+// held to the language.
+func (g *generation) passed(id int32, held bool) (complete bool, err error) {
+	if !held {
+		return false, nil
+	}
+	if err := g.held.cursor.Accept(id); err != nil {
+		return false, constraintError(err)
+	}
+	complete, err = g.held.cursor.Done()
+	return complete, constraintError(err)
+}
+
+// tokensLeft returns how many tokens may follow those that the running pass has given; 0 is no limit.
+func (g *generation) tokensLeft() int {
+	left, given := 0, len(g.got)
+	if most := g.options.MaxTokens; most > 0 {
+		left = most - g.stats.GeneratedTokens - given
+	}
+	if g.options.Overflow != OverflowSlide || g.limit < g.session.seq.Limit() {
+		if room := g.limit + 1 - len(g.ids) - given; left == 0 || room < left {
+			left = room
+		}
+	}
+	return max(left, 0)
+}
+
+// allow makes the sampler choose among the tokens that may follow. certain is the only one, or -1. done tells that the answer
+// is complete.
+func (g *generation) allow() (certain int32, done bool, err error) {
+	if !g.holdsNext() {
+		g.sampler.Allow(nil)
+		return noToken, false, nil
+	}
+	mask, err := g.held.cursor.Mask(g.tokensLeft())
+	if err != nil {
+		return noToken, false, constraintError(err)
+	}
+	g.sampler.Allow(mask.Bits)
+	return mask.Only, mask.Done, nil
+}
+
+// certain returns tokens that must follow the last one, for the next pass.
+func (g *generation) certain() ([]int32, error) {
+	if g.held == nil || !g.holdsNext() {
+		return nil, nil
+	}
+	room := g.session.seq.DraftRoom(draftMax)
+	if left := g.tokensLeft(); left > 0 {
+		room = min(room, left-1)
+	}
+	h := g.held
+	if room <= 0 {
+		return nil, nil
+	}
+	var err error
+	h.forced, err = h.cursor.Forced(h.forced[:0], room, g.tokensLeft())
+	return h.forced, constraintError(err)
+}
+
+// lookAhead computes the mask behind the last token while the pass runs that it belongs to.
+func (g *generation) lookAhead() {
+	h := g.held
+	if h == nil || !g.holdsNext() || h.cursor.Prepared() {
+		return
+	}
+	h.ahead.Add(1)
+	go func() {
+		defer h.ahead.Done()
+		h.cursor.Prepare()
+	}()
+}
+
+// chooseAmong makes the sampler choose a drafter's token among those that may follow.
+func (g *generation) chooseAmong() error {
+	_, done, err := g.allow()
+	if done {
+		g.sampler.Allow(nil) // the guess is wrong, whatever it is
+	}
+	return err
+}
+
+// branch begins a draft, behind which the language is followed from the same place.
+func (h *constraint) branch() {
+	if h != nil {
+		h.cursor.Branch()
+	}
+}
+
+// leave ends a draft.
+func (h *constraint) leave() {
+	if h != nil {
+		h.cursor.Return()
+	}
+}
+
+// guessed moves behind a guess. One that is not in the language is wrong, and so are those behind it.
+func (h *constraint) guessed(id int32) {
+	if h != nil {
+		_ = h.cursor.Accept(id)
+	}
+}
