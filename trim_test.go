@@ -251,7 +251,8 @@ func TestABudgetTakesTheMemoryOfGuesses(t *testing.T) {
 // TestTrimCountsWhatNoPlanContains trims while the ledger holds memory that no plan contains, such as summaries of the keys
 // of several sessions. The engine releases what it can beside it, as often as it is asked, and takes it back.
 func TestTrimCountsWhatNoPlanContains(t *testing.T) {
-	const ram, beside = 64 << 20, 4 << 20
+	const beside = 4 << 20
+	ram := openWide(t, llmrun.NoLimit).minimum + 40<<20 // the weights, and more
 	w := openWide(t, ram)
 	e := w.engine
 	full := held(e)

@@ -97,7 +97,7 @@ func TestFirstRefusalOfACommandIsEnough(t *testing.T) {
 	for _, arguments := range [][]string{{"run", "-f", large, "-n", "2", "--ctx", "512"}, {"run", "-f", large, "-n", "2", "--no-import"}, {"chat", "-n", "2", "--ctx", "512"}} {
 		code, refusal := run(large, append(arguments, "--ram", "20MiB")...)
 		require.Equal(t, 1, code, refusal)
-		require.Contains(t, refusal, "context is full: the prompt has more than ")
+		require.Contains(t, refusal, "context is full: the sequence has at least ")
 		require.NotContains(t, refusal, "needs at least")
 	}
 	// A message of a pipe is not known beforehand. The answers before it are kept.

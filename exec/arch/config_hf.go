@@ -29,7 +29,7 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	}
 	for _, defaults := range []map[string]string{f.defaults, f.typeDefaults[c.str("model_type")]} {
 		for key, value := range defaults {
-			if _, ok := c.fields[key]; !ok && !c.scalesOtherwise(key) {
+			if _, ok := c.fields[key]; !ok && !c.saysOtherwise(key) {
 				c.fields[key] = json.RawMessage(value)
 			}
 		}
@@ -64,9 +64,9 @@ func (c *hfConfig) refuseEncoders() error {
 	return fmt.Errorf("%w: %s: %s: this is an encoder of texts, and llmrun runs models that generate them", ErrUnsupported, c.path, field)
 }
 
-// scalesOtherwise reports whether a field would stand beside the older one with the same meaning.
-func (c *hfConfig) scalesOtherwise(key string) bool {
-	return key == "rope_parameters" && c.has("rope_scaling")
+// saysOtherwise reports whether a file has the other name of a field.
+func (c *hfConfig) saysOtherwise(key string) bool {
+	return key == "rope_parameters" && c.has("rope_scaling") || key == "head_dim" && c.has("attention_head_dim")
 }
 
 // NewHFConfig parses a config.json. Errors name path.

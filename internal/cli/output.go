@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -146,11 +148,35 @@ func VisibleLine(text string) string {
 	}, text))
 }
 
-// WriteJSON writes v as JSON on one line.
+// WriteJSON writes v as JSON on one line. Characters that a terminal obeys are escaped.
 func (o *output) WriteJSON(v any) error {
-	encoder := json.NewEncoder(o)
+	encoder := json.NewEncoder(plainJSON{o})
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(v)
+}
+
+// plainJSON escapes what JSON permits within strings although a terminal obeys it.
+type plainJSON struct{ w io.Writer }
+
+func (p plainJSON) Write(text []byte) (int, error) {
+	obeyed := func(r rune) bool {
+		return r >= 0x7f && r < 0xa0 || strings.ContainsRune(bidirectional, r)
+	}
+	var escaped []byte
+	for rest := text; len(rest) > 0; {
+		i := bytes.IndexFunc(rest, obeyed)
+		if i < 0 {
+			escaped = append(escaped, rest...)
+			break
+		}
+		r, size := utf8.DecodeRune(rest[i:])
+		escaped = fmt.Appendf(append(escaped, rest[:i]...), "\\u%04x", r)
+		rest = rest[i+size:]
+	}
+	if _, err := p.w.Write(escaped); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }
 
 // WriteRows prints a JSON object whose last member, name, is an array of rows; opening is the text

@@ -12,5 +12,5 @@ test('compatcanary', async () => {
     execFile(process.execPath, args, (error, out) => (error ? failed(error) : done(JSON.parse(out))));
   });
   const passed = report.results.filter((r) => r.status === 'pass').map((r) => r.id);
-  assert.deepEqual(passed, ['models.list', 'chat.basic', 'chat.streaming', 'chat.structured_output', 'responses.basic', 'responses.streaming']);
+  assert.deepEqual(passed, ['models.list', 'chat.basic', 'chat.streaming', 'chat.tool_call', 'chat.structured_output', 'responses.basic', 'responses.streaming']);
 });
