@@ -285,11 +285,7 @@ func (c *chatFormat) prompt(messages []Message, o ChatOptions, room *promptRoom)
 	}
 	begun = level.begin(c.answers, text)
 	if o.offers() && o.ToolChoice == ToolsRequired {
-		name := o.ToolName
-		if name == "" && len(o.Tools) == 1 {
-			name = o.Tools[0].Name
-		}
-		call, err := c.callBegin(name)
+		call, err := c.callBegin(o.requiredTool())
 		if err != nil {
 			return "", "", err
 		}
@@ -335,6 +331,14 @@ func (o *ChatOptions) validateTools() error {
 		return fmt.Errorf("%w: ToolName is %q, which is none of the tools", ErrOptions, o.ToolName)
 	}
 	return nil
+}
+
+// requiredTool returns the name of the tool that a required call is of, or "" if the model chooses one.
+func (o *ChatOptions) requiredTool() string {
+	if o.ToolName == "" && len(o.Tools) == 1 {
+		return o.Tools[0].Name
+	}
+	return o.ToolName
 }
 
 // callBegin returns the beginning of a call, up to its name, or with a name up to its arguments.
@@ -399,11 +403,11 @@ func (c *chatFormat) holdCalls(o *ChatOptions) error {
 	if err := o.validateTools(); err != nil {
 		return err
 	}
-	tools := o.Tools
-	if i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == o.ToolName }); i >= 0 {
+	tools, name := o.Tools, o.requiredTool()
+	if i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == name }); i >= 0 {
 		tools = tools[i : i+1]
 	}
-	calls, err := c.callsOf(tools, o.ToolName == "")
+	calls, err := c.callsOf(tools, name == "")
 	if err == nil && calls != nil {
 		o.held = &calls
 	}

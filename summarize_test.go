@@ -213,9 +213,8 @@ func TestAChangedDocumentRecomputesItsChange(t *testing.T) {
 	require.GreaterOrEqual(t, changed.Computed, 1)
 	require.LessOrEqual(t, changed.Computed, 4)
 	require.Greater(t, changed.Reused, 10)
-	job := SavedJob{}
 	j := &jobStore{fsys: fsys, base: "cache"}
-	job, err = j.describe(changed.Job)
+	job, err := j.describe(changed.Job)
 	require.NoError(t, err)
 	require.Equal(t, JobFinished, job.State)
 	require.Equal(t, changed.Text, job.Summary)
