@@ -133,6 +133,7 @@ func (c *callReader) text(most int) (text string, ok bool) {
 func (c *callReader) copyValue(out func(json string) bool) bool {
 	var open [maxNesting]byte
 	depth, inString, escaped := 0, false, false
+	begun := false // the value has a byte, which may be passed on already
 	start := c.at
 	for {
 		if c.at == len(c.in) {
@@ -165,7 +166,7 @@ func (c *callReader) copyValue(out func(json string) bool) bool {
 			depth++
 		case b == '}' || b == ']':
 			if depth == 0 {
-				return c.at > start && out(string(c.in[start:c.at]))
+				return begun && out(string(c.in[start:c.at]))
 			}
 			if depth--; open[depth] != b {
 				out(string(c.in[start:c.at]))
@@ -175,6 +176,7 @@ func (c *callReader) copyValue(out func(json string) bool) bool {
 			return out(string(c.in[start:c.at]))
 		}
 		c.at++
+		begun = true
 		if depth == 0 && !inString && (b == '}' || b == ']' || b == '"') {
 			return out(string(c.in[start:c.at]))
 		}
