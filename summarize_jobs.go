@@ -229,29 +229,23 @@ func (j *openJob) finish(s *summarizer) error {
 
 // end unlocks the job, and deletes it if it was cancelled.
 func (j *openJob) end(err error) error {
-	if errors.Is(err, ErrJobCancelled) {
-		err = errors.Join(err, j.store.removeFiles(j.id))
+	if !errors.Is(err, ErrJobCancelled) {
+		return errors.Join(err, j.lock.Close())
 	}
-	return errors.Join(err, j.lock.Close(), j.store.removeEmpty(j.id, err))
+	return errors.Join(err, j.store.remove(j.id, j.lock))
 }
 
-// removeFiles deletes the files of a job but for its lock.
-func (j *jobStore) removeFiles(id string) error {
+// remove deletes a job, whose lock the caller holds, and unlocks it.
+func (j *jobStore) remove(id string, lock io.Closer) error {
 	files, err := j.fsys.ReadDir(j.path(id))
 	for _, f := range files {
 		if f.Name != jobLock {
 			err = errors.Join(err, j.fsys.Remove(j.path(id, f.Name)))
 		}
 	}
+	err = errors.Join(err, lock.Close())
+	_ = j.fsys.Remove(j.path(id)) // another process may have begun it again
 	return err
-}
-
-// removeEmpty deletes the directory of a job that was cancelled.
-func (j *jobStore) removeEmpty(id string, err error) error {
-	if errors.Is(err, ErrJobCancelled) {
-		_ = j.fsys.Remove(j.path(id)) // another process may have begun it again
-	}
-	return nil
 }
 
 // describe describes a job.
@@ -365,8 +359,7 @@ func (at SessionDir) CancelJob(id string) error {
 		}
 		return err
 	}
-	err = j.removeFiles(id)
-	return errors.Join(err, lock.Close(), j.removeEmpty(id, ErrJobCancelled))
+	return j.remove(id, lock)
 }
 
 // checkJobID refuses what is no ID, which could name another directory.

@@ -210,14 +210,11 @@ func (c *cacheCommandFlags) list(s *cli.Streams, dir string, _ []string) error {
 		return err
 	}
 	if c.json {
-		if packs == nil {
-			packs = []llmrun.CachedPack{} // an empty list rather than null
-		}
 		return s.Out.WriteJSON(struct {
 			Dir   string              `json:"dir"`
 			Packs []llmrun.CachedPack `json:"packs"`
 			KV    llmrun.SavedKV      `json:"kv"`
-		}{dir, packs, saved})
+		}{dir, notNull(packs), saved})
 	}
 	for _, p := range packs {
 		used := "never"

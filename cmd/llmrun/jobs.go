@@ -45,13 +45,10 @@ func (c *jobsFlags) list(s *cli.Streams, dir string, _ []string) error {
 		return err
 	}
 	if c.json {
-		if list == nil {
-			list = []llmrun.SavedJob{} // an empty list rather than null
-		}
 		return s.Out.WriteJSON(struct {
 			Dir  string            `json:"dir"`
 			Jobs []llmrun.SavedJob `json:"jobs"`
-		}{dir, list})
+		}{dir, notNull(list)})
 	}
 	for i := range list {
 		j := &list[i]

@@ -39,13 +39,9 @@ type runReport struct {
 }
 
 func newRunReport(got *answer, stats llmrun.Stats, seed *uint64) runReport {
-	ids := got.ids
-	if ids == nil {
-		ids = []int32{} // an empty list rather than null
-	}
 	return runReport{
 		Passes: stats.Passes, TokensPerPass: stats.TokensPerPass(), Drafters: drafterReports(stats),
-		IDs:             ids,
+		IDs:             notNull(got.ids),
 		Text:            got.Text(),
 		StopReason:      stats.StopReason,
 		Thinking:        got.Thinking(),
@@ -94,4 +90,12 @@ func tokenText(engine *llmrun.Engine, id int32) string {
 		return "" // an id of a padded vocabulary that the tokenizer does not have
 	}
 	return text
+}
+
+// notNull returns a list that is an empty one in JSON rather than null.
+func notNull[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }

@@ -50,13 +50,10 @@ func (c *sessionsFlags) list(s *cli.Streams, dir string, _ []string) error {
 		return err
 	}
 	if c.json {
-		if list == nil {
-			list = []llmrun.SavedSession{} // an empty list rather than null
-		}
 		return s.Out.WriteJSON(struct {
 			Dir      string                `json:"dir"`
 			Sessions []llmrun.SavedSession `json:"sessions"`
-		}{dir, list})
+		}{dir, notNull(list)})
 	}
 	for _, k := range list {
 		if k.Damage != "" {

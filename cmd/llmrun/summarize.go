@@ -147,9 +147,6 @@ func (c *summarizeFlags) run(ctx context.Context, s *cli.Streams, args []string)
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
 	first, err := inputs[0].open() // a wrong file fails before the model is loaded
-	if err != nil && len(inputs) == 1 {
-		return err
-	}
 	if err == nil {
 		err = first.Close()
 	}

@@ -67,13 +67,10 @@ func (t *tokenizeFlags) run(_ context.Context, s *cli.Streams, args []string) er
 		pieces[i], _ = tokenizer.Piece(id)
 	}
 	if t.json {
-		if ids == nil {
-			ids = []int32{} // an empty list rather than null
-		}
 		return s.Out.WriteJSON(struct {
 			IDs    []int32  `json:"ids"`
 			Tokens []string `json:"tokens"`
-		}{ids, pieces})
+		}{notNull(ids), pieces})
 	}
 	for i, id := range ids {
 		fmt.Fprintf(s.Out, "%7d  %q\n", id, pieces[i])

@@ -120,10 +120,7 @@ func (v *verification) end(s *cli.Streams) error {
 	if !v.json {
 		return v.err
 	}
-	if v.list == nil {
-		v.list = []any{} // an empty list rather than null
-	}
 	return errors.Join(v.err, s.Out.WriteJSON(struct {
 		Verified []any `json:"verified"`
-	}{v.list}))
+	}{notNull(v.list)}))
 }

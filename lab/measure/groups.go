@@ -123,9 +123,6 @@ func roundGroups(matrix []float32 /* [rows, cols] */, cols, rows int) error {
 	return nil
 }
 
-// mostCopied limits the size of a file beside the tensors.
-const mostCopied = 256 << 20
-
 // copyOthers copies the files of a directory that hold no tensors.
 func copyOthers(fsys vfs.FS, from, to string) error {
 	files, err := fsys.ReadDir(from)
@@ -139,11 +136,7 @@ func copyOthers(fsys vfs.FS, from, to string) error {
 		if f.IsDir || strings.Contains(f.Name, ".safetensors") {
 			continue
 		}
-		data, err := vfs.ReadFile(fsys, vfs.Join(from, f.Name), mostCopied)
-		if err != nil {
-			return err
-		}
-		if err := vfs.WriteFile(fsys, vfs.Join(to, f.Name), data); err != nil {
+		if err := copySideFile(fsys, from, fsys, to, f.Name); err != nil {
 			return err
 		}
 	}

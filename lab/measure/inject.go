@@ -1,13 +1,12 @@
 package measure
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"strings"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/safetensors"
@@ -42,14 +41,7 @@ func InjectOutliers(from vfs.FS, dir string, to vfs.FS, out string, o Outliers) 
 		return err
 	}
 	for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"} {
-		data, err := vfs.ReadFile(from, vfs.Join(dir, name), maxSideFile)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := vfs.WriteFile(to, vfs.Join(out, name), data); err != nil {
+		if err := copySideFile(from, dir, to, out, name); err != nil {
 			return err
 		}
 	}
@@ -77,6 +69,18 @@ func InjectOutliers(from vfs.FS, dir string, to vfs.FS, out string, o Outliers) 
 
 // maxSideFile bounds the size of copied files.
 const maxSideFile = 256 << 20
+
+// copySideFile copies a file that lies beside the tensors of a model, if it is there.
+func copySideFile(from vfs.FS, dir string, to vfs.FS, out, name string) error {
+	data, err := vfs.ReadFile(from, vfs.Join(dir, name), maxSideFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFile(to, vfs.Join(out, name), data)
+}
 
 // factorOf returns the factor of a tensor's channels, if the tensor changes.
 func (o *Outliers) factorOf(name string) (float32, bool) {
@@ -117,13 +121,7 @@ func (o *Outliers) scaled(t store.Tensor, data []byte, factor float32) (safetens
 		for i := range o.Channels {
 			row[(2*i+1)*cols/(2*o.Channels)] *= factor
 		}
-		for _, v := range row {
-			out = appendFloat(out, v)
-		}
+		out = modelfile.AppendFloats(out, row)
 	}
 	return safetensors.TensorData{Name: t.Name, Type: quant.F32, Shape: t.Shape, Data: out}, nil
-}
-
-func appendFloat(dst []byte, v float32) []byte {
-	return binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))
 }
