@@ -378,9 +378,9 @@ func (r *anthropicRequest) run(ctx context.Context, w http.ResponseWriter, u *us
 	if r.prompt == nil {
 		r.prompt = chatPrompt(r.messages)
 	}
-	stats, err := u.generate(ctx, r.prompt, r.options, g.piece)
+	took, err := u.generate(ctx, r.prompt, r.options, g.piece)
 	if err == nil {
-		err = g.finish(stats)
+		err = g.finish(took.Stats)
 	}
 	if err != nil {
 		return r.server.breakOff(ctx, g.stream, err, anthropic{}.errorBody)
