@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -192,13 +193,22 @@ func limitedLine(text string) string {
 
 // json reads the answer of an API into v, and returns its headers.
 func (c *Client) json(ctx context.Context, r request, v any) (header http.Header, err error) {
-	for attempt := 0; ; attempt++ {
+	err = c.retry(ctx, func() (err error) {
 		header, err = c.jsonOnce(ctx, r, v)
-		if err == nil || final(err) || ctx.Err() != nil || attempt == maxAttempts-1 {
-			return header, cancelled(ctx, err)
+		return err
+	})
+	return header, err
+}
+
+// retry repeats a small request that fails for a reason that may pass.
+func (c *Client) retry(ctx context.Context, ask func() error) error {
+	for attempt := 0; ; attempt++ {
+		err := ask()
+		if err == nil || final(err) || errors.Is(err, syscall.ECONNREFUSED) || ctx.Err() != nil || attempt == maxAttempts-1 {
+			return cancelled(ctx, err)
 		}
 		if err := c.pause(ctx, attempt, err); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }

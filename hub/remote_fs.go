@@ -191,15 +191,11 @@ func (f *remoteFile) block(at int64) ([]byte, error) {
 
 // readRange reads the bytes from to to of a file.
 func (c *Client) readRange(ctx context.Context, f *RemoteFile, from, to int64) (data []byte, err error) {
-	for attempt := 0; ; attempt++ {
+	err = c.retry(ctx, func() (err error) {
 		data, err = c.readRangeOnce(ctx, f, from, to)
-		if err == nil || final(err) || ctx.Err() != nil || attempt == maxAttempts-1 {
-			return data, cancelled(ctx, err)
-		}
-		if err := c.pause(ctx, attempt, err); err != nil {
-			return nil, err
-		}
-	}
+		return err
+	})
+	return data, err
 }
 
 func (c *Client) readRangeOnce(ctx context.Context, f *RemoteFile, from, to int64) ([]byte, error) {

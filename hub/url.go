@@ -63,15 +63,11 @@ func partURLs(u *url.URL, part []string) (urls []string) {
 
 // probe asks for the size of a file and for what identifies its content.
 func (c *Client) probe(ctx context.Context, address string) (f RemoteFile, err error) {
-	for attempt := 0; ; attempt++ {
+	err = c.retry(ctx, func() (err error) {
 		f, err = c.probeOnce(ctx, address)
-		if err == nil || final(err) || ctx.Err() != nil || attempt == maxAttempts-1 {
-			return f, cancelled(ctx, err)
-		}
-		if err := c.pause(ctx, attempt, err); err != nil {
-			return f, err
-		}
-	}
+		return err
+	})
+	return f, err
 }
 
 func (c *Client) probeOnce(ctx context.Context, address string) (f RemoteFile, err error) {

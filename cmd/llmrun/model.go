@@ -250,7 +250,7 @@ func (m *modelFlags) takeArgument(args []string) error {
 	case len(args) == 1:
 		return cli.Usagef("-m %s and %s are two models: give one of them", m.path, args[0])
 	}
-	return cli.NoArguments(args)
+	return cli.NoArguments(args[min(1, len(args)):])
 }
 
 // savesKV reports whether keys and values may go to the cache directory. Those of the bundled

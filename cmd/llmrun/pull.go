@@ -60,10 +60,7 @@ func (p *pullFlags) add(f *cli.FlagSet) {
 	f.Group("Download")
 	f.Toggle(&p.yes, "y yes", "download the model even if it would be slow here, or not run")
 	f.Toggle(&p.pack, "pack", "import the model after the download, and delete what was downloaded")
-	f.Value("name", "NAME", "the name of the model here; default: that of its file without the ending", func(text string) error {
-		p.name = text
-		return hub.CheckName(text)
-	})
+	f.Text(&p.name, "name", "NAME", "the name of the model here; default: that of its file without the ending")
 	f.Value("sha256", "HEX", "with a URL: the SHA-256 that the file must have", func(text string) error {
 		if !sha256Text.MatchString(text) {
 			return fmt.Errorf("must be 64 hexadecimal digits, not %q", text)
@@ -91,6 +88,9 @@ func (p *pullFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	}
 	ref, err := parseReference(args[0])
 	if err != nil {
+		return err
+	}
+	if err := p.check(); err != nil {
 		return err
 	}
 	if p.quiet {
@@ -128,6 +128,17 @@ func (p *pullFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		}
 	}
 	return p.report(s, m, has)
+}
+
+// check refuses names that no file can have.
+func (p *pullFlags) check() error {
+	if p.name == "" {
+		return nil
+	}
+	if err := hub.CheckName(p.name); err != nil {
+		return cli.Usagef("--name: %v", err)
+	}
+	return nil
 }
 
 // parseReference parses the argument of pull.
