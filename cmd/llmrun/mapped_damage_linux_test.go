@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +40,41 @@ func TestMappedWeightsChangeDuringRun(t *testing.T) {
 				"--ignore-eos", "--temp", "0", "--ctx", "32768", "--no-kv-cache", "--threads", "2")
 			require.Equal(t, exitDamaged, code, "%s", log)
 			require.Contains(t, log, path)
+		})
+	}
+}
+
+// TestModelFileChangesDuringRun changes and truncates a GGUF file while the command streams weights from it, without a
+// pack. The command ends with the exit code of a damaged file, and names the file and an offset; what it has
+// generated until then are the tokens of the sound file.
+func TestModelFileChangesDuringRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the command and writes a model")
+	}
+	binary := builtCommand(t)
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, synth.Write(t.Context(), vfs.OS(), path, synth.Options{Shape: slowShape(t), Quant: "q4_0"}))
+	sound, err := os.ReadFile(path)
+	require.NoError(t, err)
+	const context = 4096
+	budget := strconv.FormatInt(leastBudget(t, binary, path, context)+1<<20, 10)
+	run := func(change func(), n string) (stdout, stderr string, code int) {
+		return changeDuringRun(t, change, binary, "run", "-m", path, "--no-import", "--no-kv-cache", "--ram", budget, "--ids", "1,2,3",
+			"-n", n, "--ignore-eos", "--temp", "0", "--draft", "off", "--ctx", strconv.Itoa(context), "--threads", "2")
+	}
+	want, log, code := run(func() {}, "24")
+	require.Zero(t, code, log)
+	for name, change := range map[string]func(f *os.File){
+		"changed":   func(f *os.File) { flipBytes(t, f, int64(len(sound))/4, int64(len(sound))*3/4) },
+		"truncated": func(f *os.File) { require.NoError(t, f.Truncate(int64(len(sound))/4)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(path, sound, 0o600))
+			got, log, code := run(func() { edit(t, path, change) }, "4000")
+			require.Equal(t, exitDamaged, code, "%s", log)
+			require.Contains(t, log, path+" at offset ")
+			got = strings.TrimRight(got, "\n")
+			require.Equal(t, want[:min(len(want)-1, len(got))], got[:min(len(want)-1, len(got))])
 		})
 	}
 }
