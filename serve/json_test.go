@@ -36,7 +36,7 @@ func TestBodiesAreChecked(t *testing.T) {
 		{"not a number", `{"a":NaN}`, "not valid JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := checkJSON([]byte(c.body))
+			_, err := parseJSON([]byte(c.body))
 			if c.problem == "" {
 				require.NoError(t, err)
 			} else {
@@ -106,7 +106,7 @@ func FuzzBodies(f *testing.F) {
 	f.Add([]byte(`{"a":1,"a":2}`))
 	s := &Server{}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if checkJSON(body) != nil {
+		if _, err := parseJSON(body); err != nil {
 			return
 		}
 		for _, read := range []func(*object) *job{s.readChat, s.readCompletion, s.readOllamaChat, s.readOllamaGenerate} {
