@@ -27,7 +27,12 @@ func (d ollama) refuse(w http.ResponseWriter, p *problem) { writeProblem(w, p, d
 
 func (s *Server) routeOllama() {
 	d := ollama{}
-	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if asksPage(r) {
+			s.servePage(w, r, "index.html")
+			return
+		}
+		w.Header().Add("Vary", "Accept")
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("Ollama is running")) // the line by which its clients know a server
 	})
