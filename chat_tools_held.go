@@ -1,6 +1,7 @@
 package llmrun
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -101,7 +102,8 @@ func (c *chatFormat) callsOf(tools []Tool, named bool) (*requiredCalls, error) {
 	}
 	r := &requiredCalls{}
 	for i := range tools {
-		call := constrain.Call{Name: tools[i].Name, Schema: tools[i].Parameters, After: tail} // without parameters there are no arguments
+		// Without parameters there are no arguments. A request would stay in memory as a whole with a part of it.
+		call := constrain.Call{Name: tools[i].Name, Schema: bytes.Clone(tools[i].Parameters), After: tail}
 		if named {
 			call.Before = call.Name + lead
 		}
@@ -112,15 +114,8 @@ func (c *chatFormat) callsOf(tools []Tool, named bool) (*requiredCalls, error) {
 		r.compiled = weak.Make(g)
 		return r, nil
 	}
-	if strict < 0 {
-		return nil, nil
-	}
-	for i := range tools { // the reason may be another tool
-		if tools[i].Strict {
-			if _, err := constrain.Calls(r.calls[i : i+1]); err != nil {
-				return nil, constraintError(err)
-			}
-		}
+	if strict >= 0 { // calls are held to all schemas, or to none
+		return nil, constraintError(err)
 	}
 	return nil, nil
 }

@@ -128,7 +128,7 @@ func TestServe(t *testing.T) {
 	refused := s.post("/v1/completions", "three", body)
 	refused.Body.Close()
 	require.Equal(t, http.StatusUnauthorized, refused.StatusCode)
-	running := s.post("/v1/completions", "one", `{"prompt":"Once upon a time","stream":true,"max_tokens":60,"temperature":0}`)
+	running := s.post("/v1/completions", "one", `{"prompt":"Once upon a time","stream":true,"max_tokens":20,"temperature":0}`)
 	_, err := running.Body.Read(make([]byte, 10))
 	require.NoError(t, err)
 	require.NoError(t, s.command.Process.Signal(syscall.SIGTERM))
