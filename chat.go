@@ -14,7 +14,6 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/text/answer"
 	"github.com/llmrun/llmrun/text/channel"
-	"github.com/llmrun/llmrun/text/constrain"
 	"github.com/llmrun/llmrun/text/jinja"
 	"github.com/llmrun/llmrun/text/token"
 )
@@ -39,7 +38,7 @@ type ChatOptions struct {
 	// the template's default.
 	Thinking string
 
-	held *[]constrain.Call // the calls that the answer is held to
+	held *requiredCalls // the calls that the answer is held to
 }
 
 // RenderChat returns the prompt that the model's chat template renders, as text. The text
@@ -125,6 +124,7 @@ type chatFormat struct {
 	channels *channel.Format  // nil if answers have no channels
 	answers  *answer.Format   // nil without a template
 	probed   templateProbe
+	held     heldCalls
 }
 
 const (

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/llmrun/llmrun/text/answer"
-	"github.com/llmrun/llmrun/text/constrain"
 	"github.com/llmrun/llmrun/text/jinja"
 )
 
@@ -406,53 +405,6 @@ func (c *chatFormat) callText() (begun, rest string, err error) {
 	return call[from:at], call[at+len(probeCall):], nil
 }
 
-// holdCalls sets what a required call is held to, if the model writes its arguments as JSON and their schemas are supported. It is
-// an error if a strict tool cannot be held to its schema.
-func (c *chatFormat) holdCalls(o *ChatOptions) error {
-	if !o.requires() || o.NoGenerationPrompt || c.template == nil {
-		return nil
-	}
-	if err := o.validateTools(); err != nil {
-		return err
-	}
-	tools, name := o.Tools, o.requiredTool()
-	if i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == name }); i >= 0 {
-		tools = tools[i : i+1]
-	}
-	calls, err := c.callsOf(tools, name == "")
-	if err == nil && calls != nil {
-		o.held = &calls
-	}
-	return err
-}
-
-// callsOf returns the calls of tools as the model writes them. named tells that their names are still to be written.
-func (c *chatFormat) callsOf(tools []Tool, named bool) (calls []constrain.Call, err error) {
-	lead, tail, ok := c.jsonCalls()
-	ok = ok && (c.channels == nil || !named) // names in a header stand before marks, which are no text
-	for i := range tools {
-		t := &tools[i]
-		call := constrain.Call{Name: t.Name, Schema: t.Parameters, After: tail} // without parameters there are no arguments
-		if named {
-			call.Before = t.Name + lead
-		}
-		if ok {
-			_, err = constrain.Calls([]constrain.Call{call})
-		}
-		switch {
-		case ok && err == nil:
-			calls = append(calls, call)
-		case t.Strict && !ok:
-			return nil, fmt.Errorf("%w: the tool %s is strict, but this model writes calls in a form that cannot be held to a schema", ErrOptions, t.Name)
-		case t.Strict:
-			return nil, constraintError(err)
-		default:
-			return nil, nil
-		}
-	}
-	return calls, nil
-}
-
 // jsonCalls returns what the model writes between the name of a tool and its arguments, and what closes the call behind them; ok is
 // false if it does not write arguments as JSON.
 func (c *chatFormat) jsonCalls() (lead, tail string, ok bool) {
@@ -480,8 +432,8 @@ type reading struct {
 	seed   string // of the ids of calls
 	one    bool   // the answer ends behind its first call
 
-	calls  *[]constrain.Call // what the answer is held to, of a required call whose arguments are JSON; nil otherwise
-	behind *requiredCall     // what follows the thoughts that the prompt begins; nil: nothing certain
+	calls  *requiredCalls // what the answer is held to, of a required call whose arguments are JSON; nil otherwise
+	behind *requiredCall  // what follows the thoughts that the prompt begins; nil: nothing certain
 }
 
 // reading returns how the answer to a prompt is read, of which begun belongs to the answer.

@@ -17,7 +17,7 @@ var ErrConstraint = errors.New("the answer cannot be constrained")
 // source is what an answer is constrained to. The zero value is nothing.
 type source struct {
 	kind, text string
-	calls      *[]constrain.Call // of kind calls; equal for answers to the same prompt
+	calls      *requiredCalls // of kind calls
 }
 
 // constraint returns what the options constrain the answer to.
@@ -45,7 +45,7 @@ func (s *source) compile() (g *constrain.Grammar, err error) {
 	case "regexp":
 		g, err = constrain.Regexp(s.text)
 	case "calls":
-		g, err = constrain.Calls(*s.calls)
+		g, err = s.calls.compile()
 	default:
 		g, err = constrain.GBNF(s.text)
 	}

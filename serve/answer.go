@@ -27,6 +27,8 @@ type job struct {
 	keepAlive *time.Duration
 	// named: the request is a conversation with one answer, which a session on flash can hold.
 	named bool
+	// format is the field with the schema that the answer is held to.
+	format string
 	// run answers the request with the open model. After it has sent something it reports errors in its stream and
 	// returns nil.
 	run func(ctx context.Context, w http.ResponseWriter, u *use) error
@@ -100,7 +102,8 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if j.keepAlive != nil {
 		s.models.setKeepAlive(model.entry, *j.keepAlive)
 	}
-	return j.run(ctx, w, &use{offered: model, server: s, engine: engine, start: start, load: time.Since(asked), session: session})
+	err = j.run(ctx, w, &use{offered: model, server: s, engine: engine, start: start, load: time.Since(asked), session: session})
+	return refusedFormat(err, j.format)
 }
 
 // prompt begins a generation in an empty session.

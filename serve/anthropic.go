@@ -249,7 +249,7 @@ func readTurns(o *object) (all []llmrun.Message) {
 	for _, m := range o.list("messages") {
 		message := llmrun.Message{Role: readRole(m)}
 		m.need("content")
-		if raw := m.fields["content"]; len(raw) == 0 || raw[0] != '[' {
+		if m.kind("content") != isList {
 			message.Content = m.text("content")
 			all = append(all, message)
 			continue
@@ -285,7 +285,7 @@ func readToolUse(block *object) llmrun.ToolCall {
 	}
 	if block.has("input") {
 		block.inner("input") // an object
-		call.Arguments = string(block.fields["input"])
+		call.Arguments = string(block.raw("input"))
 	}
 	return call
 }
@@ -315,7 +315,7 @@ func readTextBlock(block *object) (text string, ok bool) {
 
 // anthropicText reads a text, or a list of blocks of which all are texts.
 func anthropicText(o *object, field string) string {
-	if raw := o.fields[field]; len(raw) == 0 || raw[0] != '[' {
+	if o.kind(field) != isList {
 		return o.text(field)
 	}
 	var texts []string

@@ -48,10 +48,11 @@ func (s *Server) readObject(w http.ResponseWriter, r *http.Request, read func(o 
 func (s *Server) parse(body []byte, read func(o *object)) error {
 	s.parsing.Lock()
 	defer s.parsing.Unlock()
-	if err := checkJSON(body); err != nil {
+	fields, err := parseJSON(body)
+	if err != nil {
 		return badRequest(err.Error())
 	}
-	o := newObject(body)
+	o := &object{fields: fields, first: new(error)}
 	read(o)
 	return o.err()
 }

@@ -1,14 +1,20 @@
 package serve
 
-import "github.com/llmrun/llmrun"
+import (
+	"errors"
+
+	"github.com/llmrun/llmrun"
+)
 
 // anyObject is the schema of answers that are any object of JSON.
 const anyObject = `{"type":"object"}`
 
-// readResponseFormat reads response_format, in which a schema is an object of its own.
-func readResponseFormat(o *object, to *llmrun.GenerateOptions) {
+// readResponseFormat reads response_format, in which a schema is an object of its own. field is that of the schema.
+func readResponseFormat(o *object, to *llmrun.GenerateOptions) (field string) {
 	format := o.inner("response_format")
-	readFormat(format, format.inner("json_schema"), to)
+	schema := format.inner("json_schema")
+	readFormat(format, schema, to)
+	return schema.path + "schema"
 }
 
 // readFormat reads what an answer is held to; schema is the object that has the schema. A schema is enforced whether it is strict or not.
@@ -20,8 +26,7 @@ func readFormat(format, schema *object, to *llmrun.GenerateOptions) (kind string
 	case "json_schema":
 		if schema.need("schema"); schema.has("schema") {
 			schema.inner("schema") // an object
-			to.Schema = string(schema.fields["schema"])
-			checkFormat(schema, "schema", to)
+			to.Schema = string(schema.raw("schema"))
 		}
 	default:
 		format.fail("type", "must be text, json_object or json_schema")
@@ -29,11 +34,13 @@ func readFormat(format, schema *object, to *llmrun.GenerateOptions) (kind string
 	return kind
 }
 
-// checkFormat refuses a schema that is not supported.
-func checkFormat(o *object, name string, to *llmrun.GenerateOptions) {
-	if err := to.CheckConstraint(); err != nil {
-		o.fail(name, "is refused: "+err.Error())
+// refusedFormat returns the error of a request whose schema, in a field, may be the reason. A schema is compiled once, by the engine, which
+// reserves memory for it.
+func refusedFormat(err error, field string) error {
+	if field == "" || !errors.Is(err, llmrun.ErrConstraint) {
+		return err
 	}
+	return &fieldError{field, "is refused: " + err.Error()}
 }
 
 // readOllamaFormat reads format: json, or a schema.
@@ -41,10 +48,9 @@ func readOllamaFormat(o *object, to *llmrun.GenerateOptions) {
 	const name = "format"
 	switch {
 	case !o.has(name):
-	case o.fields[name][0] != '"':
+	case o.kind(name) != isText:
 		o.inner(name) // an object
-		to.Schema = string(o.fields[name])
-		checkFormat(o, name, to)
+		to.Schema = string(o.raw(name))
 	default:
 		if kind := o.text(name); kind == "json" {
 			to.Schema = anyObject

@@ -38,4 +38,8 @@ func TestFormats(t *testing.T) {
 	w := post(demo(), "/v1/chat/completions", `{`+user+`,"response_format":{"type":"json_schema","json_schema":{"schema":{"type":"array","uniqueItems":true}}}}`)
 	require.Equal(t, http.StatusBadRequest, w.Code)
 	require.Contains(t, w.Body.String(), "#/uniqueItems")
+	require.Contains(t, w.Body.String(), `"param":"response_format.json_schema.schema"`)
+	w = post(demo(), "/api/chat", `{`+user+`,"format":{"type":"array","uniqueItems":true}}`)
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.Contains(t, w.Body.String(), `{"error":"format is refused: `)
 }

@@ -41,6 +41,12 @@ func newDemo(change func(*Options)) *Server {
 // demo is the server of tests that need no options of their own. It stays open.
 var demo = sync.OnceValue(func() *Server { return newDemo(nil) })
 
+// newObject returns the object of a body. One that is no body notes its error.
+func newObject(body []byte) *object {
+	fields, err := parseJSON(body)
+	return &object{fields: fields, first: &err}
+}
+
 // post sends a body without a connection.
 func post(s http.Handler, path, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -36,13 +37,31 @@ func TestBodiesAreChecked(t *testing.T) {
 		{"not a number", `{"a":NaN}`, "not valid JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := checkJSON([]byte(c.body))
+			_, err := parseJSON([]byte(c.body))
 			if c.problem == "" {
 				require.NoError(t, err)
 			} else {
 				require.ErrorContains(t, err, c.problem)
 			}
 		})
+	}
+}
+
+// TestBodiesAreParsedOnce checks that objects and lists are parts of the body, however deep they are, and not parsed again.
+func TestBodiesAreParsedOnce(t *testing.T) {
+	body := []byte(`{"a":{"b":[ {"schema" : {"type": "object", "x": [1, "\u00e9", null, {}]}} ]}, "n":[1,2,{"a":1}],"ids":[3,4],"kwargs":{"x":[1,true,"t",[{}]],"big":1e999}}`)
+	o := newObject(body)
+	item := o.inner("a").list("b")[0]
+	raw := item.raw("schema")
+	require.Equal(t, `{"type": "object", "x": [1, "\u00e9", null, {}]}`, string(raw))
+	require.Same(t, &body[strings.Index(string(body), `{"type`)], &raw[0])
+	require.Equal(t, []int32{3, 4}, o.tokens("ids"))
+	require.Equal(t, map[string]any{"x": []any{1.0, true, "t", []any{map[string]any{}}}, "big": math.MaxFloat64}, o.values("kwargs"))
+	require.NoError(t, o.err())
+	for read, want := range map[string]string{"list": "n[0] must be an object", "texts": "n must be a string or a list of strings", "tokens": "n must be a list of token ids"} {
+		o := newObject(body)
+		map[string]func(){"list": func() { o.list("n") }, "texts": func() { o.texts("n") }, "tokens": func() { o.tokens("n") }}[read]()
+		require.EqualError(t, o.err(), want)
 	}
 }
 
@@ -106,7 +125,7 @@ func FuzzBodies(f *testing.F) {
 	f.Add([]byte(`{"a":1,"a":2}`))
 	s := &Server{}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if checkJSON(body) != nil {
+		if _, err := parseJSON(body); err != nil {
 			return
 		}
 		for _, read := range []func(*object) *job{s.readChat, s.readCompletion, s.readOllamaChat, s.readOllamaGenerate} {

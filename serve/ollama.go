@@ -210,6 +210,7 @@ func (s *Server) readOllama(o *object) (*ollamaRequest, *job) {
 	}
 	r.options.LogProbs = r.logProbs
 	readOllamaFormat(o, &r.options)
+	j.format = o.path + "format"
 	r.thinking = readThink(o)
 	return r, j
 }
@@ -221,7 +222,7 @@ func readKeepAlive(o *object) *time.Duration {
 		return nil
 	}
 	var keep time.Duration
-	if o.fields[name][0] == '"' {
+	if o.kind(name) == isText {
 		var err error
 		if keep, err = ParseKeepAlive(o.text(name)); err != nil {
 			o.fail(name, err.Error())

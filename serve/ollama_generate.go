@@ -22,7 +22,7 @@ func (s *Server) readOllamaGenerate(o *object) *job {
 	r := &generateRequest{
 		ollamaRequest: common, text: o.text("prompt"), suffix: o.text("suffix"), system: o.text("system"), raw: o.boolean("raw", false),
 	}
-	o.read("context", "a list of token ids", &r.earlier)
+	r.earlier = o.tokens("context")
 	if len(r.earlier) > 0 && (r.raw || r.suffix != "") {
 		o.fail("context", "needs the template of the model: it goes with neither raw nor suffix")
 	}

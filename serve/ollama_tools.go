@@ -35,7 +35,7 @@ func readThink(o *object) string {
 	if !o.has("think") {
 		return ""
 	}
-	if o.fields["think"][0] != '"' {
+	if o.kind("think") != isText {
 		if o.boolean("think", false) {
 			return llmrun.ThinkOn
 		}

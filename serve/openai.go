@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -119,6 +118,7 @@ type openAIRequest struct {
 	top          int
 	options      llmrun.GenerateOptions // without the sampling parameters
 	sampling     sampling
+	format       string // the field with the schema that the answer is held to
 }
 
 // maxChoices bounds n.
@@ -250,8 +250,7 @@ func openAIContent(m *object) string {
 
 // readParts reads a text, or a list of parts of which all are texts.
 func readParts(m *object, field string) string {
-	raw, ok := m.fields[field]
-	if !ok || len(raw) == 0 || raw[0] != '[' {
+	if m.kind(field) != isList {
 		return m.text(field)
 	}
 	var text strings.Builder
@@ -264,10 +263,4 @@ func readParts(m *object, field string) string {
 		}
 	}
 	return text.String()
-}
-
-// tokenIDs decodes a list of token ids.
-func tokenIDs(raw json.RawMessage) (ids []int32, ok bool) {
-	err := json.Unmarshal(raw, &ids)
-	return ids, err == nil && len(ids) > 0
 }

@@ -61,7 +61,7 @@ const maxTopLogProbs = 20
 
 func (s *Server) readChat(o *object) *job {
 	r := s.readChatRequest(o)
-	return &job{model: r.model, named: r.n == 1, run: r.run}
+	return &job{model: r.model, named: r.n == 1, format: r.format, run: r.run}
 }
 
 func (s *Server) readChatRequest(o *object) *chatRequest {
@@ -83,7 +83,9 @@ func (s *Server) readChatRequest(o *object) *chatRequest {
 	chat.Tools = readTools(o)
 	readToolChoice(o, chat)
 	chat.OneToolCall = !o.boolean("parallel_tool_calls", true)
-	readResponseFormat(o, &r.options)
+	if format := readResponseFormat(o, &r.options); chat.ToolChoice != llmrun.ToolsRequired { // else it is not held to it
+		r.format = format
+	}
 	o.refuse("functions", "is not supported: use tools")
 	o.refuse("audio", "is not supported")
 	return r

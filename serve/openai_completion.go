@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -60,8 +59,7 @@ func (s *Server) readCompletion(o *object) *job {
 	if r.behind = o.text("suffix"); r.behind != "" {
 		r.before = o.text("prompt") // no list
 	}
-	readResponseFormat(o, &r.options)
-	return &job{model: r.model, run: r.run}
+	return &job{model: r.model, format: readResponseFormat(o, &r.options), run: r.run}
 }
 
 // readPrompts reads a text, token ids, or a list of either.
@@ -70,27 +68,27 @@ func readPrompts(o *object) []prompt {
 	if o.need(name); !o.has(name) {
 		return nil
 	}
-	raw := o.fields[name]
-	if raw[0] == '"' {
+	if o.kind(name) == isText {
 		return []prompt{textPrompt(o.text(name))}
 	}
-	if ids, ok := tokenIDs(raw); ok {
+	const description = "must be a text, a list of token ids, or a list of at most 16 of these"
+	v := o.fields[name]
+	if ids, ok := v.tokens(); ok {
 		return []prompt{idsPrompt(ids)}
 	}
-	var items []json.RawMessage
-	if json.Unmarshal(raw, &items) != nil || len(items) == 0 || len(items) > maxChoices {
-		o.fail(name, "must be a text, a list of token ids, or a list of at most 16 of these")
+	if v.kind != isList || v.rest || len(v.items) == 0 || len(v.items) > maxChoices {
+		o.fail(name, description)
 		return nil
 	}
 	var all []prompt
-	for _, item := range items {
-		var text string
-		if ids, ok := tokenIDs(item); ok {
+	for i := range v.items {
+		item := &v.items[i]
+		if ids, ok := item.tokens(); ok {
 			all = append(all, idsPrompt(ids))
-		} else if json.Unmarshal(item, &text) == nil && item[0] == '"' {
-			all = append(all, textPrompt(text))
+		} else if item.kind == isText {
+			all = append(all, textPrompt(item.text))
 		} else {
-			o.fail(name, "must be a text, a list of token ids, or a list of at most 16 of these")
+			o.fail(name, description)
 			return nil
 		}
 	}

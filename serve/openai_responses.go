@@ -139,7 +139,11 @@ type responseRequest struct {
 
 func (s *Server) readResponse(o *object) *job {
 	r := s.readResponseRequest(o)
-	return &job{model: r.settings.Model, named: true, run: r.run}
+	j := &job{model: r.settings.Model, named: true, run: r.run}
+	if r.options.Chat.ToolChoice != llmrun.ToolsRequired { // else it is not held to it
+		j.format = "text.format.schema"
+	}
+	return j
 }
 
 func (s *Server) readResponseRequest(o *object) *responseRequest {
@@ -189,10 +193,12 @@ func (r *responseRequest) readTools(o *object) {
 		}
 		chat.Tools = append(chat.Tools, readTool(t, "parameters"))
 	}
-	o.read("tools", "a list of objects", &set.Tools)
+	if tools := o.fields["tools"]; len(tools.items) > 0 {
+		set.Tools, _ = tools.any().([]any)
+	}
 	set.ParallelCalls = o.boolean("parallel_tool_calls", true)
 	chat.OneToolCall = !set.ParallelCalls
-	if choice := o.fields["tool_choice"]; o.has("tool_choice") && choice[0] == '{' {
+	if o.kind("tool_choice") == isObject {
 		tool := o.inner("tool_choice")
 		if tool.text("type") != "function" {
 			tool.fail("type", "must be function")
@@ -201,8 +207,8 @@ func (r *responseRequest) readTools(o *object) {
 	} else {
 		readToolChoice(o, chat)
 	}
-	if o.has("tool_choice") {
-		o.read("tool_choice", "a text or an object", &set.ToolChoice)
+	if choice := o.fields["tool_choice"]; choice.kind != isNull {
+		set.ToolChoice = choice.any()
 	}
 }
 
@@ -215,7 +221,7 @@ func (r *responseRequest) readTextFormat(format *object) {
 	r.settings.Text.Format = responseFormat{Type: kind}
 	if kind == "json_schema" {
 		strict := format.boolean("strict", false)
-		r.settings.Text.Format = responseFormat{kind, format.text("name"), format.fields["schema"], &strict}
+		r.settings.Text.Format = responseFormat{kind, format.text("name"), format.raw("schema"), &strict}
 	}
 }
 
@@ -239,7 +245,7 @@ func readInput(o *object) (messages []llmrun.Message) {
 	if o.need(field); !o.has(field) {
 		return nil
 	}
-	if o.fields[field][0] == '"' {
+	if o.kind(field) == isText {
 		return []llmrun.Message{{Role: "user", Content: o.text(field)}}
 	}
 	for _, item := range o.list(field) {

@@ -29,7 +29,7 @@ func readTool(f *object, schema string) llmrun.Tool {
 	}
 	if f.has(schema) {
 		f.inner(schema) // an object
-		tool.Parameters = f.fields[schema]
+		tool.Parameters = f.raw(schema)
 	}
 	return tool
 }
@@ -48,7 +48,7 @@ func readToolChoice(o *object, chat *llmrun.ChatOptions) {
 	if !o.has(name) {
 		return
 	}
-	if o.fields[name][0] == '"' {
+	if o.kind(name) == isText {
 		if chat.ToolChoice = o.text(name); !slices.Contains([]string{llmrun.ToolsAuto, llmrun.ToolsNone, llmrun.ToolsRequired}, chat.ToolChoice) {
 			o.fail(name, "must be auto, none, required, or an object with the name of a tool")
 		}
@@ -94,8 +94,8 @@ func readToolCalls(m *object) (calls []llmrun.ToolCall) {
 		}
 		const name = "arguments"
 		if f.has(name) {
-			call.Arguments = string(f.fields[name])
-			if f.fields[name][0] == '"' {
+			call.Arguments = string(f.raw(name))
+			if f.kind(name) == isText {
 				call.Arguments = f.text(name)
 			}
 		}

@@ -151,7 +151,7 @@ func testRequiredCalls(t *testing.T, tooled *Server) {
 		require.Equal(t, "weather", at(answer, "choices", 0, "message", "tool_calls", 0, "function", "name"), answer)
 		require.Nil(t, at(answer, "choices", 0, "message", "content"))
 	}
-	const most = 150
+	const most = 125
 	call := func(t *testing.T, fields string) (answer map[string]any) {
 		t.Helper()
 		answer = postOK(t, tooled, "/v1/chat/completions", fmt.Sprintf(`{"model":"demo","max_tokens":%d,"seed":1,"messages":[{"role":"user","content":"Hi"}],"tools":[%s]%s}`, most, weatherTool, fields))
@@ -165,25 +165,21 @@ func testRequiredCalls(t *testing.T, tooled *Server) {
 		require.Nil(t, at(answer, "choices", 0, "message", "content"))
 		return answer
 	}
-	for _, choice := range []string{`"required"`, `{"type":"function","function":{"name":"weather"}}`} {
-		atOnce := call(t, `,"reasoning_effort":"none","tool_choice":`+choice)
-		require.Nil(t, at(atOnce, "choices", 0, "message", "reasoning_content"))
-		require.Zero(t, at(atOnce, "usage", "completion_tokens_details", "reasoning_tokens"))
-		// A model that thinks does so before the call. This one knows no mark that would end its thoughts: they end where the call
-		// needs the tokens that are left, or where the model would end the answer.
-		for _, effort := range []string{"", `,"reasoning_effort":"low"`, `,"logit_bias":{"` + fmt.Sprint(endOf(t, tooled)) + `":100}`} {
-			answer := call(t, effort+`,"tool_choice":`+choice)
-			thoughts, all := at(answer, "usage", "completion_tokens_details", "reasoning_tokens").(float64), at(answer, "usage", "completion_tokens").(float64)
-			require.LessOrEqual(t, all, float64(most))
-			if strings.Contains(effort, "bias") {
-				require.Less(t, all, float64(most)/2, "it wants to end at once")
-				continue
-			}
-			require.Greater(t, thoughts, float64(most)/5)
-			require.Less(t, thoughts, all)
-			require.NotEmpty(t, at(answer, "choices", 0, "message", "reasoning_content"))
-		}
+	atOnce := call(t, `,"reasoning_effort":"none","tool_choice":"required"`)
+	require.Nil(t, at(atOnce, "choices", 0, "message", "reasoning_content"))
+	require.Zero(t, at(atOnce, "usage", "completion_tokens_details", "reasoning_tokens"))
+	// A model that thinks does so before the call. This one knows no mark that would end its thoughts: they end where the call
+	// needs the tokens that are left, or where the model would end the answer.
+	for _, fields := range []string{`,"tool_choice":"required"`, `,"reasoning_effort":"low","tool_choice":{"type":"function","function":{"name":"weather"}}`} {
+		answer := call(t, fields)
+		thoughts, all := at(answer, "usage", "completion_tokens_details", "reasoning_tokens").(float64), at(answer, "usage", "completion_tokens").(float64)
+		require.LessOrEqual(t, all, float64(most))
+		require.Greater(t, thoughts, float64(most)/10)
+		require.Less(t, thoughts, all)
+		require.NotEmpty(t, at(answer, "choices", 0, "message", "reasoning_content"))
 	}
+	ended := call(t, `,"logit_bias":{"`+fmt.Sprint(endOf(t, tooled))+`":100},"tool_choice":"required"`)
+	require.Less(t, at(ended, "usage", "completion_tokens"), float64(most)/2, "the model wants to end at once")
 	plain := postOK(t, tooled, "/v1/chat/completions", `{`+ask+`,"tool_choice":"none"}`)
 	require.Nil(t, at(plain, "choices", 0, "message", "tool_calls"))
 	without := postOK(t, tooled, "/v1/chat/completions", `{"model":"demo","max_tokens":3,"temperature":0,"messages":[{"role":"user","content":"Hi"}]}`)

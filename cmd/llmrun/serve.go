@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -35,7 +36,7 @@ func serveCommand() *cli.Command {
 		Name:     "serve",
 		Synopsis: "[--model NAME=PATH ...] [flags]",
 		Summary:  "answer HTTP requests of clients for OpenAI's, ollama's and Anthropic's APIs",
-		About: `Listens on an address and answers requests until Ctrl-C or SIGTERM, which let running answers go on for 10 seconds. A client for OpenAI's API uses the address with /v1 behind it, one for ollama's or Anthropic's API the address as it is; docs/guide/serving.md lists what they may ask for. A model is opened by the first request that names it, and closed after --keep-alive without one. The keys and values of long prompts are kept in the cache directory, so that the next question about a document begins soon, also after a restart.
+		About: `Listens on an address and answers requests until Ctrl-C or SIGTERM, which let running answers go on for 10 seconds; the exit code is then 0. A client for OpenAI's API uses the address with /v1 behind it, one for ollama's or Anthropic's API the address as it is; docs/guide/serving.md lists what they may ask for. A model is opened by the first request that names it, and closed after --keep-alive without one. The keys and values of long prompts are kept in the cache directory, so that the next question about a document begins soon, also after a restart.
 
 Only programs on this machine reach the default address. Pages in a browser may use the server if they come from localhost or from the apps of Obsidian, Capacitor or Tauri; --allow-origin adds others. A client may have to send a key, as Authorization: Bearer KEY or X-Api-Key: KEY: one of the lines of --api-key-file, or the value of ` + apiKeyVariable + `.
 
@@ -225,7 +226,20 @@ func (v *serveFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	if !isLoopback(listener.Addr()) && len(options.APIKeys) == 0 {
 		s.Note("every machine that reaches this address can use the models: --api-key-file asks for a key")
 	}
+	if othersRead(v.keyFile) {
+		s.Note("--api-key-file " + v.keyFile + ": other users of this machine may read or change it; run chmod 600 on it")
+	}
 	return serveUntil(ctx, server, listener)
+}
+
+// othersRead reports whether other users may read or change a file. A system of services may hand a program its keys in such files, so that is
+// no reason to refuse one.
+func othersRead(name string) bool {
+	if name == "" || runtime.GOOS == "windows" { // which has no modes of files
+		return false
+	}
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0
 }
 
 // tls returns the configuration of HTTPS, or nil for HTTP. It has HTTP/1.1 alone: one connection with many requests would be one
@@ -273,5 +287,5 @@ func serveUntil(ctx context.Context, server *serve.Server, listener net.Listener
 	if err := errors.Join(err, closed); err != nil {
 		return err
 	}
-	return cli.Interruption(ctx, nil)
+	return nil // a server that was told to end has done what it should
 }

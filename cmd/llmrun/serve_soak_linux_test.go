@@ -98,7 +98,7 @@ func TestMeasuredServeSoak(t *testing.T) {
 	peak := s.peak()
 	t.Logf("%v of load: actions %v, %d times busy, peak of memory %d MiB of %d MiB, %+v before and %+v after", lasts, countsOf(&s.counts), s.busy.Load(), peak>>20, soakBudget>>20, before, s.settled())
 	require.LessOrEqual(t, peak, int64(soakBudget))
-	s.stop(syscall.SIGTERM, 143)
+	s.stop(syscall.SIGTERM)
 	require.NotContains(t, s.log.String(), "panic")
 }
 

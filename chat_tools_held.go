@@ -1,0 +1,121 @@
+package llmrun
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"weak"
+
+	"github.com/llmrun/llmrun/text/constrain"
+)
+
+// requiredCalls are the calls of tools of which an answer must be one.
+type requiredCalls struct {
+	calls []constrain.Call
+	// compiled is what compile has returned before. The answers that follow soon use it, and nothing else holds its memory.
+	compiled weak.Pointer[constrain.Grammar]
+}
+
+func (r *requiredCalls) compile() (g *constrain.Grammar, err error) {
+	if g = r.compiled.Value(); g != nil {
+		return g, nil
+	}
+	return constrain.Calls(r.calls)
+}
+
+// heldCalls remembers the calls of the last tools. A request renders its conversation more than once, and the next ones have the same tools:
+// they then share what is compiled, and a matcher.
+type heldCalls struct {
+	mu   sync.Mutex
+	last []heldTools // the last used ones are last
+}
+
+// heldTools are tools with what their calls are held to.
+type heldTools struct {
+	key   [sha256.Size]byte
+	calls *requiredCalls // nil: the calls are not held
+}
+
+// keptTools is how many lists of tools heldCalls remembers: as many as an engine keeps matchers.
+const keptTools = keptMatchers
+
+// get returns the calls of tools, which make makes if they are new. Errors are not remembered.
+func (h *heldCalls) get(tools []Tool, named bool, make func() (*requiredCalls, error)) (*requiredCalls, error) {
+	text, _ := json.Marshal([]any{tools, strictOnes(tools), named}) // parameters that are no JSON give no text, and make refuses them
+	key := sha256.Sum256(text)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.IndexFunc(h.last, func(t heldTools) bool { return t.key == key })
+	if i >= 0 && text != nil {
+		found := h.last[i]
+		h.last = append(slices.Delete(h.last, i, i+1), found)
+		return found.calls, nil
+	}
+	calls, err := make()
+	if err != nil || text == nil {
+		return calls, err
+	}
+	if len(h.last) == keptTools {
+		h.last = slices.Delete(h.last, 0, 1)
+	}
+	h.last = append(h.last, heldTools{key, calls})
+	return calls, nil
+}
+
+func strictOnes(tools []Tool) (strict []bool) {
+	for i := range tools {
+		strict = append(strict, tools[i].Strict)
+	}
+	return strict
+}
+
+// holdCalls sets what a required call is held to, if the model writes its arguments as JSON and their schemas are supported. It is
+// an error if a strict tool cannot be held to its schema.
+func (c *chatFormat) holdCalls(o *ChatOptions) (err error) {
+	if !o.requires() || o.NoGenerationPrompt || c.template == nil {
+		return nil
+	}
+	if err := o.validateTools(); err != nil {
+		return err
+	}
+	tools, name := o.Tools, o.requiredTool()
+	if i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == name }); i >= 0 {
+		tools = tools[i : i+1]
+	}
+	o.held, err = c.held.get(tools, name == "", func() (*requiredCalls, error) { return c.callsOf(tools, name == "") })
+	return err
+}
+
+// callsOf returns the calls of tools as the model writes them, nil if they cannot be held to schemas. named tells that their names are
+// still to be written.
+func (c *chatFormat) callsOf(tools []Tool, named bool) (*requiredCalls, error) {
+	strict := slices.IndexFunc(tools, func(t Tool) bool { return t.Strict })
+	lead, tail, ok := c.jsonCalls()
+	if ok = ok && (c.channels == nil || !named); !ok { // names in a header stand before marks, which are no text
+		if strict >= 0 {
+			return nil, fmt.Errorf("%w: the tool %s is strict, but this model writes calls in a form that cannot be held to a schema", ErrOptions, tools[strict].Name)
+		}
+		return nil, nil
+	}
+	r := &requiredCalls{}
+	for i := range tools {
+		// Without parameters there are no arguments. A request would stay in memory as a whole with a part of it.
+		call := constrain.Call{Name: tools[i].Name, Schema: bytes.Clone(tools[i].Parameters), After: tail}
+		if named {
+			call.Before = call.Name + lead
+		}
+		r.calls = append(r.calls, call)
+	}
+	g, err := r.compile()
+	if err == nil {
+		r.compiled = weak.Make(g)
+		return r, nil
+	}
+	if strict >= 0 { // calls are held to all schemas, or to none
+		return nil, constraintError(err)
+	}
+	return nil, nil
+}
