@@ -100,6 +100,7 @@ async function answer(question) {
   const controller = new AbortController();
   running = { conversation: here, message, abort: () => controller.abort() };
   here.changed = Date.now();
+  remember('conversation', here.id);
   show();
   report('Answering…');
   await save(here);
