@@ -142,6 +142,9 @@ test('a conversation goes on after a restart of the server, from flash', { skip 
   await answered();
   const reused = Number(/(\d+) of them reused/.exec(await text('.assistant:last-child .facts'))[1]);
   assert.ok(reused >= 64, `${reused} tokens from flash`);
+  await press('.assistant:last-child [data-key^="again:"]'); // another branch of the same session
+  await answered();
+  assert.match(await text('.assistant:last-child'), /complete/);
 });
 
 test('a session of the server is opened in another browser', { skip }, async () => {
@@ -179,6 +182,7 @@ test('everything is reached by the keyboard, and the focus can be seen', { skip 
 test('controls have names for screen readers', { skip }, async () => {
   const nameless = [];
   const names = [];
+  await page.$$eval('#settings, #memory', (all) => all.forEach((e) => { e.open = true; }));
   const visit = (node) => {
     if (['button', 'textbox', 'combobox', 'checkbox', 'spinbutton', 'log', 'navigation', 'article', 'link', 'list'].includes(node.role)) {
       names.push(`${node.role} ${node.name}`);
@@ -188,9 +192,10 @@ test('controls have names for screen readers', { skip }, async () => {
   };
   visit(await page.accessibility.snapshot({ interestingOnly: false }));
   assert.deepEqual(nameless, []);
-  for (const name of ['textbox Message', 'combobox Model', 'button Send', 'button Dark', 'button Attach text files', 'log Conversation', 'navigation Conversations', 'article You', 'article Answer of llmrun', 'button Regenerate', 'checkbox Keep this conversation on the server, too']) assert.ok(names.includes(name), `${name} in ${names.join('; ')}`);
+  for (const name of ['textbox Message', 'combobox Model', 'button Send', 'button Dark', 'button Attach text files', 'log Conversation', 'navigation Conversations', 'article You', 'article Answer of llmrun', 'button Regenerate', 'checkbox Keep this conversation on the server, too', 'textbox Instructions for the model', 'spinbutton Temperature']) assert.ok(names.includes(name), `${name} in ${names.join('; ')}`);
   assert.equal(await page.$eval('.answer', (e) => e.getAttribute('aria-live')), 'polite');
   assert.equal(await page.$eval('#status', (e) => e.getAttribute('role')), 'status');
+  await page.$$eval('#settings, #memory', (all) => all.forEach((e) => { e.open = false; }));
 });
 
 const hostile = [
