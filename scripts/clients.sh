@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tries the server with clients that others have written, in the versions that
-# internal/clienttests pins: npm packages, and ollama's own tests. The npm packages lie
-# in .scratch/clients.
+# internal/clienttests pins: npm packages, and ollama's own tests; and the page with
+# Chromium, if it is installed. The npm packages lie in .scratch/clients.
 #
 # usage: scripts/clients.sh download | test LLMRUN
 set -euo pipefail
@@ -28,7 +28,9 @@ if [[ ${1:-} == download ]]; then
   download
   exit
 fi
-readonly program=$2
+program=$(realpath "$2")
+readonly program
+export LLMRUN_PROGRAM=$program
 download
 
 log=$(mktemp)
@@ -50,6 +52,7 @@ done
 failed=0
 rm -f "$home"/*.mjs
 cp "$tests"/npm/*.mjs "$home"
+export LLMRUN_PAGE=$PWD/serve/page
 for file in "$home"/*.test.mjs; do # one after the other: some ask which models are open
   node --test --test-reporter=spec "$file" || failed=1
 done

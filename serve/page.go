@@ -102,6 +102,10 @@ func (s *Server) routePage() {
 	s.mux.HandleFunc("GET "+pagePath+"{name}", func(w http.ResponseWriter, r *http.Request) {
 		s.servePage(w, r, r.PathValue("name"))
 	})
+	s.mux.HandleFunc("GET /llmrun/sessions", s.listSessions)
+	s.mux.HandleFunc("GET /llmrun/sessions/{name}", s.withSession(showSession))
+	s.mux.HandleFunc("DELETE /llmrun/sessions/{name}", s.withSession(removeSession))
+	s.mux.HandleFunc("POST /llmrun/summaries", s.handle(ollama{}, s.readSummary))
 }
 
 // servePage sends a file of the page.

@@ -49,7 +49,7 @@ export class Log {
   toEnd() { this.element.scrollTop = this.element.scrollHeight; }
 
   user(message) {
-    const text = h('div', { class: 'text' }, visible(message.text));
+    const text = h('div', { class: 'text' }, message.summary && 'Summarize the files. ', visible(message.text));
     const article = h('article', { class: 'user', 'aria-label': 'You' }, h('h2', null, 'You'), files(message.files), text);
     article.append(h('div', { class: 'actions' },
       h('button', { type: 'button', 'data-key': `edit:${message.id}`, click: () => this.edit(message, article) }, 'Edit'), this.branch(message)));
@@ -75,9 +75,10 @@ export class Log {
     thinking.hidden = !message.thinking;
     const foot = h('div', null, this.foot(message, running));
     view.element.setAttribute('aria-live', 'polite');
-    const article = h('article', { class: 'assistant', 'aria-label': `Answer of ${message.model}` }, h('h2', null, message.model), thinking, view.element, foot);
+    const progress = h('progress', { 'aria-label': 'Progress of the summary', max: 1, hidden: true });
+    const article = h('article', { class: 'assistant', 'aria-label': `Answer of ${message.model}` }, h('h2', null, message.model), thinking, progress, view.element, foot);
     if (running) {
-      this.live = { message, view, thinking, foot };
+      this.live = { message, view, thinking, progress, foot };
       this.busy(true);
     }
     return article;
@@ -100,9 +101,16 @@ export class Log {
     if (atEnd) this.toEnd();
   }
 
+  // reach shows how far a summary is, from 0 to 1.
+  reach(fraction) {
+    this.live.progress.hidden = false;
+    this.live.progress.value = fraction;
+  }
+
   // end shows that the answer is complete.
   end() {
     this.grow();
+    this.live.progress.hidden = true;
     this.busy(false);
     this.live.foot.replaceChildren(...this.foot(this.live.message, false));
     this.live = null;

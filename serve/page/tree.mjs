@@ -6,7 +6,7 @@ export const newID = () => Array.from(crypto.getRandomValues(new Uint8Array(8)),
 const root = 'root';
 
 export function newConversation(now = Date.now()) {
-  return { id: newID(), title: '', changed: now, system: '', messages: { [root]: { id: root, children: [], chosen: null } } };
+  return { id: newID(), title: '', changed: now, system: '', keep: false, session: '', messages: { [root]: { id: root, children: [], chosen: null } } };
 }
 
 // add adds a message behind another one, or at the beginning, and shows it.
@@ -54,8 +54,26 @@ export function prompt(conversation, message) {
   return messages;
 }
 
-// content returns the text of a message behind its files.
+// fromSession returns the conversation of a session of the server, which has one branch.
+export function fromSession(session) {
+  const conversation = { ...newConversation(), title: session.name, session: session.name, keep: true };
+  let last;
+  for (const { role, content: text, thinking = '' } of session.messages ?? []) {
+    if (role === 'system') conversation.system = text;
+    else last = add(conversation, last?.id, role === 'user' ? { role, text } : { role: 'assistant', text, thinking, model: session.model ?? '' });
+  }
+  return conversation;
+}
+
+// sessionName returns a name that a session of the server can have: words of a title, and something that no other one has.
+export function sessionName(title) {
+  const words = title.toLowerCase().match(/[a-z0-9]+/g) ?? [];
+  return [...words.slice(0, 5).map((w) => w.slice(0, 12)), newID().slice(0, 6)].join('-');
+}
+
+// content returns the text of a message behind its files. The model has read the files of a summary when it made that.
 function content(message) {
+  if (message.summary) return `Summarize ${message.files.map((f) => f.name).join(', ')}. ${message.text}`.trim();
   const files = (message.files ?? []).map((f) => {
     let fence = '```';
     while (f.text.includes(fence)) fence += '`';
