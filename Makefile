@@ -141,6 +141,14 @@ testnpu-splits:
 test-clients: build ## try the server with clients that others have written (needs npm)
 	@scripts/clients.sh test bin/llmrun
 
+.PHONY: worker
+worker: ## build bin/llmworker, which shares summaries among machines
+	cd worker && $(BUILD) -o ../bin/llmworker .
+
+.PHONY: test-worker
+test-worker: ## vet and test the worker on a NATS server in its tests
+	cd worker && $(GO) vet ./... && $(GO) test -timeout 15m -count=1 ./...
+
 .PHONY: testgpu testgpu-packages testgpu-library
 testgpu: ## run the tests of GPUs on any installed OpenCL driver (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)
 	$(SIDE_BY_SIDE) testgpu-library testgpu-packages
