@@ -53,6 +53,9 @@ func submitCommand() *cli.Command {
 	}
 }
 
+// maxPartTokens keeps a step with its text within the most that a server takes in a message, 1 MiB.
+const maxPartTokens = 1 << 16
+
 // submitFlags are the flags of submit.
 type submitFlags struct {
 	server serverFlags
@@ -67,7 +70,7 @@ func (c *submitFlags) add(f *cli.FlagSet) {
 	f.Count(&c.job.Words, "length", "N", "about N words; default: a twentieth of the document, but at least 200 and at most 1000", 1, 20000)
 	f.Choice(&c.job.Method, "method", "HOW", "tree summarizes each part, then merges the summaries; refine reads part after part, on one worker at a time; default: tree", llmrun.SummarizeTree, llmrun.SummarizeRefine)
 	f.Toggle(&c.job.Cite, "cite", "end each statement with the number of the part from which it comes, such as [3]")
-	f.Count(&c.job.PartTokens, "part-tokens", "N", "at most N tokens in a part; default: as the first worker's memory permits", 64, 1<<20)
+	f.Count(&c.job.PartTokens, "part-tokens", "N", "at most N tokens in a part; default: as the first worker's memory permits", 64, maxPartTokens)
 	f.OptionalNumber(&c.job.Temperature, "temp", "temperature; default: 0, which always takes the most likely token", 0, 100)
 	f.Value("seed", "N", "with --temp, seed of the random numbers; default: 1", func(text string) error {
 		seed, err := strconv.ParseUint(text, 10, 64)

@@ -38,6 +38,7 @@ type worker struct {
 	summarizer *llmrun.Summarizer
 	document   string // the job whose document is in dir
 	alive      func() // tells the server that the worker is at work; set while there is
+	said       string // why the worker waits for the server
 }
 
 func (w *worker) close() error {
@@ -56,11 +57,8 @@ func (w *worker) run(ctx context.Context, drain bool) error {
 		if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrConsumerDeleted) {
 			return err
 		}
-		if err != nil { // the server may come back
-			w.note(err.Error())
-			if err := jobs.Sleep(ctx, fetchWait); err != nil {
-				return err
-			}
+		if err != nil {
+			w.sleep(ctx, err)
 			continue
 		}
 		got := false
@@ -69,6 +67,9 @@ func (w *worker) run(ctx context.Context, drain bool) error {
 			if err := w.handle(ctx, msg); err != nil && ctx.Err() == nil {
 				w.note(fmt.Sprintf("%s: %v", msg.Subject(), err))
 			}
+		}
+		if err := batch.Error(); err != nil && !got {
+			w.sleep(ctx, err)
 		}
 		if got || !drain {
 			continue
@@ -79,6 +80,15 @@ func (w *worker) run(ctx context.Context, drain bool) error {
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// sleep waits for a server that may come back, and says why.
+func (w *worker) sleep(ctx context.Context, why error) {
+	if text := why.Error(); text != w.said {
+		w.said = text
+		w.note(text)
+	}
+	_ = jobs.Sleep(ctx, fetchWait) // the caller looks at the context
 }
 
 // handle does the work of a message, and acknowledges it when what came of it is stored. Work that failed goes back.

@@ -22,7 +22,7 @@ func TestSummariesHoldTheirBudget(t *testing.T) {
 		t.Skip("builds the command, and runs the bundled model")
 	}
 	binary, r, dir := builtCommand(t), testutil.Random(t), t.TempDir()
-	pages := testutil.Effort(5, 300)
+	pages := testutil.Effort(2, 300)
 	peaks := map[int]int64{}
 	for _, n := range []int{max(1, pages/10), pages} {
 		file := filepath.Join(dir, "text.md")
