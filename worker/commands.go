@@ -219,9 +219,8 @@ func (c *workFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
 	w := &worker{queue: q, engine: engine, dir: dir, lostAfter: c.server.patience(), note: s.Note}
-	return errors.Join(w.run(ctx, c.drain), w.close(), engine.Close())
+	return errors.Join(w.run(ctx, c.drain), w.close(), os.RemoveAll(dir), engine.Close())
 }
 
 func resultsCommand() *cli.Command {
