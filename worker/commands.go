@@ -19,21 +19,18 @@ import (
 
 // serverFlags say where the server is.
 type serverFlags struct {
-	url       string
-	lostAfter int // seconds
+	url string
 }
 
 func (c *serverFlags) add(f *cli.FlagSet) {
-	c.url, c.lostAfter = "nats://127.0.0.1:4222", 60
+	c.url = "nats://127.0.0.1:4222"
 	f.Group("Server")
 	f.Text(&c.url, "nats", "URL", "the NATS server, which has JetStream turned on; default: nats://127.0.0.1:4222")
-	f.Count(&c.lostAfter, "lost-after", "N", "give the work of a worker that tells nothing for N seconds to another one; the same for all; default: 60", 1, 86400)
 }
 
-func (c *serverFlags) patience() time.Duration { return time.Duration(c.lostAfter) * time.Second }
-
-func (c *serverFlags) open(ctx context.Context) (*queue, error) {
-	return openQueue(ctx, c.url, c.patience())
+// open connects to the server, for a worker or, if lostAfter is 0, for others.
+func (c *serverFlags) open(ctx context.Context, lostAfter time.Duration) (*queue, error) {
+	return openQueue(ctx, c.url, lostAfter)
 }
 
 func submitCommand() *cli.Command {
@@ -88,7 +85,7 @@ func (c *submitFlags) run(ctx context.Context, s *cli.Streams, args []string) er
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
-	q, err := c.server.open(ctx)
+	q, err := c.server.open(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -152,6 +149,7 @@ func workCommand() *cli.Command {
 // workFlags are the flags of work.
 type workFlags struct {
 	server  serverFlags
+	lost    int // seconds
 	model   string
 	cache   string
 	options llmrun.Options
@@ -161,6 +159,8 @@ type workFlags struct {
 
 func (c *workFlags) add(f *cli.FlagSet) {
 	c.server.add(f)
+	c.lost = 60
+	f.Count(&c.lost, "lost-after", "N", "give the work of a worker that tells nothing for N seconds to another one; the same for all workers; default: 60", 1, 86400)
 	f.Group("Model")
 	f.Text(&c.model, "m model", "PATH", "GGUF file, Hugging Face directory, or pack")
 	f.Value("ram", "SIZE", "memory limit, such as 1.5GiB; default: the available memory", func(text string) (err error) {
@@ -197,7 +197,8 @@ func (c *workFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		defer cancel()
 		ctx = limited
 	}
-	q, err := c.server.open(ctx)
+	patience := time.Duration(c.lost) * time.Second
+	q, err := c.server.open(ctx, patience)
 	if err != nil {
 		return err
 	}
@@ -219,7 +220,7 @@ func (c *workFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	w := &worker{queue: q, engine: engine, dir: dir, lostAfter: c.server.patience(), note: s.Note}
+	w := &worker{queue: q, engine: engine, dir: dir, lostAfter: patience, note: s.Note}
 	return errors.Join(w.run(ctx, c.drain), w.close(), os.RemoveAll(dir), engine.Close())
 }
 
@@ -261,7 +262,7 @@ func (c *resultsFlags) run(ctx context.Context, s *cli.Streams, args []string) e
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
-	q, err := c.server.open(ctx)
+	q, err := c.server.open(ctx, 0)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ const (
 type queue struct {
 	conn      *nats.Conn
 	js        jetstream.JetStream
-	consumer  jetstream.Consumer
+	consumer  jetstream.Consumer // nil for who takes no work
 	jobs      jetstream.KeyValue
 	answers   jetstream.KeyValue
 	documents jetstream.ObjectStore
@@ -75,7 +75,7 @@ type result struct {
 }
 
 // openQueue connects to a server, and makes what is missing there. lostAfter is the time after which the work of a worker
-// that tells nothing is given to another one.
+// that tells nothing is given to another one; with 0 the queue takes no work.
 func openQueue(ctx context.Context, url string, lostAfter time.Duration) (*queue, error) {
 	conn, err := nats.Connect(url, nats.Name("llmworker"), nats.MaxReconnects(-1))
 	if err != nil {
@@ -103,11 +103,13 @@ func (q *queue) open(ctx context.Context, lostAfter time.Duration) (err error) {
 	if err != nil {
 		return fmt.Errorf("JetStream, which nats-server -js turns on: %w", err)
 	}
-	q.consumer, err = stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable: workers, AckPolicy: jetstream.AckExplicitPolicy, AckWait: lostAfter, MaxDeliver: -1, MaxAckPending: -1,
-	})
-	if err != nil {
-		return err
+	if lostAfter > 0 {
+		q.consumer, err = stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+			Durable: workers, AckPolicy: jetstream.AckExplicitPolicy, AckWait: lostAfter, MaxDeliver: -1, MaxAckPending: -1,
+		})
+		if err != nil {
+			return err
+		}
 	}
 	for bucket, kv := range map[string]*jetstream.KeyValue{jobBucket: &q.jobs, answerBucket: &q.answers} {
 		if *kv, err = q.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, Storage: jetstream.FileStorage}); err != nil {
