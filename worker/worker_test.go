@@ -213,8 +213,8 @@ func (m checkedMessage) DoubleAck(ctx context.Context) error {
 }
 
 // TestAcknowledgedWorkIsStored takes messages one by one, and expects the server to have the answer to a step, and the
-// result of a document, before the message is acknowledged. Each message is handled twice, as after the death of a worker
-// between both: the second time nothing is computed.
+// result of a document, before the message is acknowledged. Every second step is done twice, as after the death of a
+// worker between both: the second time nothing is computed.
 func TestAcknowledgedWorkIsStored(t *testing.T) {
 	ctx, url := context.Background(), startServer(t)
 	q, observer := connect(t, url), connect(t, url)
@@ -241,7 +241,7 @@ func TestAcknowledgedWorkIsStored(t *testing.T) {
 				require.Zero(t, acknowledged[msg.Subject()])
 				acknowledged[msg.Subject()]++
 			}}
-			if strings.HasPrefix(msg.Subject(), stepSubject) {
+			if strings.HasPrefix(msg.Subject(), stepSubject) && len(acknowledged)%2 == 1 {
 				w.alive = func() {}
 				_, err := w.do(ctx, msg) // and the worker dies
 				require.NoError(t, err)
