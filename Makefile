@@ -38,7 +38,7 @@ MEASURED_PACKAGES = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func T
 RACE_SKIP ?= SetBudgetOfSplit|SavesLeaveRoom|ConversionsEqual|SurvivesCrashes|EveryFaultIs|PutWritesOnly|FrequentBeats|SplitProperties|PlanProperties|Metamorphic|EveryRefusedRequest|EveryFailedOperation|Flipped|KilledAtEvery|PlanAndOpenAgree|PlanMemory|DemoAnswers|DemoNotes|ReadInPieces|HeadersAreReserved|GoldenTranscripts|QuantizationLoss|BudgetHolds|LedgerAtEvery|ReplacedWhileOpen|AdaptersBeside|FirstRefusal|DamagedPackWithout|ReportsLeave|MemoryStaysInBudget|FirstSplitStays|PlanOfASliding|RowCacheBeatsLRU|StoredValuesAreClose|SummariesBoundStored|ReadableAtAnyAddress|StatedMinimumOf|ImportKeepsWeights|ImportLosesNothing|PacksKeepTheMetadata|W8A8Prefixes|DeviceSessions
 
 # Tests that take a sample of the cases without LLMRUN_TEST_SWEEP.
-SWEEP ?= EveryRefusedRequest|EveryFailedOperation|FlippedBytesAreDetected|FlippedBitIs|KilledAtEvery|Metamorphic|BudgetHolds|WithinLedger|DemoAnswers|DemoNotes|ColdKVGives|SelectionDepends|SharedPass|SavedSessionSelects|SetBudgetWhile|DamagedPackIs|PlanAndOpenAgree|KnownAnswersCount|DraftsDoNot|DraftModelDoesNot|EveryTokenizer|FirstRefusalOfACommand|GoldenTranscripts|ReopenedSession
+SWEEP ?= SummariesSurviveKills|SummariesHoldTheir|EveryRefusedRequest|EveryFailedOperation|FlippedBytesAreDetected|FlippedBitIs|KilledAtEvery|Metamorphic|BudgetHolds|WithinLedger|DemoAnswers|DemoNotes|ColdKVGives|SelectionDepends|SharedPass|SavedSessionSelects|SetBudgetWhile|DamagedPackIs|PlanAndOpenAgree|KnownAnswersCount|DraftsDoNot|DraftModelDoesNot|EveryTokenizer|FirstRefusalOfACommand|GoldenTranscripts|ReopenedSession
 
 # Packages whose kernels the tag noasm replaces, and those that hand them rows of every layout.
 NOASM_PACKAGES ?= ./exec/calib ./exec/recurrent ./exec/weights ./hetero/cpu ./internal/threadpool ./kv/... ./quant/... ./store/crc ./store/gcm
@@ -140,6 +140,14 @@ testnpu-splits:
 .PHONY: test-clients
 test-clients: build ## try the server with clients that others have written (needs npm)
 	@scripts/clients.sh test bin/llmrun
+
+.PHONY: worker
+worker: ## build bin/llmworker, which shares summaries among machines
+	cd worker && $(BUILD) -o ../bin/llmworker .
+
+.PHONY: test-worker
+test-worker: ## vet and test the worker on a NATS server in its tests
+	cd worker && $(GO) vet ./... && $(GO) test -timeout 15m -count=1 ./...
 
 .PHONY: testgpu testgpu-packages testgpu-library
 testgpu: ## run the tests of GPUs on any installed OpenCL driver (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)

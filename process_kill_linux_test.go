@@ -1,10 +1,7 @@
 package llmrun_test
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +19,7 @@ var killedCalls = []string{"pwrite64", "fsync", "renameat", "unlinkat", "falloca
 // continues and saves a session, at once or behind, and while it removes one. The cache then holds what it held or
 // what the process was to write, and works.
 func TestKilledAtEverySystemCall(t *testing.T) {
-	strace := findStrace(t)
+	strace := testutil.Strace(t)
 	file := writeShape(t, small(t), "q8_0")
 	pack := packed(t, file, llmrun.ImportOptions{})
 	talk := childTalk(pack)
@@ -61,10 +58,9 @@ func TestKilledAtEverySystemCall(t *testing.T) {
 				killed += killEach(func(k int) bool {
 					dir := t.TempDir()
 					require.NoError(t, os.CopyFS(dir, os.DirFS(c.prepared)))
-					inject := fmt.Sprintf("inject=%s:signal=KILL:when=%d", call, k)
-					out, err := child(work, c.model, dir, strace, "-f", "-qq", "-o", os.DevNull, "-e", "trace="+call, "-e", inject).CombinedOutput()
-					died := diedOfKill(err)
-					require.True(t, died || err == nil, "%s: %v\n%s", inject, err, out)
+					out, err := child(work, c.model, dir, testutil.KillAt(strace, call, k)...).CombinedOutput()
+					died := testutil.Killed(err)
+					require.True(t, died || err == nil, "call %d of %s: %v\n%s", k, call, err, out)
 					c.check(t, dir)
 					return died
 				})
@@ -102,23 +98,4 @@ func checkTalk(t *testing.T, talk *conversation, dir string, want []int32) {
 		require.Equal(t, want[4:], got)
 	}
 	require.Empty(t, talk.notices)
-}
-
-// diedOfKill reports whether a process was killed, which strace passes on.
-func diedOfKill(err error) bool {
-	var exit *exec.ExitError
-	return errors.As(err, &exit) && (exit.ExitCode() == -1 || exit.ExitCode() == 137)
-}
-
-// findStrace returns the path of strace. It skips the test if there is none, or if the system does
-// not let it trace.
-func findStrace(t *testing.T) string {
-	path, err := exec.LookPath("strace")
-	if err != nil {
-		t.Skip("strace is not installed")
-	}
-	if out, err := exec.Command(path, "-f", "-qq", "-o", os.DevNull, "-e", "inject=pwrite64:signal=KILL:when=1000", "true").CombinedOutput(); err != nil {
-		t.Skipf("strace cannot trace here: %v: %s", err, out)
-	}
-	return path
 }

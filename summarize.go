@@ -1,14 +1,11 @@
 package llmrun
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/text/document"
@@ -149,9 +146,11 @@ type Summary struct {
 	Computed int `json:"computed_parts"`
 	Reused   int `json:"reused_parts"`
 	// ComputedMerges and ReusedMerges count merged summaries in the same way.
-	ComputedMerges int    `json:"computed_merges"`
-	ReusedMerges   int    `json:"reused_merges"`
-	Job            string `json:"job,omitempty"` // its ID; "" if nothing is saved
+	ComputedMerges int `json:"computed_merges"`
+	ReusedMerges   int `json:"reused_merges"`
+	// Repeats counts the answers in which the model repeated itself without end. They were stopped there.
+	Repeats int    `json:"repeats"`
+	Job     string `json:"job,omitempty"` // its ID; "" if nothing is saved
 }
 
 // SummaryPart is a part of a document with its summary.
@@ -185,146 +184,10 @@ func (o *SummarizeOptions) validate() error {
 // call with the same document name and options continues where an earlier one ended, for whatever reason, and computes
 // only the parts of a document that have changed. [SessionDir.Jobs] lists such jobs.
 func (e *Engine) Summarize(ctx context.Context, doc *Document, o SummarizeOptions) (*Summary, error) {
-	if err := o.validate(); err != nil {
-		return nil, err
-	}
-	if _, err := e.tokenizer(); err != nil {
-		return nil, err
-	}
-	session, err := e.NewSession()
+	s, err := e.NewSummarizer(o)
 	if err != nil {
 		return nil, err
 	}
-	session.branch = true // the keys and values of a part are not needed again
-	w := &summaryWriter{engine: e, session: session, options: &o, sampling: o.Sampling}
-	if w.sampling.Seed == nil {
-		w.sampling.Seed = new(uint64)
-		*w.sampling.Seed = 1
-	}
-	w.thinking, w.thinkRoom = e.summaryThinking()
-	summary, err := w.run(ctx, doc)
-	return summary, errors.Join(err, session.Close())
-}
-
-// summaryThinking returns how much the model thinks about a summary: as little as its template permits. room is how
-// many tokens that may take.
-func (e *Engine) summaryThinking() (level string, room int) {
-	levels := e.ThinkingLevels()
-	switch {
-	case len(levels) == 0, slices.Contains(levels, ThinkOff):
-		if slices.Contains(levels, ThinkOff) {
-			level = ThinkOff
-		}
-		return level, 0
-	case slices.Contains(levels, ThinkLow):
-		level = ThinkLow
-	}
-	return level, 1024
-}
-
-// summaryWriter answers the prompts of a summary with a session.
-type summaryWriter struct {
-	engine    *Engine
-	session   *Session
-	options   *SummarizeOptions
-	sampling  Sampling
-	thinking  string
-	thinkRoom int
-	room      *promptRoom
-}
-
-// run summarizes a document.
-func (w *summaryWriter) run(ctx context.Context, doc *Document) (*Summary, error) {
-	w.room = &promptRoom{engine: w.engine}
-	defer w.room.release()
-	s := &summarizer{document: doc, options: w.options, count: w.count, answer: w.answer, reserve: func(bytes int64) error {
-		return w.room.reserveFor(fmt.Sprintf("a summary of %s takes", cmp.Or(doc.Name, "the document")), bytes)
-	}}
-	store, err := w.engine.openedStore()
-	switch {
-	case err == nil:
-		s.jobs = &jobStore{fsys: store.fsys, base: store.path}
-		s.identity = store.identity
-	case !errors.Is(err, ErrOptions): // a directory that cannot be opened
-		return nil, err
-	}
-	s.identity += w.settings()
-	s.model = cmp.Or(w.engine.info.Name, w.engine.info.Path)
-	overhead, err := w.overhead()
-	if err != nil {
-		return nil, err
-	}
-	s.room = w.contextRoom() - overhead
-	return s.run(ctx)
-}
-
-// settings returns everything about the engine that changes answers, beside the identity of its store.
-func (w *summaryWriter) settings() string {
-	seed := *w.sampling.Seed
-	plain := w.sampling
-	plain.Seed = nil
-	adapters := w.session.Adapters()
-	return fmt.Sprintf("\x00%s\x00%v\x00%d\x00%v\x00%s", w.engine.info.KV, plain, seed, adapters, w.thinking)
-}
-
-// contextRoom returns how many tokens a part with its prompt and its summary may take: those of the context, but no more
-// than fit in memory, because keys and values on flash that nobody needs again wear it out.
-func (w *summaryWriter) contextRoom() int {
-	room := w.session.Limit()
-	m := &w.engine.mem
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if p := m.current; p != nil && p.KVHot > 0 && w.engine.info.KVBytesPerToken > 0 {
-		room = min(room, int(p.KVHot/w.engine.info.KVBytesPerToken))
-	}
-	return room
-}
-
-// overhead returns the tokens of a prompt without its text.
-func (w *summaryWriter) overhead() (int, error) {
-	p := newPrompts(w.options)
-	longest := 0
-	for _, prompt := range []string{p.part("", maxSummaryWords), p.merge("", maxSummaryWords), p.refine("", "", maxSummaryWords)} {
-		ids, err := w.engine.EncodeChat([]Message{{Role: "user", Content: prompt}}, w.chat())
-		if err != nil {
-			return 0, err
-		}
-		longest = max(longest, len(ids))
-	}
-	return longest + w.thinkRoom + 16, nil // tokens may join differently around the text
-}
-
-func (w *summaryWriter) chat() ChatOptions { return ChatOptions{Thinking: w.thinking} }
-
-// count counts the tokens of a text.
-func (w *summaryWriter) count(text string) (int, error) {
-	ids, err := w.engine.tok.Encode(text, EncodeOptions{})
-	return len(ids), err
-}
-
-// answer returns the answer to a prompt of at most so many tokens, and whether it is complete.
-func (w *summaryWriter) answer(ctx context.Context, prompt string, tokens int, step func(read, answered int) error) (string, bool, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var once sync.Once
-	stop := func(err error) {
-		if err != nil {
-			once.Do(func() { cancel(err) })
-		}
-	}
-	o := GenerateOptions{MaxTokens: tokens + w.thinkRoom, Sampling: w.sampling, Chat: w.chat()}
-	o.OnPrefill = func(done, _ int) { stop(step(done, 0)) }
-	var answer Answer
-	answered := 0
-	for piece, err := range w.session.ChatMessages(ctx, []Message{{Role: "user", Content: prompt}}, o) {
-		if err != nil {
-			return "", false, err
-		}
-		answer.Add(&piece)
-		answered++
-		if err := step(0, answered); err != nil {
-			return "", false, err
-		}
-	}
-	return answer.Text(), w.session.Stats().StopReason == StopEOS, nil
+	summary, err := s.run(ctx, doc)
+	return summary, errors.Join(err, s.Close())
 }

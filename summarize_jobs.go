@@ -32,7 +32,7 @@ const lockWait = 5 * time.Second
 // Formats of the files of a job.
 var (
 	jobFormat  = record.Format{Magic: "LLMRJOB\x00", Version: 1, Seed: 0x6a6f62, Limit: 16 << 20, Hint: "llmrun jobs cancel deletes the job"}
-	partFormat = record.Format{Magic: "LLMRPART", Version: 1, Seed: 0x70617274, Limit: 16 << 20, Hint: "it is computed again"}
+	partFormat = record.Format{Magic: "LLMRPART", Version: 2, Seed: 0x70617274, Limit: 16 << 20, Hint: "it is computed again"}
 )
 
 // SavedJob is a summary that was begun.
@@ -168,28 +168,32 @@ func (j *openJob) write() error {
 }
 
 // load returns a saved answer. One that is damaged is computed again.
-func (j *openJob) load(key string) (text string, ok bool, err error) {
+func (j *openJob) load(key string) (answer SummaryAnswer, ok bool, err error) {
 	if j == nil {
-		return "", false, nil
+		return SummaryAnswer{}, false, nil
 	}
 	j.used[key] = true
 	content, err := partFormat.Read(j.store.fsys, j.store.path(j.id, key+partSuffix))
-	switch {
-	case err == nil:
-		return string(content), true, nil
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrFormat), errors.Is(err, store.ErrUnsupported), errors.Is(err, vfs.ErrSeal):
-		return "", false, nil
+	if err == nil && json.Unmarshal(content, &answer) == nil {
+		return answer, true, nil
 	}
-	return "", false, err
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, store.ErrUnsupported) || errors.Is(err, vfs.ErrSeal) {
+		return SummaryAnswer{}, false, nil
+	}
+	return SummaryAnswer{}, false, err
 }
 
 // save saves an answer. It returns when the file is durable.
-func (j *openJob) save(key, text string) error {
+func (j *openJob) save(key string, answer SummaryAnswer) error {
 	if j == nil {
 		return nil
 	}
 	j.used[key] = true
-	if err := partFormat.Write(j.store.fsys, j.store.path(j.id, key+partSuffix), []byte(text)); err != nil {
+	content, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	if err := partFormat.Write(j.store.fsys, j.store.path(j.id, key+partSuffix), content); err != nil {
 		return fmt.Errorf("saving a part of the job: %w", err)
 	}
 	return nil

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// prompts are the prompts of a summary. All prompts of a kind begin alike, so that the beginning is prefilled once.
+// prompts are the prompts of a summary. What is asked for stands behind the text, where small models follow it best;
+// in front of it the bundled model repeats itself. What the template puts before a message is prefilled once.
 type prompts struct {
 	rules string // what all of them ask for
 }
@@ -26,15 +27,15 @@ func newPrompts(o *SummarizeOptions) prompts {
 
 // part asks for the summary of a part.
 func (p *prompts) part(text string, words int) string {
-	return fmt.Sprintf("Summarize the text below in at most %d words. %s\n\n%s\n\nSummarize the text.", words, p.rules, text)
+	return fmt.Sprintf("%s\n\nSummarize the text in at most %d words. %s", text, words, p.rules)
 }
 
 // merge asks for one summary of several.
 func (p *prompts) merge(summaries string, words int) string {
-	return fmt.Sprintf("Below are summaries of parts of a document, in order. Write one summary of the document in at most %d words. Keep numbers in brackets such as [3]. %s\n\n%s\n\nSummarize the text.", words, p.rules, summaries)
+	return fmt.Sprintf("%s\n\nThe text above is summaries of the parts of a document, in order. Keep numbers in brackets such as [3]. Summarize the text in at most %d words. %s", summaries, words, p.rules)
 }
 
 // refine asks for a summary that covers one more part.
 func (p *prompts) refine(summary, text string, words int) string {
-	return fmt.Sprintf("Below are the summary of a document up to here, and the text that follows there. Write a summary of both in at most %d words. %s\n\nSummary up to here:\n%s\n\nText:\n%s\n\nSummarize both.", words, p.rules, summary, text)
+	return fmt.Sprintf("Summary of a document up to here:\n%s\n\nText that follows there:\n%s\n\nSummarize both in at most %d words. %s", summary, text, words, p.rules)
 }

@@ -21,33 +21,39 @@ type writer struct {
 	prompts []string
 	stop    int   // the number of the call that fails, from 1 on; 0: none
 	err     error // of that call
+	repeat  int   // the number of the call whose answer repeats itself
 }
 
 var errKilled = errors.New("killed")
 
-func (w *writer) answer(_ context.Context, prompt string, tokens int, step func(read, answered int) error) (string, bool, error) {
+func (w *writer) answer(_ context.Context, step *SummaryStep, report func(read, answered int) error) (SummaryAnswer, error) {
 	w.calls++
-	w.prompts = append(w.prompts, prompt)
+	w.prompts = append(w.prompts, step.Prompt)
 	if w.calls == w.stop {
-		return "", false, w.err
+		return SummaryAnswer{}, w.err
 	}
-	if err := step(1, 0); err != nil {
-		return "", false, err
+	if err := report(1, 0); err != nil {
+		return SummaryAnswer{}, err
 	}
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(prompt)) // never fails
+	_, _ = h.Write([]byte(step.Prompt)) // never fails
 	words := strings.Fields(fmt.Sprintf("Summary %x has words. ", h.Sum64()) + strings.Repeat("More of it follows here. ", 20))
-	return strings.Join(words[:min(len(words), tokens/2)], " ") + ".", true, step(1, tokens)
+	return SummaryAnswer{Text: strings.Join(words[:min(len(words), step.Tokens/2)], " ") + ".", Repeats: w.calls == w.repeat}, report(1, step.Tokens)
 }
 
-// summarize runs a job on a file system.
-func (w *writer) summarize(fsys vfs.FS, text string, o SummarizeOptions) (*Summary, error) {
-	s := &summarizer{
-		document: TextDocument("doc", text), options: &o, model: "m", identity: "id", room: 300,
+// summarizer returns what summarizes a text with w.
+func (w *writer) summarizer(text string, o *SummarizeOptions) *summarizer {
+	return &summarizer{
+		document: TextDocument("doc", text), options: o, model: "m", identity: "id", room: 300,
 		count:   func(text string) (int, error) { return len(strings.Fields(text)), nil },
 		answer:  w.answer,
 		reserve: func(int64) error { return nil },
 	}
+}
+
+// summarize runs a job on a file system.
+func (w *writer) summarize(fsys vfs.FS, text string, o SummarizeOptions) (*Summary, error) {
+	s := w.summarizer(text, &o)
 	if fsys != nil {
 		s.jobs = &jobStore{fsys: fsys, base: "cache"}
 	}
@@ -107,15 +113,93 @@ func TestSummariesAreTrees(t *testing.T) {
 	}
 }
 
-// TestPromptsBeginAlike expects a common beginning of all prompts for parts, and the instructions in it.
-func TestPromptsBeginAlike(t *testing.T) {
+// TestPromptsEndWithInstructions expects the instructions behind the text in all prompts.
+func TestPromptsEndWithInstructions(t *testing.T) {
 	w := &writer{}
 	s, err := w.summarize(nil, longText(testutil.Random(t), 20), SummarizeOptions{Instructions: "Name who decides.", Language: "French"})
 	require.NoError(t, err)
-	begin := w.prompts[0][:strings.Index(w.prompts[0], "Name who decides.\n\n")]
-	require.Contains(t, begin, "Write in French.")
-	for _, prompt := range w.prompts[:s.Computed] {
-		require.True(t, strings.HasPrefix(prompt, begin))
+	require.Len(t, w.prompts, s.Computed+s.ComputedMerges)
+	for _, prompt := range w.prompts {
+		require.Regexp(t, "Summarize the text in at most [0-9]+ words\\. .* Write in French\\.\n\nName who decides\\.$", prompt)
+	}
+}
+
+// TestStepsGiveTheSummary computes the steps that Assemble misses, in any order and by several writers, until none is
+// missing: the summary is that of one machine. Each step is asked for until it has an answer, and its key stays.
+func TestStepsGiveTheSummary(t *testing.T) {
+	r := testutil.Random(t)
+	text := longText(r, 25)
+	for _, o := range []SummarizeOptions{{Words: 40}, {Method: SummarizeRefine}, {Words: 40, Cite: true}, {Words: 40, Again: true}} {
+		w := &writer{}
+		want, err := w.summarize(nil, text, o)
+		require.NoError(t, err)
+		answers, computed := map[string]SummaryAnswer{}, 0
+		load := func(key string) (SummaryAnswer, bool, error) {
+			a, ok := answers[key]
+			return a, ok, nil
+		}
+		for {
+			var steps []SummaryStep
+			s := (&writer{}).summarizer(text, &o)
+			s.load, s.missing = load, func(step SummaryStep) error { steps = append(steps, step); return nil }
+			got, err := s.run(context.Background())
+			if err == nil {
+				require.Empty(t, steps)
+				require.Equal(t, stripped(want), stripped(got))
+				require.Equal(t, w.calls, computed)
+				break
+			}
+			require.ErrorIs(t, err, ErrAnswersMissing)
+			require.NotEmpty(t, steps)
+			if o.Method == SummarizeRefine {
+				require.Len(t, steps, 1)
+			}
+			r.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+			for i := range steps[:(len(steps)+1)/2] { // the others are asked for again
+				require.NotContains(t, answers, steps[i].Key)
+				answers[steps[i].Key], err = (&writer{}).answer(context.Background(), &steps[i], func(int, int) error { return nil })
+				require.NoError(t, err)
+				computed++
+			}
+		}
+	}
+}
+
+// TestRepeatedAnswersStop expects text that ends with many copies of one piece to be found, and lists, tables and
+// refrains to be left alone.
+func TestRepeatedAnswersStop(t *testing.T) {
+	for text, want := range map[string]string{
+		"Actions: " + strings.Repeat("Laura will collect the offer; Olga will print the keys by Thursday; ", 3):         "Actions: Laura will collect the offer; Olga will print the keys by Thursday",
+		"Actions: " + strings.Repeat("Laura will collect the offer; Olga will print the keys by Thursday; ", 3) + "L":   "Actions: Laura will collect the offer; Olga will print the keys by Thursday",
+		"Rita will print it; Hazel will call them by Friday; " + strings.Repeat("Victor will call them by Friday; ", 6): "Rita will print it; Hazel will call them by Friday; Victor will call them by Friday",
+		"So " + strings.Repeat("very ", 40): "So very",
+		strings.Repeat("na", 100):           "na",
+	} {
+		once, repeats := withoutRepeats(text)
+		require.True(t, repeats, text)
+		require.Equal(t, want, once)
+	}
+	var table strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&table, "| part %d | 0 | 0 | 0 |\n", i)
+	}
+	for _, text := range []string{
+		"", "a", "The same. The same. The same.", table.String(), "Title\n" + strings.Repeat("=", 80) + "\n",
+		strings.Repeat("Row, row, row your boat, gently down the stream. Merrily, merrily, merrily, life is but a dream.\n", 2),
+	} {
+		once, repeats := withoutRepeats(text)
+		require.False(t, repeats, text)
+		require.Equal(t, text, once)
+	}
+}
+
+// TestRepeatedAnswersAreCounted expects a summary to say that an answer was stopped, also when a rerun finds it saved.
+func TestRepeatedAnswersAreCounted(t *testing.T) {
+	fsys, text := vfs.NewMem(), longText(testutil.Random(t), 12)
+	for range 2 {
+		s, err := (&writer{repeat: 2}).summarize(fsys, text, SummarizeOptions{Words: 40})
+		require.NoError(t, err)
+		require.Equal(t, 1, s.Repeats)
 	}
 }
 

@@ -33,9 +33,11 @@ type summarizer struct {
 	document *Document
 	options  *SummarizeOptions
 	count    func(text string) (int, error)
-	// answer returns the answer to a prompt, of at most so many tokens, and whether the model has ended it. It calls
-	// step while it reads and answers.
-	answer   func(ctx context.Context, prompt string, tokens int, step func(read, answered int) error) (string, bool, error)
+	// answer computes a step. It calls report while it reads and answers.
+	answer func(ctx context.Context, step *SummaryStep, report func(read, answered int) error) (SummaryAnswer, error)
+	// load, if set, finds answers, and missing gets the steps that have none in place of answer.
+	load     func(key string) (SummaryAnswer, bool, error)
+	missing  func(SummaryStep) error
 	reserve  func(bytes int64) error
 	jobs     *jobStore // nil: nothing is saved
 	identity string    // of everything about the model that changes answers
@@ -48,6 +50,7 @@ type summarizer struct {
 	summary Summary
 	parts   []document.Part
 	tokens  int // of the document
+	gaps    int // steps that missing got
 	done    int64
 	total   int64
 }
@@ -137,7 +140,10 @@ func (s *summarizer) split(ctx context.Context) error {
 		}
 	}
 	if len(s.parts) == 0 {
-		return fmt.Errorf("%w: %s has no text", ErrOptions, s.name())
+		if s.document.Size == 0 {
+			return fmt.Errorf("%w: %s has no text: it is empty", ErrOptions, s.name())
+		}
+		return fmt.Errorf("%w: %s has no text, only space; if it is pictures of pages, tesseract makes text of them", ErrOptions, s.name())
 	}
 	return nil
 }
@@ -191,9 +197,15 @@ func (s *summarizer) summarizeParts(ctx context.Context) ([]string, error) {
 		if refines && i > 0 {
 			prompt = s.prompts.refine(before, text, tokens/tokensPerWord)
 		}
-		got, reused, err := s.step(ctx, SummaryProgress{Part: i + 1, Parts: len(s.parts)}, prompt, part.Tokens, tokens)
+		got, reused, err := s.step(ctx, SummaryStep{Part: i + 1, Parts: len(s.parts), Prompt: prompt, Read: part.Tokens, Tokens: tokens})
 		if err != nil {
 			return nil, err
+		}
+		if s.gaps > 0 {
+			if refines {
+				break
+			}
+			continue
 		}
 		count(reused, &s.summary.Computed, &s.summary.Reused)
 		before = got
@@ -202,6 +214,9 @@ func (s *summarizer) summarizeParts(ctx context.Context) ([]string, error) {
 			got = cite(got, i+1)
 		}
 		texts = append(texts, got)
+	}
+	if s.gaps > 0 {
+		return nil, ErrAnswersMissing
 	}
 	if refines {
 		texts = texts[len(texts)-1:]
@@ -272,9 +287,12 @@ func (s *summarizer) mergeGroups(ctx context.Context, level int, groups [][]stri
 		if err != nil {
 			return nil, err
 		}
-		got, reused, err := s.step(ctx, SummaryProgress{Level: level, Part: i + 1, Parts: len(groups)}, s.prompts.merge(text, tokens/tokensPerWord), n, tokens)
+		got, reused, err := s.step(ctx, SummaryStep{Level: level, Part: i + 1, Parts: len(groups), Prompt: s.prompts.merge(text, tokens/tokensPerWord), Read: n, Tokens: tokens})
 		if err != nil {
 			return nil, err
+		}
+		if s.gaps > 0 {
+			continue
 		}
 		count(reused, &s.summary.ComputedMerges, &s.summary.ReusedMerges)
 		if s.options.Cite {
@@ -282,62 +300,74 @@ func (s *summarizer) mergeGroups(ctx context.Context, level int, groups [][]stri
 		}
 		merged = append(merged, got)
 	}
+	if s.gaps > 0 {
+		return nil, ErrAnswersMissing
+	}
 	return merged, nil
 }
 
 // step answers one prompt, or returns the answer that an earlier run has saved.
-func (s *summarizer) step(ctx context.Context, p SummaryProgress, prompt string, read, tokens int) (text string, reused bool, err error) {
-	key := s.key(prompt, tokens)
-	work := int64(read + answerCost*tokens)
-	if !s.options.Again {
-		if text, reused, err = s.job.load(key); reused || err != nil {
-			s.total -= work
-			return text, reused, err
+func (s *summarizer) step(ctx context.Context, step SummaryStep) (text string, reused bool, err error) {
+	step.Key = summaryKey(s.identity, step.Prompt, step.Tokens)
+	answer, reused, err := s.loaded(step.Key)
+	if err != nil {
+		return "", false, err
+	}
+	if !reused {
+		if s.missing != nil {
+			s.gaps++
+			return "", false, s.missing(step)
+		}
+		if answer, err = s.compute(ctx, &step); err != nil {
+			return "", false, err
 		}
 	}
+	if reused {
+		s.total -= step.work()
+	}
+	if answer.Repeats {
+		s.summary.Repeats++
+	}
+	return answer.Text, reused, nil
+}
+
+// loaded returns the answer of an earlier run.
+func (s *summarizer) loaded(key string) (SummaryAnswer, bool, error) {
+	switch {
+	case s.load != nil:
+		return s.load(key)
+	case s.options.Again:
+		return SummaryAnswer{}, false, nil
+	}
+	return s.job.load(key)
+}
+
+// compute computes and saves an answer.
+func (s *summarizer) compute(ctx context.Context, step *SummaryStep) (SummaryAnswer, error) {
+	p := SummaryProgress{Level: step.Level, Part: step.Part, Parts: step.Parts}
 	report := func(read, answered int) error {
 		if err := s.job.cancelled(); err != nil {
 			return err
 		}
-		if s.options.Wait != nil {
-			if err := s.options.Wait(ctx); err != nil {
-				return err
-			}
-		}
-		if s.options.Progress != nil {
-			p.Done = s.done + int64(read) + int64(answerCost*answered)
-			p.Total = max(s.total, p.Done)
-			s.options.Progress(p)
-		}
-		return nil
-	}
-	if ctx.Err() != nil {
-		return "", false, context.Cause(ctx)
+		p.Done = s.done + int64(min(read, step.Read)) + int64(answerCost*answered)
+		p.Total = max(s.total, p.Done)
+		return s.options.report(ctx, p)
 	}
 	if err := report(0, 0); err != nil {
-		return "", false, err
+		return SummaryAnswer{}, err
 	}
-	text, whole, err := s.answer(ctx, prompt, tokens, func(done, answered int) error {
-		if answered > 0 {
-			done = read
-		}
-		return report(min(done, read), answered)
-	})
+	answer, err := s.answer(ctx, step, report)
 	if err != nil {
-		return "", false, err
+		return SummaryAnswer{}, err
 	}
-	text = strings.TrimSpace(text)
-	if !whole {
-		text = lastWhole(text)
-	}
-	s.done += work
-	return text, false, s.job.save(key, text)
+	s.done += step.work()
+	return answer, s.job.save(step.Key, answer)
 }
 
-// key identifies an answer: everything that the model computes follows from it.
-func (s *summarizer) key(prompt string, tokens int) string {
+// summaryKey identifies an answer: everything that the model computes follows from it.
+func summaryKey(identity, prompt string, tokens int) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "summary 1\x00%s\x00%d\x00%s", s.identity, tokens, prompt) // never fails
+	fmt.Fprintf(h, "summary 1\x00%s\x00%d\x00%s", identity, tokens, prompt) // never fails
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 

@@ -23,7 +23,7 @@ func summarizeCommand() *cli.Command {
 
 Each finished part is saved in the cache directory before the next one begins. The same command continues after a kill or a power cut where it was, returns a finished result at once, and after a change of a document computes only the parts that changed. llmrun jobs lists, shows and deletes what is saved. The answer is greedy, and the same each time, unless --temp is given.
 
---json prints one object for a document: file, summary, parts (start and end in bytes of the text, heading, summary), computed_parts, reused_parts (computed by an earlier run), computed_merges and reused_merges of summaries, and job, its name for llmrun jobs; for several documents a list of such objects, with error in place of the rest for one that failed.`,
+--json prints one object for a document: file, summary, parts (start and end in bytes of the text, heading, summary), computed_parts, reused_parts (computed by an earlier run), computed_merges and reused_merges of summaries, repeats (answers that were stopped because the model repeated itself), and job, its name for llmrun jobs; for several documents a list of such objects, with error in place of the rest for one that failed.`,
 		Brief: `Summarizes documents of any length: text, Markdown, HTML and EPUB; all of a directory, or standard input for -. The same command continues where an interrupted one was.`,
 		Examples: []cli.Example{
 			{Line: "llmrun summarize report.md", Purpose: "summarize a document with the bundled model"},
@@ -258,10 +258,18 @@ func (c *summarizeFlags) summarize(ctx context.Context, s *cli.Streams, engine *
 	options.Progress = progress.update
 	summary, err := engine.Summarize(ctx, doc, options)
 	progress.finish()
+	if err == nil && summary.Repeats > 0 {
+		s.Note(repeatsText(in.name, summary.Repeats))
+	}
 	if err == nil && !s.Quiet {
 		fmt.Fprintln(s.Err, summaryText(summary))
 	}
 	return summary, errors.Join(err, doc.Close())
+}
+
+// repeatsText says that answers were stopped.
+func repeatsText(name string, repeats int) string {
+	return fmt.Sprintf("%s: the model repeated itself in %s, which ends there; smaller parts may help: --part-tokens", cli.VisibleLine(name), countOf(repeats, "answer"))
 }
 
 // summaryText describes what a summary took.

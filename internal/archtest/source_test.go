@@ -18,7 +18,7 @@ import (
 
 const modulePath = "github.com/llmrun/llmrun"
 
-// sourceFile is one Go file of the module; internal/clienttests is another one. The rules also apply to files for other systems.
+// sourceFile is one Go file of the module; internal/clienttests and worker are others. The rules also apply to files for other systems.
 type sourceFile struct {
 	path    string // relative to the root, with slashes
 	pkg     string // directory of the package, "." for the root package
@@ -88,7 +88,7 @@ func goFiles(t *testing.T) []sourceFile {
 	var files []sourceFile
 	fileSet := token.NewFileSet()
 	walkFiles(t, func(rel, full string) {
-		if !strings.HasSuffix(rel, ".go") || strings.HasPrefix(path.Base(path.Dir(rel)), "_") || below(path.Dir(rel), "internal/clienttests") {
+		if !strings.HasSuffix(rel, ".go") || strings.HasPrefix(path.Base(path.Dir(rel)), "_") || below(path.Dir(rel), "internal/clienttests") || below(path.Dir(rel), "worker") {
 			return
 		}
 		syntax, err := parser.ParseFile(fileSet, full, nil, parser.SkipObjectResolution|parser.ParseComments)

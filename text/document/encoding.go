@@ -34,6 +34,29 @@ func encodingOf(head []byte) encoding {
 	case bytes.HasPrefix(head, []byte("\xfe\xff")):
 		return bigUTF16
 	}
+	return unmarked(head)
+}
+
+// encodingHead is how many bytes tell UTF-16 without a byte order mark, and leastHead how many are enough.
+const encodingHead, leastHead = 512, 16
+
+// unmarked recognizes UTF-16 without a byte order mark: nearly every second byte is zero, and no other one is.
+func unmarked(head []byte) encoding {
+	head = head[:min(len(head), encodingHead)&^1]
+	var zeros [2]int // at even and odd places
+	for i, c := range head {
+		if c == 0 {
+			zeros[i%2]++
+		}
+	}
+	most := len(head) / 2 * 9 / 10
+	switch {
+	case len(head) < leastHead:
+	case zeros[0] == 0 && zeros[1] >= most:
+		return littleUTF16
+	case zeros[1] == 0 && zeros[0] >= most:
+		return bigUTF16
+	}
 	return plainText
 }
 

@@ -64,7 +64,7 @@ func Extract(w io.Writer, s Source) error {
 
 // text returns the characters of a document as UTF-8.
 func text(s Source) io.Reader {
-	head := make([]byte, min(4, s.Size))
+	head := make([]byte, min(encodingHead, s.Size))
 	_, _ = s.Data.ReadAt(head, 0) // reading all of it reports the error
 	return decode(io.NewSectionReader(s.Data, 0, s.Size), encodingOf(head))
 }

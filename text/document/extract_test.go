@@ -41,6 +41,17 @@ func TestEncodingsBecomeUTF8(t *testing.T) {
 	for name, data := range map[string]string{"utf-8": text, "marked": "\ufeff" + text, "little": utf16Of(text, false), "big": utf16Of(text, true)} {
 		require.Equal(t, text, extract(t, name, data), name)
 	}
+	latin := strings.Repeat("Written without a mark, and with one dash – here.\n", 100)
+	for _, big := range []bool{false, true} {
+		require.Equal(t, latin, extract(t, "unmarked", utf16Of(latin, big)[2:]))
+	}
+	for _, binary := range []string{strings.Repeat("\x01\x00\x00\x00", 100), "text\x00with a zero", strings.Repeat("a\x00b", 100)} {
+		err := Extract(io.Discard, Source{"x", strings.NewReader(binary), int64(len(binary))})
+		require.NoError(t, err) // Split refuses the zeros
+		kind, err := KindOf(Source{"x", strings.NewReader(binary), int64(len(binary))})
+		require.NoError(t, err)
+		require.Equal(t, Plain, kind)
+	}
 	for _, e := range []struct{ data, want string }{
 		{utf16Of("ab", false) + "x", "half a character"},
 		{"\xff\xfe\x00\xd8a\x00", "half a character at offset 2"},
