@@ -64,6 +64,6 @@ func commandGroups() []cli.CommandGroup {
 		}},
 		{Title: "Get and import models", Commands: []*cli.Command{pullCommand(), modelsCommand(), importCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
 		{Title: "Measure", Commands: []*cli.Command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},
-		{Title: "About", Commands: []*cli.Command{versionCommand(), licensesCommand()}},
+		{Title: "About", Commands: []*cli.Command{completionCommand(), versionCommand(), licensesCommand()}},
 	}
 }

@@ -29,9 +29,11 @@ type flagGroup struct {
 }
 
 type flagHelp struct {
-	names string // as in the help: "-m, --model FILE"
-	usage string
-	list  []string // names without dashes
+	names   string // as in the help: "-m, --model FILE"
+	usage   string
+	list    []string // names without dashes
+	value   bool     // a value follows
+	choices []string // its values, if they are few
 }
 
 // NewFlagSet returns a set with only -h, --help and --help-all.
@@ -103,7 +105,7 @@ func (f *FlagSet) describe(names, placeholder, usage string) {
 		spelled = append(spelled, dashed(name))
 	}
 	last := &f.groups[len(f.groups)-1]
-	last.flags = append(last.flags, flagHelp{names: strings.Join(spelled, ", ") + placeholder, usage: usage, list: strings.Fields(names)})
+	last.flags = append(last.flags, flagHelp{names: strings.Join(spelled, ", ") + placeholder, usage: usage, list: strings.Fields(names), value: placeholder != ""})
 }
 
 // Text declares a flag whose value is any text but the empty one. An empty value is probably an
@@ -129,6 +131,8 @@ func (f *FlagSet) Choice(target *string, names, placeholder, usage string, choic
 		*target = s
 		return nil
 	})
+	group := &f.groups[len(f.groups)-1]
+	group.flags[len(group.flags)-1].choices = choices
 }
 
 // Either joins the names of alternatives: "a, b or c".
