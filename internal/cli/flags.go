@@ -261,6 +261,9 @@ func (f *FlagSet) Parse(args []string) (positional []string, err error) {
 func (f *FlagSet) parseFlag(arg string, rest []string) ([]string, error) {
 	name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
 	known := f.Registry.Lookup(name)
+	if letter, attached := f.attachedNumber(arg); known == nil && attached {
+		known, name, value, hasValue = f.Registry.Lookup(letter), letter, arg[2:], true
+	}
 	if known == nil {
 		return nil, f.unknownFlag(arg, name)
 	}
@@ -279,6 +282,19 @@ func (f *FlagSet) parseFlag(arg string, rest []string) ([]string, error) {
 		return nil, Usagef("%s: %v", dashed(name), err)
 	}
 	return rest, nil
+}
+
+// attachedNumber returns the flag of a letter to which its number is attached, as in -n5.
+func (f *FlagSet) attachedNumber(arg string) (letter string, attached bool) {
+	if len(arg) < 3 || arg[0] != '-' || arg[2] < '0' || arg[2] > '9' {
+		return "", false
+	}
+	known := f.Registry.Lookup(arg[1:2])
+	if known == nil {
+		return "", false
+	}
+	toggle, ok := known.Value.(interface{ IsBoolFlag() bool })
+	return arg[1:2], !ok || !toggle.IsBoolFlag()
 }
 
 func (f *FlagSet) unknownFlag(arg, name string) error {
