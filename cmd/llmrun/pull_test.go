@@ -67,6 +67,7 @@ func TestPullStoppedSaysHowToGoOn(t *testing.T) {
 	server.Before = func(r *http.Request) {
 		if r.Header.Get("Range") != "" { // the connection that would bring the rest
 			cancel(cli.ErrInterrupted)
+			<-r.Context().Done() // until the client has closed it
 		}
 	}
 	client.Pause = func(context.Context, time.Duration) error { return nil }
