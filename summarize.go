@@ -79,6 +79,20 @@ func ReadDocument(name string, data io.ReaderAt, size int64, dir string) (*Docum
 	return d, nil
 }
 
+// PlainText returns a text that was read from a file as UTF-8: without a byte order mark, and converted from UTF-16.
+// For what is no text, such as a PDF file, it returns an error that wraps [ErrNotText], and names the command that makes
+// text of it. HTML stays as it is.
+func PlainText(name, data string) (string, error) {
+	text, err := document.DecodeString(name, data)
+	var refused *document.Refused
+	if errors.As(err, &refused) {
+		prompt := *refused // the hint is for a prompt
+		prompt.Hint = strings.ReplaceAll(prompt.Hint, "llmrun summarize -", "llmrun run -f -")
+		err = &prompt
+	}
+	return text, err
+}
+
 // Close releases what OpenDocument has opened.
 func (d *Document) Close() error {
 	if d.close == nil {

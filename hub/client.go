@@ -37,7 +37,7 @@ type Client struct {
 
 // FromEnvironment returns a client with the endpoint and the token of the environment.
 func FromEnvironment(getenv func(string) string) *Client {
-	return &Client{Endpoint: getenv("HF_ENDPOINT"), Token: getenv("HF_TOKEN")}
+	return &Client{Endpoint: strings.TrimSpace(getenv("HF_ENDPOINT")), Token: strings.TrimSpace(getenv("HF_TOKEN"))}
 }
 
 // Errors of servers.
@@ -130,6 +130,9 @@ func (c *Client) do(ctx context.Context, r request, want ...int) (*http.Response
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return fmt.Errorf("%w: more than %d redirects", ErrServer, maxRedirects)
+	}
+	if next.URL.Scheme != schemeHTTPS && next.URL.Scheme != schemeHTTP {
+		return fmt.Errorf("%w: it redirects to %s", ErrServer, limitedLine(next.URL.Scheme))
 	}
 	for _, before := range via {
 		if before.URL.Scheme == schemeHTTPS && next.URL.Scheme != schemeHTTPS {
@@ -286,9 +289,13 @@ func (c *Client) notify(format string, args ...any) {
 }
 
 // endpoint returns the server of hf: references without a slash at its end.
-func (c *Client) endpoint() string {
+func (c *Client) endpoint() (string, error) {
 	if c.Endpoint == "" {
-		return DefaultEndpoint
+		return DefaultEndpoint, nil
 	}
-	return strings.TrimRight(c.Endpoint, "/")
+	u, err := url.Parse(c.Endpoint)
+	if err != nil || u.Host == "" || u.Scheme != schemeHTTPS && u.Scheme != schemeHTTP {
+		return "", fmt.Errorf("HF_ENDPOINT: %w: it must be a URL such as %s", ErrReference, DefaultEndpoint)
+	}
+	return strings.TrimRight(c.Endpoint, "/"), nil
 }

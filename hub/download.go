@@ -127,20 +127,24 @@ func (d *download) attempt(ctx context.Context) error {
 	if err := d.accept(response); err != nil {
 		return fmt.Errorf("%s: %w", shownURL(response.Request.URL), err)
 	}
-	err = d.transfer(aliveReader{response.Body, func() { alive.Reset(d.client.stall()) }})
+	err = d.transfer(aliveReader{ctx, response.Body, func() { alive.Reset(d.client.stall()) }})
 	if err != nil && !isLocal(err) {
 		err = fmt.Errorf("%s: %w", shownURL(response.Request.URL), cancelled(ctx, err))
 	}
 	return err
 }
 
-// aliveReader calls arrived whenever bytes have arrived.
+// aliveReader calls arrived whenever bytes have arrived, and ends with the context at once.
 type aliveReader struct {
+	ctx     context.Context
 	body    io.Reader
 	arrived func()
 }
 
 func (r aliveReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
 	n, err := r.body.Read(p)
 	if n > 0 {
 		r.arrived()

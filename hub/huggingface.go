@@ -47,7 +47,11 @@ var commitName = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // findHF finds the files of hf:OWNER/REPO[:QUANT], all of one commit.
 func (c *Client) findHF(ctx context.Context, ref Reference) (*Remote, error) {
-	api := c.endpoint() + "/api/models/" + ref.repo
+	endpoint, err := c.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	api := endpoint + "/api/models/" + ref.repo
 	var revision hfRevision
 	if _, err := c.json(ctx, request{url: api + "/revision/main", token: c.Token}, &revision); err != nil {
 		return nil, c.adviseHF(ref, err)
@@ -70,7 +74,7 @@ func (c *Client) findHF(ctx context.Context, ref Reference) (*Remote, error) {
 		return nil, err
 	}
 	for i, f := range r.Files {
-		r.Files[i].URL = c.endpoint() + "/" + ref.repo + "/resolve/" + revision.SHA + "/" + escapePath(f.URL)
+		r.Files[i].URL = endpoint + "/" + ref.repo + "/resolve/" + revision.SHA + "/" + escapePath(f.URL)
 		r.Files[i].token = c.Token
 	}
 	return r, nil
@@ -92,7 +96,7 @@ var nextPage = regexp.MustCompile(`<([^>]*)>\s*;\s*rel="next"`)
 func (c *Client) listHF(ctx context.Context, address string) (files []hfEntry, err error) {
 	first, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("%w: HF_ENDPOINT %q is no URL", ErrReference, c.endpoint())
+		return nil, fmt.Errorf("HF_ENDPOINT: %w: %w", ErrReference, err)
 	}
 	for page := 0; address != ""; page++ {
 		if page == maxPages {

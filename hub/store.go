@@ -50,6 +50,8 @@ type record struct {
 	Source string       `json:"source"`
 	Path   string       `json:"path"` // what to open, relative to the directory
 	Files  []storedFile `json:"files"`
+	// Made are the files of which the model was made, if they were replaced by a pack.
+	Made []storedFile `json:"made,omitempty"`
 }
 
 // A storedFile is a file of a model.
@@ -139,24 +141,26 @@ func (s *Store) Has(r *Remote) (Model, bool, error) {
 		return Model{}, false, nil
 	case err != nil:
 		return Model{}, false, err
-	case have.Source != r.Source:
+	case have.Source != r.Source && !have.isOf(r, false):
 		return Model{}, false, fmt.Errorf("%s is %w, from %s; llmrun models rm %s deletes it, and --name gives this one another name", r.Name, ErrExists, have.Source, r.Name)
-	case !have.isOf(r):
+	case !have.isOf(r, have.Source == r.Source):
 		return Model{}, false, fmt.Errorf("%s is %w, but %s has other files now; llmrun models rm %s deletes it", r.Name, ErrExists, r.Source, r.Name)
 	}
 	m, err := s.model(have)
 	return m, err == nil, err
 }
 
-// isOf reports whether a model was made of the files on the server, as far as both say.
-func (r *record) isOf(remote *Remote) bool {
-	if path.Ext(r.Path) == packSuffix && path.Ext(remote.Path) != packSuffix {
-		return true // its files were replaced by the pack
+// isOf reports whether a model was made of the files on the server. trusting takes files of which neither side says
+// more than their length for the same.
+func (r *record) isOf(remote *Remote, trusting bool) bool {
+	files := r.Files
+	if r.Made != nil {
+		files = r.Made
 	}
 	for i := range remote.Files {
 		f := &remote.Files[i]
-		known := slices.ContainsFunc(r.Files, func(have storedFile) bool {
-			return have.isOf(f) || f.Digest == "" && f.ETag == "" && f.LastModified == "" && have.Path == f.Path && have.Size == f.Size
+		known := slices.ContainsFunc(files, func(have storedFile) bool {
+			return have.isOf(f) || trusting && f.Digest == "" && f.ETag == "" && f.LastModified == "" && have.Path == f.Path && have.Size == f.Size
 		})
 		if !known {
 			return false
@@ -219,7 +223,7 @@ func (p *pull) begin() error {
 	case err != nil:
 		before = &record{} // an unreadable state says nothing about what is durable
 		p.client.notify("%v: the download begins again", err)
-	case before.Source != r.Source:
+	case before.Source != r.Source && !slices.ContainsFunc(r.Files, func(f RemoteFile) bool { return before.durable(&f) > 0 }):
 		return fmt.Errorf("%s is on its way from %s; llmrun models rm %s deletes what is here of it, and --name gives this one another name", r.Name, before.Source, r.Name)
 	}
 	p.state = &record{Name: r.Name, Source: r.Source, Path: r.Path}
@@ -618,7 +622,7 @@ func (s *Store) Replace(name, pack string) (_ Model, err error) {
 	}
 	packed := storedFile{Path: pack, Size: info.Size}
 	replaced := *r
-	replaced.Path = pack
+	replaced.Path, replaced.Made = pack, r.Files
 	// Until the files are deleted, the record names them too, so that rm deletes what a crash left.
 	replaced.Files = append([]storedFile{packed}, r.Files...)
 	if err := s.writeRecord(name+recordSuffix, &replaced); err != nil {

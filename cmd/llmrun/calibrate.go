@@ -21,7 +21,7 @@ Use several thousand tokens of text of the kind that the model will process. Exp
 		Examples: []cli.Example{
 			{Line: "llmrun calibrate -m qwen.pack -f notes.txt", Purpose: "writes qwen.pack" + llmrun.CalibrationSuffix},
 			{Line: "llmrun calibrate -m qwen.pack -f notes.txt --shadows 0.15", Purpose: "a small file, with an outlier path for the most important inputs only"},
-			{Line: "llmrun calibrate -f notes.txt -o demo" + llmrun.CalibrationSuffix + " && llmrun perplexity -f book.txt --w8a8 --calibration demo" + llmrun.CalibrationSuffix, Purpose: "the bundled model"},
+			{Line: "llmrun calibrate -f notes.txt -o demo" + llmrun.CalibrationSuffix + " && llmrun perplexity -f book.txt --w8a8 --calibration demo" + llmrun.CalibrationSuffix, Purpose: "the bundled demo model"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &calibrateFlags{}
@@ -99,7 +99,7 @@ func (c *calibrateFlags) check() error {
 	case c.file == "":
 		return cli.Usagef("-f is missing: give the text to calibrate with")
 	case c.to == "" && c.model.path == "":
-		return cli.Usagef("-o is missing: name the file to write, because the bundled model has no directory")
+		return cli.Usagef("-o is missing: name the file to write, because the bundled demo model has no directory")
 	case c.to == "":
 		path, err := findModel("-m", c.model.path)
 		if err != nil {

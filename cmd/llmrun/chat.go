@@ -14,20 +14,20 @@ import (
 func chatCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "chat",
-		Synopsis: "[-m MODEL] [flags]",
+		Synopsis: "[MODEL | -m MODEL] [flags]",
 		Summary:  "talk with a model",
 		About: `Holds a conversation in the terminal. The up and down keys recall earlier lines. A line that ends with \ continues in the next line, and so does a block between two """. Ctrl-C stops an answer; Ctrl-C twice at the prompt leaves. /help lists the commands.
 
 If standard input is not a terminal, each line is a message and chat prints only answers.`,
 		Examples: []cli.Example{
-			{Line: "llmrun chat", Purpose: "talk with the bundled model"},
-			{Line: `llmrun chat -m model.gguf --system "Answer briefly." --temp 0.3`, Purpose: "with a system message"},
+			{Line: "llmrun chat", Purpose: "talk with the bundled demo model"},
+			{Line: `llmrun chat model.gguf --system "Answer briefly." --temp 0.3`, Purpose: "with a system message"},
 			{Line: `printf 'Who are you?\nWhat is 3 + 4?\n' | llmrun chat --temp 0`, Purpose: "a conversation from a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &chatFlags{}
 			f.Everyday(
-				"m: model: a GGUF file, Hugging Face directory, or pack; default: the bundled model",
+				"m: model: a GGUF file, Hugging Face directory, or pack; default: the bundled demo model",
 				"system: the system message", "session: continue the session of that name, or start it",
 				"temp: temperature; 0 always takes the most likely token", "seed: the same seed gives the same text",
 				"ram: memory limit, such as 1.5GiB; weights that do not fit are read from flash, and the answer is the same",
@@ -53,7 +53,7 @@ type chatFlags struct {
 // run holds the conversation. A message that is too long to be read ends it with the budget that the
 // message needs, whether it is known before the model is opened or comes from a pipe.
 func (c *chatFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
-	err := cli.NoArguments(args)
+	err := c.model.takeArgument(args)
 	if err == nil {
 		err = c.expectInput(s)
 	}

@@ -116,6 +116,7 @@ func (h *hostileFiles) commandLines() [][]string {
 		{"pull", "http://127.0.0.1:1/" + hostileName + ".gguf"},
 		{"pull", "hf:a/b", "--name", hostileName},
 		{"pull", "http://127.0.0.1:1/x.gguf", "--sha256", hostileName},
+		{"completion", hostileName},
 		{"models"},
 		{"models", "--json"},
 		{"models", "rm", hostileName},

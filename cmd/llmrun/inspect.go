@@ -17,11 +17,11 @@ import (
 func inspectCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "inspect",
-		Synopsis: "[-m MODEL] [--tensors | --tensor NAME --rows LIST] [--json]",
+		Synopsis: "[MODEL | -m MODEL] [--tensors | --tensor NAME --rows LIST] [--json]",
 		Summary:  "describe a model without loading it",
 		About:    `Prints a model's family, shape, tensor types, tokenizer and context, and the memory that its context needs. --tensors lists the tensors. --tensor with --rows prints dequantized values of one tensor.`,
 		Examples: []cli.Example{
-			{Line: "llmrun inspect -m model.gguf", Purpose: "describe it"},
+			{Line: "llmrun inspect model.gguf", Purpose: "describe it"},
 			{Line: "llmrun inspect -m model.gguf --tensors", Purpose: "every tensor with its type, shape and size"},
 			{Line: "llmrun inspect -m model.gguf --tensor token_embd.weight --rows 0,5 --json", Purpose: `two rows of a tensor as {"rows":[[...],[...]]}`},
 		},
@@ -49,7 +49,7 @@ type inspectFlags struct {
 }
 
 func (i *inspectFlags) run(_ context.Context, s *cli.Streams, args []string) error {
-	if err := cli.NoArguments(args); err != nil {
+	if err := i.model.takeArgument(args); err != nil {
 		return err
 	}
 	rows, err := i.check()

@@ -12,8 +12,8 @@ func licensesCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "licenses",
 		Synopsis: "",
-		Summary:  "print the licences of the bundled model",
-		About:    "Prints the sources of the bundled model's training text, their licences, and the required attributions.",
+		Summary:  "print the licences of the bundled demo model",
+		About:    "Prints the sources of the bundled demo model's training text, their licences, and the required attributions.",
 		Examples: []cli.Example{
 			{Line: "llmrun licenses", Purpose: "print them"},
 			{Line: "llmrun licenses | less", Purpose: "read them"},

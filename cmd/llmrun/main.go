@@ -17,8 +17,13 @@ func main() {
 	os.Exit(llmrunProgram().Execute(context.Background(), cli.SystemStreams(), os.Args[1:]))
 }
 
-const overviewIntro = `llmrun runs language models: GGUF files and Hugging Face directories, on this
-machine. Without -m a command uses the small model that is bundled with llmrun.
+const overviewIntro = `llmrun runs language models on this machine: GGUF files and Hugging Face
+directories, in less memory than they have. Without -m a command uses the bundled
+demo model, which is small and often wrong.
+
+  llmrun chat                          talk to the bundled demo model
+  llmrun pull hf:Qwen/Qwen2.5-1.5B-Instruct-GGUF && llmrun models
+                                       download another one, and see its name for -m
 
 Usage: llmrun COMMAND [flags]`
 
@@ -64,6 +69,6 @@ func commandGroups() []cli.CommandGroup {
 		}},
 		{Title: "Get and import models", Commands: []*cli.Command{pullCommand(), modelsCommand(), importCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
 		{Title: "Measure", Commands: []*cli.Command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},
-		{Title: "About", Commands: []*cli.Command{versionCommand(), licensesCommand()}},
+		{Title: "About", Commands: []*cli.Command{completionCommand(), versionCommand(), licensesCommand()}},
 	}
 }

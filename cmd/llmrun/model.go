@@ -15,7 +15,7 @@ import (
 
 // modelFlags select the model of a command and how it is computed.
 type modelFlags struct {
-	path     string // "" = the bundled model
+	path     string // "" = the bundled demo model
 	threads  int
 	context  int
 	kv       string
@@ -32,7 +32,7 @@ type modelFlags struct {
 	cache    *cacheFlags // nil: the command imports nothing
 	kvRAM    int64
 	session  string // name of the saved session; "" = none
-	saveJobs bool   // parts of documents are saved, also with the bundled model
+	saveJobs bool   // parts of documents are saved, also with the bundled demo model
 	pin      string
 	flash    string
 	ram      ramFlag // 0 bytes = the available memory
@@ -48,7 +48,7 @@ type modelFlags struct {
 	deviceQuota  float64 // part of a matmul's time that the device of a split may be busy; 0 = all
 }
 
-const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, pack, or the name of a model in llmrun models; default: the bundled model"
+const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, pack, or the name of a model in llmrun models; default: the bundled demo model"
 
 // addModel declares -m.
 func (m *modelFlags) addModel(f *cli.FlagSet) {
@@ -241,16 +241,16 @@ func (m *modelFlags) options() (llmrun.Options, error) {
 	return options, checkAdapters(m.lora)
 }
 
-// takeArgument takes the model from the argument of a command that needs no other.
+// takeArgument takes the model from the argument of a command that needs no other, where it can be one.
 func (m *modelFlags) takeArgument(args []string) error {
-	switch {
-	case len(args) == 1 && m.path == "":
-		m.path = args[0]
-		return nil
-	case len(args) == 1:
+	if len(args) == 0 || !namesModel(args[0]) {
+		return cli.NoArguments(args)
+	}
+	if m.path != "" {
 		return cli.Usagef("-m %s and %s are two models: give one of them", m.path, args[0])
 	}
-	return cli.NoArguments(args[min(1, len(args)):])
+	m.path = args[0]
+	return cli.NoArguments(args[1:])
 }
 
 // savesKV reports whether keys and values may go to the cache directory. Those of the bundled

@@ -50,6 +50,15 @@ func isPath(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") || strings.Contains(name, `\`) || strings.HasPrefix(name, "/")
 }
 
+// namesModel reports whether an argument that is no flag is meant as a model.
+func namesModel(text string) bool {
+	if isPath(text) || hub.IsReference(text) || fileLike.MatchString(text) || strings.Contains(text, "/") {
+		return true
+	}
+	_, err := findModel("", text)
+	return err == nil
+}
+
 var (
 	ollamaLike = regexp.MustCompile(`^[a-z][a-z0-9._-]*(:[A-Za-z0-9._-]+)?$`)
 	hubLike    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9._-]+)?$`)

@@ -13,7 +13,7 @@ import (
 func planCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "plan",
-		Synopsis: "[-m MODEL | MODEL] [--ram SIZE] [--ctx N] [flags of run] [--device NAME | --devices LIST] [--json]",
+		Synopsis: "[MODEL | -m MODEL] [--ram SIZE] [--ctx N] [flags of run] [--device NAME | --devices LIST] [--json]",
 		Summary:  "plan the memory of a model and predict its speed",
 		About: `Plans the memory of a model without loading it: which weights stay in memory, which are read from flash during each pass, and the predicted speed. A model that does not fit still runs: each pass streams the other weights from flash, and a larger budget makes it faster. plan takes the flags of run for the model and its memory, and refuses what run refuses, in the same words and with exit code 3. A model that llmrun pull could download, such as hf:OWNER/REPO:QUANT, is planned from its header, which is all that plan reads of it. The error lists the parts of the minimum; with --json, runs, refused and minimum_bytes say it.
 
@@ -34,7 +34,7 @@ With --device gpu, or gpu: and part of a device's name, it also shows how many l
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			p := &planFlags{}
 			f.Everyday(
-				"m: model: a GGUF file, Hugging Face directory, or pack; default: the bundled model",
+				"m: model: a GGUF file, Hugging Face directory, or pack; default: the bundled demo model",
 				"ram: memory limit, such as 1.5GiB; weights that do not fit are read from flash, and the answer is the same",
 				"ctx: tokens of context, such as 8K", "kv: format of keys and values",
 				"prompt: plan for a prompt of N tokens, and predict its time", "answer: and of an answer of M tokens",
@@ -95,7 +95,7 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		return err
 	}
 	if dir, err := p.model.cache.directory(); err == nil {
-		p.how.RatesDir = dir // also for the bundled model, which imports nothing
+		p.how.RatesDir = dir // also for the bundled demo model, which imports nothing
 	}
 	options.Notify = s.Note
 	if isSplit(options.Device.Name) || isGPU(options.Device.Name) {

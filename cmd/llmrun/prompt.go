@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/llmrun/llmrun"
@@ -15,42 +18,44 @@ import (
 
 // promptFlags are the flags of the prompt.
 type promptFlags struct {
-	text *string
-	file string
-	ram  *ramFlag // --ram; nil for commands without it
+	text  *string
+	files []string
+	ram   *ramFlag // --ram; nil for commands without it
 
 	document int // bytes of the text that read returned which come from file, if text follows; 0: all is the prompt
 }
 
 func (p *promptFlags) add(f *cli.FlagSet) {
 	f.OptionalText(&p.text, "p prompt", "TEXT", "the prompt")
-	f.Text(&p.file, "f file", "FILE", "read the prompt from FILE, or - for standard input; with -p, the file comes first, then an empty line, then TEXT")
+	f.List(&p.files, "f file", "FILE", "read the prompt from FILE, or - for standard input; with -p, the file comes first, then an empty line, then TEXT; may be given several times: each file then follows its name")
 }
 
 // given reports whether a flag named a prompt.
-func (p *promptFlags) given() bool { return p.text != nil || p.file != "" }
+func (p *promptFlags) given() bool { return p.text != nil || len(p.files) > 0 }
 
-// read returns the prompt of the flags, or else of standard input. It drops the last line break
-// of a file unless exact is set.
+// read returns the prompt of the flags, or else of standard input, which is also the document beside -p. It drops the
+// last line break of a file unless exact is set.
 func (p *promptFlags) read(s *cli.Streams, exact bool) (string, error) {
-	if p.text != nil && p.file == "" {
-		return nonEmpty(*p.text)
+	if p.text != nil && len(p.files) == 0 {
+		piped, err := p.readPiped(s)
+		if err != nil || piped == "" {
+			return *p.text, errors.Join(err, p.checkText())
+		}
+		return p.joined(piped), nil
 	}
-	file := p.file
-	if file == "" {
+	files := p.files
+	if len(files) == 0 {
 		if s.InTerminal {
 			return "", cli.Usagef("the prompt is missing: give -p TEXT or -f FILE, or pipe it in")
 		}
-		file = "-"
+		files = []string{"-"}
 	}
-	text, err := p.readFile(s, file)
+	text, err := p.readFiles(s, files)
 	if err != nil {
 		return "", err
 	}
 	if p.text != nil {
-		text = trimLineEnd(text)
-		p.document = len(text)
-		return text + "\n\n" + *p.text, nil
+		return p.joined(text), nil
 	}
 	if !exact {
 		text = trimLineEnd(text)
@@ -58,13 +63,91 @@ func (p *promptFlags) read(s *cli.Streams, exact bool) (string, error) {
 	return nonEmpty(text)
 }
 
+// checkText refuses an empty text of -p.
+func (p *promptFlags) checkText() error {
+	_, err := nonEmpty(*p.text)
+	return err
+}
+
+// joined returns a document and the text of -p behind it.
+func (p *promptFlags) joined(document string) string {
+	document = trimLineEnd(document)
+	p.document = len(document)
+	return document + "\n\n" + *p.text
+}
+
+// readPiped returns what is piped in beside -p, "" without anything. A terminal and devices are no document.
+func (p *promptFlags) readPiped(s *cli.Streams) (string, error) {
+	if s.In == nil || s.InTerminal {
+		return "", nil
+	}
+	info, err := s.In.Stat()
+	if err != nil || !info.Mode().IsRegular() && info.Mode()&fs.ModeNamedPipe == 0 {
+		return "", nil
+	}
+	waiting := time.AfterFunc(pipeNote, func() {
+		s.Note("waiting for the document on standard input; < /dev/null says that there is none")
+	})
+	defer waiting.Stop()
+	text, err := p.readFile(s, "-")
+	if strings.TrimSpace(text) == "" {
+		return "", err
+	}
+	return text, err
+}
+
+// pipeNote is how long a pipe may be silent until the user is told that it is read.
+const pipeNote = 2 * time.Second
+
+// readFiles reads the files of the prompt. Several stand in their order, each behind its name.
+func (p *promptFlags) readFiles(s *cli.Streams, names []string) (string, error) {
+	if len(names) == 1 {
+		return p.readFile(s, names[0])
+	}
+	var all strings.Builder
+	for i, name := range names {
+		if name == "-" && slices.Contains(names[:i], "-") {
+			return "", cli.Usagef("-f: standard input can be read once only")
+		}
+		text, err := p.readFile(s, name)
+		if err != nil {
+			return "", err
+		}
+		if i > 0 {
+			all.WriteString("\n\n")
+		}
+		if name == "-" {
+			name = "standard input"
+		}
+		fmt.Fprintf(&all, "%s:\n\n%s", name, trimLineEnd(text))
+		if all.Len() > cli.MaxInput {
+			return "", fmt.Errorf("-f: %w", cli.TooMuch("all files together"))
+		}
+	}
+	if p.ram != nil && p.ram.bytes > 0 && int64(all.Len()) > p.ram.bytes/promptPart {
+		return "", &longPrompt{flag: "-f", limit: p.ram.bytes / promptPart, parts: promptPart, bytes: int64(all.Len())}
+	}
+	return all.String(), nil
+}
+
 // promptPart is the part of --ram that the text of a prompt may take: the conversion into
 // tokens takes several times its size.
 const promptPart = 8
 
-// readFile reads the file of the prompt.
+// readFile reads a file of the prompt as text.
 func (p *promptFlags) readFile(s *cli.Streams, name string) (string, error) {
-	return readPart(s, "-f", name, p.ram, promptPart)
+	data, err := readPart(s, "-f", name, p.ram, promptPart)
+	if err != nil {
+		return "", err
+	}
+	text, err := llmrun.PlainText(name, data)
+	if err != nil {
+		if name == "-" {
+			name = "standard input"
+		}
+		return "", fmt.Errorf("-f: %s: %w", name, err)
+	}
+	return text, nil
 }
 
 // longPrompt is the refusal of a prompt before it is in memory.

@@ -37,13 +37,19 @@ func TestReadPrompt(t *testing.T) {
 		exact  bool
 		want   string
 	}{
-		{"text", promptFlags{text: &question}, "unread", false, "Who?"},
-		{"file", promptFlags{file: note}, "", false, "The note.\n"},
-		{"exact file", promptFlags{file: note}, "", true, "The note.\n\n"},
-		{"file, then text", promptFlags{file: note, text: &question}, "", false, "The note.\n\n\nWho?"},
+		{"text", promptFlags{text: &question}, "", false, "Who?"},
+		{"a document beside the text", promptFlags{text: &question}, "Hello\n", false, "Hello\n\nWho?"},
+		{"only white space beside the text", promptFlags{text: &question}, " \n", false, "Who?"},
+		{"several files", promptFlags{files: []string{note, "-"}, text: &question}, "Hello\n", false, note + ":\n\nThe note.\n\n\nstandard input:\n\nHello\n\nWho?"},
+		{"byte order mark", promptFlags{}, "\ufeffHello", false, "Hello"},
+		{"UTF-16", promptFlags{}, "\xff\xfeH\x00i\x00\xe9\x00", false, "Hié"},
+		{"HTML stays as it is", promptFlags{text: &question}, "<!DOCTYPE html><p>x", false, "<!DOCTYPE html><p>x\n\nWho?"},
+		{"file", promptFlags{files: []string{note}}, "", false, "The note.\n"},
+		{"exact file", promptFlags{files: []string{note}}, "", true, "The note.\n\n"},
+		{"file, then text", promptFlags{files: []string{note}, text: &question}, "", false, "The note.\n\n\nWho?"},
 		{"piped", promptFlags{}, "Hello\r\n", false, "Hello"},
 		{"piped, exact", promptFlags{}, "Hello\r\n", true, "Hello\r\n"},
-		{"piped, then text", promptFlags{file: "-", text: &question}, "Hello\n", false, "Hello\n\nWho?"},
+		{"piped, then text", promptFlags{files: []string{"-"}, text: &question}, "Hello\n", false, "Hello\n\nWho?"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -66,7 +72,7 @@ func TestReadPromptRefuses(t *testing.T) {
 		{"no flag, on a terminal", promptFlags{}, true, "the prompt is missing"},
 		{"empty input", promptFlags{}, false, "the prompt is empty"},
 		{"empty text", promptFlags{text: &empty}, false, "the prompt is empty"},
-		{"no such file", promptFlags{file: "no-such-file"}, false, "-f: open no-such-file"},
+		{"no such file", promptFlags{files: []string{"no-such-file"}}, false, "-f: open no-such-file"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -76,6 +82,36 @@ func TestReadPromptRefuses(t *testing.T) {
 			require.ErrorContains(t, err, test.want)
 		})
 	}
+}
+
+// TestReadPromptRefusesOtherFiles checks that files which are no text are refused with the command that makes text of
+// them, from a file and from a pipe, and that several files have room in --ram together.
+func TestReadPromptRefusesOtherFiles(t *testing.T) {
+	question, dir := "Who?", t.TempDir()
+	for name, c := range map[string]struct{ data, want string }{
+		"paper.pdf":  {"%PDF-1.7\n%\xe2", "this is a PDF file, not text: pdftotext -layout NAME - | llmrun run -f -"},
+		"a.docx":     {"PK\x03\x04[Content_Types].xml word/", "this is a Word file, not text: pandoc -t plain NAME | llmrun run -f -"},
+		"book.epub":  {"PK\x03\x04\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x14\x00\x00\x00\x14\x00\x00\x00\x08\x00\x00\x00mimetypeapplication/epub+zip", "this is an EPUB book, not text: llmrun summarize NAME"},
+		"x.bin":      {"a\x00b", "this is binary (a zero byte at offset 1), not text: name a text"},
+		"latin.txt":  {"caf\xe9", "this is no UTF-8 (a byte 0xe9 at offset 3), not text: if it is in an older encoding, iconv"},
+		"model.gguf": {"GGUF\x03", "this is a model, not text: -m takes models"},
+	} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(c.data), 0o600))
+		for shown, prompt := range map[string]promptFlags{path: {files: []string{path}, text: &question}, "FILE": {text: &question}} {
+			_, err := prompt.read(streamsWithInput(t, c.data), false)
+			require.ErrorIs(t, err, llmrun.ErrNotText, name)
+			require.ErrorContains(t, err, strings.ReplaceAll(c.want, "NAME", shown), name)
+		}
+	}
+	long := filepath.Join(dir, "long.txt")
+	require.NoError(t, os.WriteFile(long, []byte(strings.Repeat("word ", 1000)), 0o600))
+	prompt := promptFlags{files: []string{long, long}, ram: &ramFlag{bytes: 60000}}
+	_, err := prompt.read(streamsWithInput(t, ""), false)
+	require.ErrorIs(t, err, llmrun.ErrBudget)
+	prompt.files = []string{"-", long, "-"}
+	_, err = prompt.read(streamsWithInput(t, "x"), false)
+	require.ErrorContains(t, err, "-f: standard input can be read once only")
 }
 
 // TestParseIDs checks lists of token ids and their errors.

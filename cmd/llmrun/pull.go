@@ -255,11 +255,13 @@ func download(ctx context.Context, s *cli.Streams, client *hub.Client, store *hu
 		bar.Update(done, total)
 	})
 	bar.Finish()
-	if err != nil && ctx.Err() != nil {
-		s.Note(fmt.Sprintf("%s of %s are kept; llmrun pull %s continues, and llmrun models rm %s deletes them", cli.FormatBytes(here), cli.FormatBytes(remote.Bytes()), remote.Source, remote.Name))
-		return m, cli.Interruption(ctx, err)
+	if err == nil {
+		return m, nil
 	}
-	return m, err
+	if here > 0 && !errors.Is(err, hub.ErrDigest) {
+		s.Note(fmt.Sprintf("%s of %s are kept; llmrun pull %s continues, and llmrun models rm %s deletes them", cli.FormatBytes(here), cli.FormatBytes(remote.Bytes()), remote.Source, remote.Name))
+	}
+	return m, cli.Interruption(ctx, err)
 }
 
 // packPulled imports a model that was pulled, and deletes what was downloaded.

@@ -65,7 +65,7 @@ func (w *w8a8Flags) apply(o *llmrun.Options, exact bool) error {
 	}
 	o.Exact, o.Lab.Trace = false, w.trace
 	if o.FS != nil && w.calibration == "" {
-		return cli.Usagef("--w8a8 needs a calibration: write one for the bundled model with llmrun calibrate -o, and name it in --calibration")
+		return cli.Usagef("--w8a8 needs a calibration: write one for the bundled demo model with llmrun calibrate -o, and name it in --calibration")
 	}
 	return nil
 }

@@ -29,9 +29,11 @@ type flagGroup struct {
 }
 
 type flagHelp struct {
-	names string // as in the help: "-m, --model FILE"
-	usage string
-	list  []string // names without dashes
+	names   string // as in the help: "-m, --model FILE"
+	usage   string
+	list    []string // names without dashes
+	value   bool     // a value follows
+	choices []string // its values, if they are few
 }
 
 // NewFlagSet returns a set with only -h, --help and --help-all.
@@ -103,7 +105,7 @@ func (f *FlagSet) describe(names, placeholder, usage string) {
 		spelled = append(spelled, dashed(name))
 	}
 	last := &f.groups[len(f.groups)-1]
-	last.flags = append(last.flags, flagHelp{names: strings.Join(spelled, ", ") + placeholder, usage: usage, list: strings.Fields(names)})
+	last.flags = append(last.flags, flagHelp{names: strings.Join(spelled, ", ") + placeholder, usage: usage, list: strings.Fields(names), value: placeholder != ""})
 }
 
 // Text declares a flag whose value is any text but the empty one. An empty value is probably an
@@ -129,6 +131,8 @@ func (f *FlagSet) Choice(target *string, names, placeholder, usage string, choic
 		*target = s
 		return nil
 	})
+	group := &f.groups[len(f.groups)-1]
+	group.flags[len(group.flags)-1].choices = choices
 }
 
 // Either joins the names of alternatives: "a, b or c".
@@ -257,6 +261,9 @@ func (f *FlagSet) Parse(args []string) (positional []string, err error) {
 func (f *FlagSet) parseFlag(arg string, rest []string) ([]string, error) {
 	name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
 	known := f.Registry.Lookup(name)
+	if letter, attached := f.attachedNumber(arg); known == nil && attached {
+		known, name, value, hasValue = f.Registry.Lookup(letter), letter, arg[2:], true
+	}
 	if known == nil {
 		return nil, f.unknownFlag(arg, name)
 	}
@@ -275,6 +282,19 @@ func (f *FlagSet) parseFlag(arg string, rest []string) ([]string, error) {
 		return nil, Usagef("%s: %v", dashed(name), err)
 	}
 	return rest, nil
+}
+
+// attachedNumber returns the flag of a letter to which its number is attached, as in -n5.
+func (f *FlagSet) attachedNumber(arg string) (letter string, attached bool) {
+	if len(arg) < 3 || arg[0] != '-' || arg[2] < '0' || arg[2] > '9' {
+		return "", false
+	}
+	known := f.Registry.Lookup(arg[1:2])
+	if known == nil {
+		return "", false
+	}
+	toggle, ok := known.Value.(interface{ IsBoolFlag() bool })
+	return arg[1:2], !ok || !toggle.IsBoolFlag()
 }
 
 func (f *FlagSet) unknownFlag(arg, name string) error {

@@ -44,6 +44,8 @@ func TestParseFlags(t *testing.T) {
 		{"two dashes end the flags", []string{"-q", "--", "-n", "--", "x"}, testFlags{quiet: true}, []string{"-n", "--", "x"}},
 		{"one dash is an argument", []string{"-", "-q"}, testFlags{quiet: true}, []string{"-"}},
 		{"thousands", []string{"-n", "4K"}, testFlags{number: 4096}, nil},
+		{"a number behind its letter", []string{"-n5", "-q"}, testFlags{number: 5, quiet: true}, nil},
+		{"thousands behind the letter", []string{"-n4K"}, testFlags{number: 4096}, nil},
 		{"number", []string{"--ratio", "0.5"}, testFlags{ratio: &half}, nil},
 		{"repeated", []string{"--stop", "a", "--stop", "b"}, testFlags{many: []string{"a", "b"}}, nil},
 	}
@@ -68,6 +70,9 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{"unknown, near a known one", []string{"--mdoel", "a"}, "there is no flag --mdoel; did you mean --model?"},
 		{"unknown with a value", []string{"--ratoi=1"}, "there is no flag --ratoi; did you mean --ratio?"},
 		{"unknown, near nothing", []string{"--zzzzzzzz"}, "there is no flag --zzzzzzzz"},
+		{"too large behind its letter", []string{"-n5K"}, `-n: must be a whole number from 1 to 4096, not "5K"`},
+		{"a number behind a toggle", []string{"-q5"}, "there is no flag -q5"},
+		{"a word behind a letter", []string{"-nx"}, "there is no flag -nx"},
 		{"no value", []string{"-m"}, "-m needs a value"},
 		{"not a number", []string{"-n", "many"}, `-n: must be a whole number from 1 to 4096, not "many"`},
 		{"too small", []string{"-n", "0"}, `-n: must be a whole number from 1 to 4096, not "0"`},

@@ -154,7 +154,7 @@ func checkText(text []byte, off int64, last bool) error {
 	for at := 0; at < len(checked); {
 		c, n := utf8.DecodeRune(checked[at:])
 		if c == utf8.RuneError && n <= 1 {
-			return &Refused{What: fmt.Sprintf("no UTF-8 (a byte %#02x at offset %d)", checked[at], off+int64(at)), Hint: "if it is in an older encoding, iconv -f WINDOWS-1252 -t UTF-8 FILE converts it"}
+			return notUTF8(checked[at], off+int64(at))
 		}
 		at += n
 	}
