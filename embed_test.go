@@ -1,0 +1,125 @@
+package llmrun_test
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
+)
+
+// embedReference is a reference of an encoder.
+type embedReference struct {
+	Pooling   string
+	Sequences []struct {
+		Name      string
+		IDs       []int32
+		Embedding map[string][]float64
+		Sentence  []float64 `json:"sentence_embedding"`
+		Dense     []float64 `json:"dense_embedding"`
+		Logits    []float64
+	}
+}
+
+func readEmbedReference(t *testing.T, name string) (ref embedReference) {
+	testutil.ReadJSON(t, filepath.Join(testutil.Shared(t, "fixtures2026", name), "reference.json"), &ref)
+	return ref
+}
+
+// cosine returns the cosine of the angle between two vectors.
+func cosine(a []float64, b []float32) float64 {
+	ab, aa, bb := 0.0, 0.0, 0.0
+	for i, x := range a {
+		y := float64(b[i])
+		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
+	}
+	return ab / math.Sqrt(aa*bb)
+}
+
+var embeddingModels = []string{"bert_cls", "bert_mean", "nomic_bert", "modernbert", "embeddinggemma", "xlm_roberta", "qwen3_embedding"}
+
+// modelsOf returns the checkpoint of a fixture and, where it is there, its GGUF file.
+func modelsOf(t *testing.T, name string) []string {
+	models := []string{testutil.Shared(t, "fixtures2026", name)}
+	if file, found := testutil.Find(t, "fixtures2026", name, "model.gguf"); found {
+		models = append(models, file)
+	}
+	return models
+}
+
+// TestEmbeddingsMatchTheReference compares vectors of each length with the reference, each alone and all together, in float32
+// and with weights of 8 bits.
+func TestEmbeddingsMatchTheReference(t *testing.T) {
+	ctx := context.Background()
+	for _, name := range embeddingModels {
+		ref := readEmbedReference(t, name)
+		for _, path := range modelsOf(t, name) {
+			for _, quantize := range []string{"", "q8"} {
+				least, poolings := 0.9999, []string{"", "mean", "cls", "last"}
+				if quantize != "" {
+					least, poolings = 0.999, poolings[:1]
+					if name == "modernbert" {
+						least = 0.994 // float32 arithmetic on the same 8-bit weights gives 0.9978: they differ from the reference's
+					}
+				}
+				e := open(t, path, llmrun.Options{Threads: 2, Exact: quantize == "", Quantize: quantize, Describes: true})
+				var all [][]int32
+				for _, s := range ref.Sequences {
+					all = append(all, s.IDs)
+				}
+				for _, pooling := range poolings {
+					stats := llmrun.EmbedStats{}
+					o := llmrun.EmbedOptions{Pooling: pooling, Stats: &stats}
+					together, err := e.EmbedIDs(ctx, all, o)
+					require.NoError(t, err)
+					require.Equal(t, 189, stats.Tokens)
+					for i, s := range ref.Sequences {
+						want := s.Embedding[pooling]
+						if pooling == "" {
+							if want = s.Sentence; want == nil {
+								want = s.Dense
+							}
+						}
+						require.GreaterOrEqual(t, cosine(want, together[i]), least, "%s %s %q %s", path, quantize, pooling, s.Name)
+						require.InDelta(t, 1, norm(together[i]), 1e-5)
+						alone, err := e.EmbedIDs(ctx, all[i:i+1], o)
+						require.NoError(t, err)
+						require.Equal(t, together[i], alone[0], "%s %q %s", path, pooling, s.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// norm returns the length of a vector.
+func norm(x []float32) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	return math.Sqrt(sum)
+}
+
+// TestRanksMatchTheReference compares the outputs of heads with the reference.
+func TestRanksMatchTheReference(t *testing.T) {
+	for _, name := range []string{"xlm_roberta_rerank", "qwen3_reward"} {
+		ref := readEmbedReference(t, name)
+		for _, path := range modelsOf(t, name) {
+			e := open(t, path, llmrun.Options{Threads: 2, Exact: true})
+			var all [][]int32
+			for _, s := range ref.Sequences {
+				all = append(all, s.IDs)
+			}
+			scores, err := e.RankIDs(context.Background(), all)
+			require.NoError(t, err)
+			for i, s := range ref.Sequences {
+				require.InDelta(t, s.Logits[0], scores[i], 1e-3, "%s %s", path, s.Name)
+			}
+		}
+	}
+}
