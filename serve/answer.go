@@ -41,15 +41,6 @@ type use struct {
 	load   time.Duration // until the model was open
 	// session is the name of the session on flash that holds the conversation; "" = none.
 	session string
-	running *llmrun.Session // of the generation; nil before the first one
-}
-
-// stats returns what is known of the generation that runs.
-func (u *use) stats() (stats llmrun.Stats) {
-	if u.running != nil {
-		stats = u.running.Stats()
-	}
-	return stats
 }
 
 // sessionHeader names a session on flash. It is saved behind the answer, and is the session that llmrun chat --session
@@ -156,7 +147,6 @@ func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each 
 	if err != nil {
 		return stats, false, err
 	}
-	u.running = session
 	for piece, failed := range p(ctx, session, o) {
 		if failed != nil {
 			err = failed
