@@ -84,9 +84,9 @@ func (d *describer) cancelAll() {
 func (e *Engine) generates() error {
 	switch {
 	case e.model.Spec.Encoder.Bidirectional:
-		return fmt.Errorf("%w: %s is an encoder of texts and generates none; Embed and Rank use it (llmrun embed, llmrun rank)", arch.ErrUnsupported, e.info.Path)
+		return fmt.Errorf("%w: %s is an encoder of texts and generates none; Embed and Rank use it (llmrun embed, llmrun rank)", ErrOptions, e.info.Path)
 	case e.model.Spec.Headless:
-		return fmt.Errorf("%w: %s scores texts and generates none; Rank uses it (llmrun rank)", arch.ErrUnsupported, e.info.Path)
+		return fmt.Errorf("%w: %s scores texts and generates none; Rank uses it (llmrun rank)", ErrOptions, e.info.Path)
 	}
 	return nil
 }

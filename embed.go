@@ -37,6 +37,8 @@ type EmbedOptions struct {
 	Pooling string
 	// Raw leaves out the normalization to vectors of length 1.
 	Raw bool
+	// Whole refuses texts that are longer than [Engine.MaxTextTokens], instead of cutting them.
+	Whole bool
 	// Stats, if set, receives counts.
 	Stats *EmbedStats
 }
@@ -155,6 +157,9 @@ func (c *embedding) tokens(prefix, text string) ([]int32, error) {
 		return nil, err
 	}
 	before, behind := c.e.tok.t.Affixes()
+	if all := len(before) + len(ids) + len(behind); c.options.Whole && all > c.e.describer.limit {
+		return nil, &ContextFullError{Tokens: all, Limit: c.e.describer.limit, Prompt: true}
+	}
 	return c.e.describer.cut(before, ids, behind, &c.stats), nil
 }
 
