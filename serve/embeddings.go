@@ -208,16 +208,17 @@ func readDocuments(o *object) (texts []string) {
 		return nil
 	}
 	for _, item := range items {
-		var text *string
+		var text string
 		var object struct{ Text *string }
-		if json.Unmarshal(item, &text) != nil && json.Unmarshal(item, &object) == nil {
-			text = object.Text
-		}
-		if text == nil {
+		switch {
+		case item[0] == '"' && json.Unmarshal(item, &text) == nil:
+		case item[0] == '{' && json.Unmarshal(item, &object) == nil && object.Text != nil:
+			text = *object.Text
+		default:
 			o.fail(name, "must be a list of at most 2048 texts")
 			return nil
 		}
-		texts = append(texts, *text)
+		texts = append(texts, text)
 	}
 	return texts
 }
