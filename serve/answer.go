@@ -126,11 +126,24 @@ func idsPrompt(ids []int32) prompt {
 	}
 }
 
+// spent is what an answer took.
+type spent struct {
+	llmrun.Stats
+	thoughts int // tokens, of Stats.GeneratedTokens
+}
+
 // generate runs one generation and calls each with its pieces, until each returns an error.
-func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (llmrun.Stats, error) {
-	stats, began, err := u.try(ctx, p, o, each)
+func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (spent, error) {
+	thoughts := 0
+	count := func(p *llmrun.Piece) error {
+		if p.Kind == llmrun.KindThinking && p.ID >= 0 {
+			thoughts++
+		}
+		return each(p)
+	}
+	stats, began, err := u.try(ctx, p, o, count)
 	for errors.Is(err, llmrun.ErrBudget) && !began && u.server.models.makeKVRoom(ctx, u.entry) {
-		stats, began, err = u.try(ctx, p, o, each)
+		stats, began, err = u.try(ctx, p, o, count)
 	}
 	var minimum *llmrun.MinimumError
 	if errors.As(err, &minimum) && !began { // trying again cannot help
@@ -138,7 +151,7 @@ func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, 
 	}
 	u.server.metrics.generation(stats)
 	recordOf(ctx).count(stats)
-	return stats, err
+	return spent{stats, thoughts}, err
 }
 
 // try is one attempt of generate. began reports whether each was called.

@@ -383,9 +383,9 @@ func (r *anthropicRequest) run(ctx context.Context, w http.ResponseWriter, u *us
 		g.stats = s.Stats
 		return r.prompt(ctx, s, o)
 	}
-	stats, err := u.generate(ctx, prompt, r.options, g.piece)
+	took, err := u.generate(ctx, prompt, r.options, g.piece)
 	if err == nil {
-		err = g.finish(stats)
+		err = g.finish(took.Stats)
 	}
 	if err != nil {
 		return r.server.breakOff(ctx, g.stream, err, anthropic{}.errorBody)
