@@ -21,7 +21,7 @@ const besideChunk = 128
 // options. A nil besideFiles has none.
 type besideFiles struct {
 	files *modelfile.Files
-	head  *modelfile.RewardHead // of a reward model
+	head  *modelfile.Head // of a reward model
 }
 
 // draftPath returns the path of the model that makes the guesses, "" if none does.

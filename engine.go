@@ -41,6 +41,7 @@ type Engine struct {
 	rewardModel *rewardModel
 	mem         memory
 	constraints constraints
+	describer   describer
 	// calibration holds the columns of the outlier path; nil without Options.Lab.W8A8
 	calibration *w8a8.File
 	recorder    *trace.Recorder // nil without Options.Lab.Trace
@@ -183,6 +184,12 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	if err := errors.Join(e.openDraftModel(ctx, &opts), e.openReward(ctx, &opts)); err != nil {
 		return err
 	}
+	if err := e.describer.open(f, e.model.Spec, e.limit, e.mem.budget); err != nil {
+		return err
+	}
+	if opts.encoder {
+		return nil
+	}
 	if err := e.openSessionStore(ctx, f, perTensor, &opts); err != nil {
 		return err
 	}
@@ -215,7 +222,7 @@ func (e *Engine) limitContext(opts *Options) {
 	if e.limit == 0 || e.limit > e.info.MaxContext {
 		e.limit = e.info.MaxContext
 	}
-	if opts.Memory.RAM > 0 || !e.mem.current.Resident() {
+	if opts.Memory.RAM > 0 || !e.mem.current.Resident() || opts.encoder {
 		e.limit = e.mem.current.Context // a longer context does not fit
 	}
 	e.info.Context = e.limit
@@ -255,6 +262,7 @@ func (e *Engine) release() (err error) {
 	e.draftModel.close()
 	e.rewardModel.close()
 	e.draftModel, e.rewardModel = nil, nil
+	e.describer.close()
 	if e.model != nil {
 		e.model.Close()
 	}
@@ -329,6 +337,7 @@ func (e *Engine) Close() error {
 	for s := range e.sessions {
 		sessions = append(sessions, s)
 	}
+	e.describer.cancelAll()
 	e.mu.Unlock()
 	var err error
 	for _, s := range sessions {
@@ -350,7 +359,7 @@ func (e *Engine) removeSession(s *Session) error {
 func (e *Engine) releaseIfUnused() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.closed || len(e.sessions) > 0 {
+	if !e.closed || len(e.sessions) > 0 || e.describer.running > 0 {
 		return nil
 	}
 	return e.release()

@@ -32,6 +32,9 @@ type Options struct {
 	// it, the engine quantizes activations to 8 bits first, which is several times faster.
 	// Float weights always use float32 activations.
 	Exact bool
+	// Describes is set for an engine that describes texts (Embed, Rank) instead of generating some. Keys and values of
+	// quantized weights then have 16 bits, because the vector of a text shows small differences that its next word does not.
+	Describes bool
 	// Quantize quantizes float weights while they are loaded: "q8" to 8 bits, with half the
 	// size of 16-bit floats and next to no loss; "q4" to 4 bits, with 8 bits for the most
 	// sensitive weights; or another name from [Mixes]. "" loads the weights as they are
@@ -92,6 +95,8 @@ type Options struct {
 	importRefused bool
 	// nested: the planes of a pack are used as it stores them; see admitPrompt.
 	nested bool
+	// encoder: the model only describes texts; planInputs sets it.
+	encoder bool
 	// noPack: the adapters beside the weights would not find their tensors in a pack.
 	noPack bool
 	// room is that on flash for keys and values, as admit found it.
@@ -166,7 +171,13 @@ func (o *Options) kvFormat(f *modelfile.Files) kv.Format {
 		format, _ := kv.ParseFormat(o.Memory.KV) // validate has checked it
 		return format
 	}
-	if _, onGPU := o.onGPU(); onGPU || f.Quantized() && !o.Exact {
+	_, onGPU := o.onGPU()
+	switch quantized := f.Quantized() && !o.Exact; {
+	case f.Hyper != nil && f.Hyper.Bidirectional: // they are those of one layer
+		return kv.F32
+	case quantized && o.Describes && !onGPU:
+		return kv.F16
+	case onGPU || quantized:
 		return kv.K8V8
 	}
 	return kv.F32
@@ -174,6 +185,9 @@ func (o *Options) kvFormat(f *modelfile.Files) kv.Format {
 
 // selection returns the parsed Memory.KVSelect.
 func (o *Options) selection() exec.Selection {
+	if o.encoder {
+		return exec.Selection{}
+	}
 	s, _ := exec.ParseSelection(o.Memory.KVSelect) // validate has checked it
 	return s
 }
@@ -203,7 +217,7 @@ func (o *Options) sessionDir() string {
 // kvDir returns the directory for keys and values that exceed the memory limit, "" if there
 // is none.
 func (o *Options) kvDir() string {
-	if o.sessionDir() == "" || o.usesDevice() || o.Cache.DailyWrites == NoWrites {
+	if o.sessionDir() == "" || o.usesDevice() || o.encoder || o.Cache.DailyWrites == NoWrites {
 		return ""
 	}
 	return vfs.Join(o.sessionDir(), "kv")

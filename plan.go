@@ -289,6 +289,7 @@ func (o *Options) planInputs(ctx context.Context, f *modelfile.Files, perTensor 
 	if err != nil {
 		return tiering.Shape{}, tiering.Need{}, nil, err
 	}
+	o.encoder = spec.Encoder.Bidirectional
 	format := o.kvFormat(f)
 	placed, err := o.placeOnGPU(ctx, f)
 	if err != nil {
@@ -299,6 +300,7 @@ func (o *Options) planInputs(ctx context.Context, f *modelfile.Files, perTensor 
 	if err != nil {
 		return shape, tiering.Need{}, nil, err
 	}
+	shape.OtherPinned += describerBytes(f)
 	headers, opening, err := o.headerHeap(f, spec)
 	if err != nil {
 		return shape, tiering.Need{}, nil, err
@@ -321,5 +323,6 @@ func (o *Options) planInputs(ctx context.Context, f *modelfile.Files, perTensor 
 	if o.usesDevice() {
 		need.Chunk, need.FixedChunk = o.deviceChunk(spec), true
 	}
+	need.WholeContext = spec.Encoder.Bidirectional
 	return shape, need, placed, nil
 }

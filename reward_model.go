@@ -18,8 +18,8 @@ import (
 type rewardModel struct {
 	options RewardOptions
 	model   *exec.Model
-	head    *modelfile.RewardHead // nil: the logits of two tokens
-	tok     *token.Tokenizer      // nil for a model without a tokenizer
+	head    *modelfile.Head  // nil: the logits of two tokens
+	tok     *token.Tokenizer // nil for a model without a tokenizer
 	chat    *chatFormat
 	marker  int32
 	good    int32
@@ -42,7 +42,7 @@ func (o *Options) openRewardFiles() (*modelfile.Files, error) {
 		return nil, fmt.Errorf("%w: Reward.Model is %q; it must be the path of a model: %w", ErrOptions, o.Reward.Model, err)
 	}
 	if err == nil {
-		o.rewardFiles.head, err = f.RewardHead()
+		o.rewardFiles.head, err = rewardHead(f)
 	}
 	switch {
 	case err != nil:
@@ -58,11 +58,23 @@ func (o *Options) openRewardFiles() (*modelfile.Files, error) {
 	return f, nil
 }
 
+// rewardHead reads the head of a reward model; nil if it has none.
+func rewardHead(f *modelfile.Files) (*modelfile.Head, error) {
+	d, err := f.Description()
+	if err != nil || d.Head == nil {
+		return nil, err
+	}
+	if d.Head.At != modelfile.PoolLast {
+		return nil, fmt.Errorf("%w: %s scores texts from their first token or all of them; a reward model scores the last one (Engine.Rank scores texts with %s)", ErrOptions, f.Path, f.Path)
+	}
+	return d.Head, d.Load(make([]float32, d.Floats()))
+}
+
 // noHead is the error for a model that scores nothing.
 func noHead(f *modelfile.Files) error {
-	known := strings.Join(modelfile.RewardHeadTensors, ", ")
+	known := modelfile.KnownHeads()
 	if f.Format() == "pack" {
-		return fmt.Errorf("%w: Reward.Model: %s is a pack, which has no head that scores; give the model that it was made from (known heads: %s)", ErrOptions, f.Path, known)
+		return fmt.Errorf("%w: Reward.Model: %s is a pack without a head that scores; packs of older programs have none: give the model that it was made from (known heads: %s)", ErrOptions, f.Path, known)
 	}
 	return fmt.Errorf("%w: Reward.Model: %s has no head that scores (known: %s); for a process reward model that answers with two tokens, name its marker token in Reward.Marker", ErrOptions, f.Path, known)
 }
@@ -128,7 +140,7 @@ func (o *Options) rewardHeap() (heap, building int64, err error) {
 	}
 	heap += templateHeap(template)
 	if head := o.rewardFiles.head; head != nil {
-		heap += 4 * int64(len(head.Weight)+len(head.Bias))
+		heap += 4 * int64(head.Floats())
 	}
 	return heap, building, nil
 }

@@ -165,6 +165,9 @@ func (e *Engine) newSession() (*Session, error) {
 	if e.closed {
 		return nil, ErrClosed
 	}
+	if err := e.generates(); err != nil {
+		return nil, err
+	}
 	seq, err := e.model.NewSequence(e.limit)
 	if err != nil {
 		return nil, err

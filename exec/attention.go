@@ -63,6 +63,7 @@ type tile struct {
 	row   int       // first row in the batch
 	pos   int       // its position in the sequence; for several sequences, one behind the pages
 	count int
+	end   int // position behind the last token that a row attends to
 	// saved is the row of tileStates that has the state of the first row, and merged the number of
 	// blocks that were attended together with other sequences.
 	saved, merged int
@@ -152,6 +153,7 @@ func (a *attention) planTiles() {
 		}
 		for at := 0; at < r.count; at += rows {
 			t := tile{seq: r.seq, row: r.row + at, pos: r.pos + at, count: min(rows, r.count-at), saved: r.saved + at}
+			t.end = a.attendedEnd(&r, t.pos+t.count-1)
 			if !a.anyWanted(t.row, t.count) {
 				continue
 			}
@@ -182,7 +184,7 @@ func (a *attention) spansToShare() int {
 // spanRange returns the spans [first, last) that hold blocks which some row of a tile attends to
 // and which are not merged yet.
 func (a *attention) spanRange(t tile) (first, last int) {
-	return a.firstUnmerged(t) / spanBlocks, (t.pos+t.count-1)/spanTokens + 1
+	return a.firstUnmerged(t) / spanBlocks, (t.end-1)/spanTokens + 1
 }
 
 // firstBlock returns the first block that some row of a tile attends to.
@@ -259,7 +261,7 @@ func (a *attention) spanState(w *workspace, state []float32, t tile, kvHead, spa
 	firstBlock := span * spanBlocks
 	a.beginSpan(state, t, kvHead, a.mergedBlocks(t), firstBlock)
 	firstBlock = max(firstBlock, a.firstUnmerged(t))
-	final := (t.pos + t.count - 1) / kv.BlockTokens
+	final := (t.end - 1) / kv.BlockTokens
 	for block := t.nextBlock(firstBlock); block <= min((span+1)*spanBlocks-1, final); {
 		next := t.nextBlock(block + 1)
 		a.blockState(w, state, t, kvHead, block, min(next, final))
@@ -313,7 +315,7 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 	group := a.m.Spec.Heads / a.layer.KVHeads
 	queries := t.count * group
 	start := block * kv.BlockTokens
-	tokens := min(kv.BlockTokens, t.pos+t.count-start) // up to the last row's own
+	tokens := min(kv.BlockTokens, t.end-start)
 	scores := w.scores[:queries*kv.BlockTokens]
 	q, headBlock := a.queries(kvHead, t.row, t.count), a.kvBlock(t, kvHead, block)
 	var values []float32
@@ -325,19 +327,44 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 		quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
 	}
 	for i := range queries {
-		a.weightScores(scores[i*kv.BlockTokens:][:tokens], state[i*width:(i+1)*width], t.pos+i/group, start)
+		a.weightScores(scores[i*kv.BlockTokens:][:tokens], state[i*width:(i+1)*width], &t, t.pos+i/group, start)
 	}
 	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, a.layer.ValueDim, queries)
 }
 
+// attendedEnd returns the position behind the last token of a run that its token at pos attends to.
+func (s *passState) attendedEnd(r *run, pos int) int {
+	switch end := r.pos + r.count; {
+	case !s.m.Spec.Encoder.Bidirectional:
+		return pos + 1
+	case s.layer.Window > 0:
+		return min(end, pos+s.layer.Window)
+	default:
+		return end
+	}
+}
+
+// lastAttended returns the position of the last token that the token at pos of a tile attends to.
+func (s *passState) lastAttended(t *tile, pos int) int {
+	switch {
+	case !s.m.Spec.Encoder.Bidirectional:
+		return pos
+	case s.layer.Window > 0:
+		return min(t.end, pos+s.layer.Window) - 1
+	default:
+		return t.end - 1
+	}
+}
+
 // attendMask returns a mask of the block at start: a bit is set for each token that the token at
-// pos attends to.
-func (s *passState) attendMask(pos, start int) uint64 {
+// pos of a tile attends to.
+func (s *passState) attendMask(t *tile, pos, start int) uint64 {
 	all := ^uint64(0) // one bit for each token of a block
-	if pos < start {
+	last := s.lastAttended(t, pos)
+	if last < start {
 		return 0
 	}
-	seen := all >> max(0, kv.BlockTokens-1-(pos-start))
+	seen := all >> max(0, kv.BlockTokens-1-(last-start))
 	if win := s.layer.Window; win > 0 {
 		seen &= all << max(0, pos-win+1-start)
 	}

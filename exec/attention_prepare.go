@@ -19,7 +19,7 @@ func (p *pass) prepareRow(row, _ int) {
 	p.rotateHeads(q, row, &p.w.QNorm)
 	r := p.batch.runOf(row)
 	p.scaleQueries(q, row, r.pos+row-r.row)
-	if p.stored == p.index {
+	if p.layer.KVBack == 0 {
 		p.prepareKV(r, row, p.k[row*kvHeads*d:(row+1)*kvHeads*d], p.v[row*kvHeads*d:(row+1)*kvHeads*d])
 	}
 }
@@ -49,7 +49,7 @@ func (p *pass) prepareKV(r *run, row int, k, v []float32) {
 	clip(k, p.m.Spec.ClipQKV)
 	clip(v, p.m.Spec.ClipQKV)
 	p.rotateHeads(k, row, &p.w.KNorm)
-	r.seq.kv.Put(p.index, r.pos+row-r.row, k, v)
+	r.seq.kv.Put(p.stored, r.pos+row-r.row, k, v)
 }
 
 // rotateHeads rotates the heads of a row's queries or keys. It normalizes them with g if the family

@@ -230,6 +230,7 @@ func (a *sharedAttention) tilesOfRuns(first, last int) []tile {
 	}
 	for row := begin.row; row < end.row+end.count; row += rows {
 		t := tile{seq: begin.seq, row: row, pos: pos, count: min(rows, end.row+end.count-row), saved: begin.saved + row - begin.row}
+		t.end = t.pos + t.count
 		if a.anyWanted(t.row, t.count) {
 			a.common = append(a.common, t)
 		}

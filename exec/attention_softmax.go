@@ -26,8 +26,8 @@ func (s *passState) clearState(state []float32) {
 // weightScores turns one query's scores of a block into weights relative to its running maximum,
 // and rescales its state if the maximum rises. Tokens outside the causal range or the window get
 // weight 0.
-func (s *passState) weightScores(scores, state []float32, pos, start int) {
-	seen := min(len(scores), pos-start+1)
+func (s *passState) weightScores(scores, state []float32, t *tile, pos, start int) {
+	seen := min(len(scores), s.lastAttended(t, pos)-start+1)
 	if seen <= 0 {
 		clear(scores)
 		return
@@ -128,7 +128,7 @@ func (a *attention) quantizedBlockState(w *workspace, state []float32, t tile, k
 	}
 	weights := w.weights[:t.count*group]
 	for i := range weights {
-		weights[i].Attended = a.attendMask(t.pos+i/group, start)
+		weights[i].Attended = a.attendMask(&t, t.pos+i/group, start)
 	}
 	if limit := a.m.Spec.AttnSoftcap; limit != 0 {
 		quant.SoftCap(w.scores[:len(weights)*kv.BlockTokens], limit)
@@ -136,7 +136,7 @@ func (a *attention) quantizedBlockState(w *workspace, state []float32, t tile, k
 	// The kernels of scores and values prefetch the first and the last quarter of the next
 	// block; the softmax prefetches the rest.
 	quant.SoftmaxBlocks(weights, w.scores, b.Scales, state[d:], width, coming[len(coming)/4:len(coming)/4*3])
-	tokens := min(kv.BlockTokens, t.pos+t.count-start) // up to the last row's own
+	tokens := min(kv.BlockTokens, t.end-start)
 	if b.Values == nil {
 		quant.WeightedSumBlockF8(state, width, d, weights, b.Floats, after.Floats, tokens)
 	} else {

@@ -135,6 +135,16 @@ func (b *Batch) deliver(row int, logits []float32) {
 	}
 }
 
+// wantsHidden reports whether the caller of a row wants its hidden state instead of logits.
+func (b *Batch) wantsHidden(row int) bool {
+	return b.draft == nil && b.runOf(row).caller().options.Hidden
+}
+
+// wantsLogits reports whether any of these rows is wanted for its logits.
+func (b *Batch) wantsLogits(rows []int) bool {
+	return slices.ContainsFunc(rows, func(row int) bool { return !b.wantsHidden(row) })
+}
+
 // awaits reports whether the caller of any of these rows still receives logits.
 func (b *Batch) awaits(rows []int) bool {
 	return b.draft != nil || slices.ContainsFunc(rows, func(row int) bool { return b.runOf(row).caller().err == nil })
@@ -244,7 +254,9 @@ func (q *sharedPasses) choose(m *Model) {
 	defer q.mu.Unlock()
 	q.chosen = q.chosen[:0]
 	room := batchRoom{tokens: m.chunk(), selecting: selectRows}
-	if head := q.waiting[0]; head.alone || !sharesPasses(m) {
+	if m.Spec.Encoder.Bidirectional {
+		q.takeWhole(&room)
+	} else if head := q.waiting[0]; head.alone || !sharesPasses(m) {
 		q.choosePiece(head, &room, room.tokens)
 	} else {
 		q.takeShort(&room)

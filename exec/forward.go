@@ -174,6 +174,7 @@ func (p *pass) embed() {
 	if p.err == nil && s.EmbedScale != 1 {
 		quant.Scale(p.x[:p.n*s.Dim], s.EmbedScale)
 	}
+	p.encode()
 	p.own.noteFirst()
 }
 
@@ -191,7 +192,7 @@ func (p *pass) runLayer(l int) {
 	}
 	p.own.alt.begin()
 	in := p.x
-	if s.PreNorm && p.layer.Mixer != arch.NoMixer {
+	if s.PreNorm && p.layer.Mixer != arch.NoMixer && !p.layer.NoAttnNorm {
 		in = p.queueNorm(&p.w.AttnNorm)
 	}
 	p.runMixer(in)
@@ -208,6 +209,7 @@ func (p *pass) runLayer(l int) {
 		if p.layer.Mixer != arch.NoMixer {
 			p.queueResidual(p.mix)
 		}
+		p.queueSumNorm(&p.w.PostAttnNorm)
 		p.own.alt.addLaurel()
 		in = p.x
 	}
@@ -228,6 +230,7 @@ func (p *pass) runLayer(l int) {
 		p.queueResidual(p.mix)
 	}
 	p.queueResidual(p.ffn)
+	p.queueSumNorm(&p.w.PostFFNNorm)
 	p.own.run()
 }
 
@@ -341,10 +344,10 @@ func (p *pass) output() error {
 			if p.n < len(p.batch.ids) {
 				row = done + i // pruneRows moved it
 			}
-			applyNorm(&s.Norm, p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &p.m.weights.Norm)
+			p.finishHidden(p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim])
 		}
-		if s.Headless {
-			p.deliver(rows, p.h)
+		if s.Headless || !p.batch.wantsLogits(rows) {
+			p.deliver(rows, nil)
 			continue
 		}
 		p.mm.queue(&p.m.weights.Head, p.h, len(rows), p.logits)

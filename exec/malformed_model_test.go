@@ -81,7 +81,6 @@ func TestMalformedGGUFModels(t *testing.T) {
 		{"negative window", "attention.sliding_window", int32(-1), "-1 is outside", ""},
 		{"windows for other layers", "attention.sliding_window_pattern", []bool{true}, "1 entries for 2 layers", ""},
 		{"windows of no size", "attention.sliding_window_pattern", []bool{true, false}, "missing", "attention.sliding_window"},
-		{"attention to later tokens", "attention.causal", false, "not supported", ""},
 		{"routing by another function", "expert_gating_func", uint32(3), "not supported", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -28,7 +28,7 @@ type pass struct {
 	frame   *tiering.Frame // memory of all buffers
 
 	// Method values, created once because creating one allocates.
-	preparePart func(row, worker int)
+	preparePart, encodePart func(row, worker int)
 }
 
 // newPass returns a pass for up to chunk tokens and allocates its buffers.
@@ -54,7 +54,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.prepareWorkers()
 	p.attn.checks = fetch.NewPageChecksum(m.cache)
 	p.ops = make([]rowOp, 0, maxRowOps)
-	p.preparePart = p.prepareRow
+	p.preparePart, p.encodePart = p.prepareRow, p.encodeRow
 	p.mixers.makeParts()
 	p.passState.makeParts()
 	p.mm.makeParts()
@@ -108,15 +108,24 @@ func (p *pass) free() {
 	}
 }
 
-// deliver passes the logits, or the hidden states, of rows to the caller.
-func (p *pass) deliver(rows []int, values []float32) {
-	width := p.m.Spec.Vocab
-	if p.m.Spec.Headless {
-		width = p.m.Spec.Dim
-	}
+// deliver passes what callers want of rows: their logits, or the hidden states in h.
+func (p *pass) deliver(rows []int, logits []float32 /* [rows, Vocab] */) {
 	for i, row := range rows {
+		values, width := logits, p.m.Spec.Vocab
+		if p.batch.wantsHidden(row) || p.m.Spec.Headless {
+			values, width = p.h, p.m.Spec.Dim
+		}
 		p.batch.deliver(row, values[i*width:(i+1)*width])
 	}
+}
+
+// finishHidden writes the hidden state behind the final norm.
+func (p *pass) finishHidden(dst, x []float32 /* [Dim] */) {
+	if p.m.Spec.Encoder.NoFinalNorm {
+		copy(dst, x)
+		return
+	}
+	applyNorm(&p.m.Spec.Norm, dst, x, &p.m.weights.Norm)
 }
 
 // finishLogits applies the family's scale and soft cap.

@@ -38,7 +38,7 @@ func (x *prefixes) next(id prefixID, page []int32) prefixID {
 func (x *prefixes) register(s *Sequence) {
 	page := s.model.cache.PageTokens()
 	end := min(s.exactTokens, len(s.ids)) / page
-	if len(s.prefixes) >= end || !s.savable() {
+	if len(s.prefixes) >= end || !s.savable() || s.model.Spec.Encoder.Bidirectional { // whose tokens depend on later ones
 		return
 	}
 	x.mu.Lock()

@@ -61,6 +61,13 @@ func (s *passState) queueNorm(g *weights.Gain) []float32 {
 	return s.h
 }
 
+// queueSumNorm queues the norm of the residual stream itself, in families that have one behind each sum.
+func (s *passState) queueSumNorm(g *weights.Gain) {
+	if s.m.Spec.SumNorm {
+		s.queueNormRows(s.x, s.x, g)
+	}
+}
+
 // queueNormRows queues the normalization of vectors of the model's width.
 func (s *passState) queueNormRows(dst, src []float32 /* [n, Dim] */, g *weights.Gain) {
 	s.queueRowOp(rowOp{do: (*passState).normRow, dst: dst, src: src, norm: g, width: s.m.Spec.Dim})

@@ -188,6 +188,10 @@ type ExtendOptions struct {
 	// Each receives the wanted logits in order of position. The slice is valid, and may be
 	// changed, until Each returns.
 	Each func(pos int, logits []float32) error
+	// Hidden: Each receives hidden states behind the final norm instead of logits.
+	Hidden bool
+	// Types, if set, returns the type of the token at a position, in a network with token types; nil is 0 for all.
+	Types func(pos int) int
 	// Accepted, if set, is called after Each has received the wanted logits of a pass and returns the
 	// most tokens that the sequence may have then; those behind them are guesses that were wrong. Extend
 	// ends with the first pass that does not keep all its tokens. [Sequence.DraftRoom] says how many guesses
@@ -215,13 +219,8 @@ type ExtendOptions struct {
 // chunks that were complete. These include the chunk of whose logits a callback returned the error,
 // less what Accepted does not allow: the pass has ended, and its tokens need not be computed again.
 func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendOptions) error {
-	if len(s.ids)+len(ids) > s.limit {
-		return fmt.Errorf("%w: %d tokens plus %d exceed the limit of %d", ErrContextFull, len(s.ids), len(ids), s.limit)
-	}
-	for i, id := range ids {
-		if id < 0 || int(id) >= m.Spec.Vocab {
-			return fmt.Errorf("%w: id %d at index %d of the input; the vocabulary has %d tokens", ErrToken, id, i, m.Spec.Vocab)
-		}
+	if err := m.checkExtension(s, ids); err != nil {
+		return err
 	}
 	first := len(s.ids) // first position of the caller's tokens
 	if m.mustRePrefill(s, first+len(ids)) {
@@ -258,6 +257,19 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendO
 		}
 	}
 	return nil
+}
+
+// checkExtension refuses tokens that the sequence has no room for or the model does not have.
+func (m *Model) checkExtension(s *Sequence, ids []int32) error {
+	if len(s.ids)+len(ids) > s.limit {
+		return fmt.Errorf("%w: %d tokens plus %d exceed the limit of %d", ErrContextFull, len(s.ids), len(ids), s.limit)
+	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= m.Spec.Vocab {
+			return fmt.Errorf("%w: id %d at index %d of the input; the vocabulary has %d tokens", ErrToken, id, i, m.Spec.Vocab)
+		}
+	}
+	return m.checkWhole(s, len(ids))
 }
 
 // chunk returns the maximum number of tokens of a pass.

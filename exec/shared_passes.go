@@ -75,12 +75,22 @@ func (q *sharedPasses) open() {
 
 // compute passes tokens of a piece through the model: p.taken of them, at least one.
 func (q *sharedPasses) compute(ctx context.Context, m *Model, p *piece) error {
+	q.submit(ctx, p)
+	return q.await(ctx, m, p)
+}
+
+// submit queues a piece.
+func (q *sharedPasses) submit(ctx context.Context, p *piece) {
 	select {
 	case <-p.done: // left by a pass that panicked, from which the caller recovered
 	default:
 	}
 	p.ctx, p.err, p.taken, p.committed = ctx, nil, 0, false
 	q.add(p)
+}
+
+// await returns when a pass has taken the piece.
+func (q *sharedPasses) await(ctx context.Context, m *Model, p *piece) error {
 	cancelled := ctx.Done()
 	for {
 		select {

@@ -52,7 +52,7 @@ func (s *Server) routeOllama() {
 	}))
 	s.mux.HandleFunc("POST /api/generate", s.handle(d, s.readOllamaGenerate))
 	s.mux.HandleFunc("POST /api/chat", s.handle(d, s.readOllamaChat))
-	for _, path := range []string{"POST /api/embed", "POST /api/embeddings", "POST /api/pull", "POST /api/push", "POST /api/create"} {
+	for _, path := range []string{"POST /api/pull", "POST /api/push", "POST /api/create"} {
 		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			d.refuse(w, &problem{status: http.StatusNotImplemented, message: "the server does not do " + r.URL.Path + " yet: it generates text with the models that it was started with"})
 		})

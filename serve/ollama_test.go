@@ -307,7 +307,9 @@ func TestOllamaRefusals(t *testing.T) {
 		{generate, `{"prompt":"x","keep_alive":"soon"}`, 400, "keep_alive must be a duration"},
 		{generate, `{"prompt":["x"]}`, 400, "prompt must be a string"},
 		{generate, `{"prompt":"` + strings.Repeat("fox ", 40000) + `"}`, 400, "context"},
-		{"/api/embed", `{}`, 501, "/api/embed yet"},
+		{"/api/embed", `{"model":"demo"}`, 400, "input"},
+		{"/api/embed", `{"model":"demo","input":[1,2]}`, 400, "input"},
+		{"/api/embeddings", `{"model":"demo"}`, 400, "prompt"},
 		{"/api/pull", `{}`, 501, "/api/pull yet"},
 		{"/api/nothing", `{}`, 404, "no such endpoint"},
 	} {

@@ -61,11 +61,7 @@ func (s *Server) routeOpenAI() {
 	s.mux.HandleFunc("POST /v1/responses", s.handle(d, s.readResponse))
 	s.mux.HandleFunc("GET /v1/responses/{id}", s.showResponse)
 	s.mux.HandleFunc("DELETE /v1/responses/{id}", s.deleteResponse)
-	for path, what := range map[string]string{"embeddings": "embeddings", "rerank": "scores of documents"} {
-		s.mux.HandleFunc("POST /v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
-			d.refuse(w, &problem{status: http.StatusNotImplemented, message: "the server generates text; it does not compute " + what + " yet"})
-		})
-	}
+	s.routeEmbeddings()
 }
 
 // openAIModel is a model in listings.

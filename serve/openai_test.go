@@ -328,8 +328,13 @@ func TestOpenAIRefusals(t *testing.T) {
 		{"/v1/completions", `{"prompt":"a","suffix":"b"}`, 400, "suffix", "needs a model that fills gaps"},
 		{"/v1/completions", `{"prompt":["a"],"suffix":"b"}`, 400, "prompt", "must be a string"},
 		{"/v1/completions", `{"prompt":"a","suffix":1}`, 400, "suffix", "must be a string"},
-		{"/v1/embeddings", `{"input":"a"}`, 501, nil, "does not compute embeddings yet"},
-		{"/v1/rerank", `{}`, 501, nil, "does not compute scores"},
+		{"/v1/embeddings", `{"input":[]}`, 400, "input", "must be a text"},
+		{"/v1/embeddings", `{"input":["a",[1]]}`, 400, "input", "must be a text"},
+		{"/v1/embeddings", `{"input":"a","encoding_format":"x"}`, 400, "encoding_format", "float or base64"},
+		{"/v1/embeddings", `{"input":"a","dimensions":100000}`, 400, nil, "between 1 and"},
+		{"/v1/rerank", `{"query":"a"}`, 400, "documents", "is missing"},
+		{"/v1/rerank", `{"query":"a","documents":[1]}`, 400, "documents", "must be a list"},
+		{"/v1/rerank", `{"query":"a","documents":["b"]}`, 400, nil, "no head that scores"},
 		{"/v1/nothing", `{}`, 404, nil, "no such endpoint"},
 	} {
 		w := post(demo(), c.path, c.body)

@@ -170,6 +170,8 @@ type Need struct {
 	// FixedChunk refuses plans with a smaller prefill chunk: a device's kernels are compiled for
 	// it, and its results depend on it.
 	FixedChunk bool
+	// WholeContext: a chunk has room for a whole context, because tokens attend to later ones too.
+	WholeContext bool
 	// KVCold permits KV on flash. KVHot then limits its memory; 0 leaves the limit to
 	// the plan.
 	KVCold bool
@@ -288,17 +290,31 @@ func (m *planner) chooseContext() {
 	if m.KVCold { // a long context costs only summaries until it is used
 		size = m.summaries
 	}
-	for m.Context > lowContext && size(m.Context) > max(room/contextDivisor, spare) {
+	if m.WholeContext {
+		size = func(tokens int) int64 { return m.kv(tokens) + m.scratch(ChunkOf(tokens)) }
+	}
+	for m.Context > m.lowContext() && size(m.Context) > max(room/contextDivisor, spare) {
 		m.halveContext()
 	}
 }
 
 // halveContext halves a context that was not requested.
-func (m *planner) halveContext() { m.Context = max(lowContext, m.Context/2) }
+func (m *planner) halveContext() { m.Context = max(m.lowContext(), m.Context/2) }
+
+// lowContext returns the context below which a plan that chooses it does not go.
+func (m *planner) lowContext() int {
+	if m.WholeContext {
+		return lowWholeContext
+	}
+	return lowContext
+}
 
 // makeContext makes a plan for the context.
 func (m *planner) makeContext(r Rates) (*Plan, error) {
 	try := *m
+	if try.WholeContext {
+		try.Chunk, try.FixedChunk = ChunkOf(try.Context), true
+	}
 	if !try.FixedChunk {
 		try.Chunk = min(try.Chunk, ChunkOf(try.Context))
 	}

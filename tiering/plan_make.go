@@ -51,6 +51,8 @@ const (
 	// that is more, but at least lowContext tokens.
 	contextDivisor = 8
 	lowContext     = 2048
+	// lowWholeContext is lowContext of encoders, which describe texts of some hundred words.
+	lowWholeContext = 512
 )
 
 // MakePlan divides a budget among the memory consumers of a model. The error is a
@@ -73,9 +75,9 @@ func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
 	}
 	m.chooseContext()
 	for {
-		m.mayShrink = n.Context == 0 && m.Context > lowContext
+		m.mayShrink = n.Context == 0 && m.Context > m.lowContext()
 		p, err := m.makeContext(r)
-		if err == nil || n.Context > 0 || m.Context <= lowContext {
+		if err == nil || n.Context > 0 || m.Context <= m.lowContext() {
 			return p, err
 		}
 		m.halveContext()

@@ -41,6 +41,7 @@ func TestHelpNamesJSONFields(t *testing.T) {
 		{"calibrate", llmrun.Calibration{}},
 		{"calibrate", llmrun.CalibrationInput{}},
 		{"perplexity", llmrun.OutlierUse{}},
+		{"rank", ranked{}},
 	} {
 		about := llmrunProgram().Find(c.command).About
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(c.prints)) {

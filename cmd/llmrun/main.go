@@ -64,6 +64,7 @@ const (
 func commandGroups() []cli.CommandGroup {
 	return []cli.CommandGroup{
 		{Title: "Generate text", Commands: []*cli.Command{runCommand(), chatCommand(), summarizeCommand(), serveCommand(), sessionsCommand(), jobsCommand()}},
+		{Title: "Describe texts", Commands: []*cli.Command{embedCommand(), rankCommand()}},
 		{Title: "Inspect models and devices", Commands: []*cli.Command{
 			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(), devicesCommand(), profileCommand(),
 		}},

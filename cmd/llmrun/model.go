@@ -27,22 +27,24 @@ type modelFlags struct {
 	adapters []string // of sessions, of those with names
 	quant    string
 	exact    bool // --exact: activations are not quantized
-	scoring  bool // logits and perplexity: exact unless rounded is set
-	rounded  bool
-	cache    *cacheFlags // nil: the command imports nothing
-	kvRAM    int64
-	session  string // name of the saved session; "" = none
-	saveJobs bool   // parts of documents are saved, also with the bundled demo model
-	pin      string
-	flash    string
-	ram      ramFlag // 0 bytes = the available memory
-	prompt   promptNeed
-	measure  bool // predict speeds
-	disk     llmrun.DiskSpeed
-	pressure bool       // release memory when the system is short of it
-	w8a8     *w8a8Flags // nil: the command has no such flags
-	device   string
-	layers   int // of a GPU; 0 = as many as fit
+	// describes: embed and rank
+	describes bool
+	scoring   bool // logits and perplexity: exact unless rounded is set
+	rounded   bool
+	cache     *cacheFlags // nil: the command imports nothing
+	kvRAM     int64
+	session   string // name of the saved session; "" = none
+	saveJobs  bool   // parts of documents are saved, also with the bundled demo model
+	pin       string
+	flash     string
+	ram       ramFlag // 0 bytes = the available memory
+	prompt    promptNeed
+	measure   bool // predict speeds
+	disk      llmrun.DiskSpeed
+	pressure  bool       // release memory when the system is short of it
+	w8a8      *w8a8Flags // nil: the command has no such flags
+	device    string
+	layers    int // of a GPU; 0 = as many as fit
 
 	deviceMemory int64   // bytes on the device; 0 = as its driver reports
 	deviceQuota  float64 // part of a matmul's time that the device of a split may be busy; 0 = all
@@ -237,7 +239,7 @@ func (m *modelFlags) source() (path string, options llmrun.Options, err error) {
 // options returns the library's options for the flags, whatever the model is.
 func (m *modelFlags) options() (llmrun.Options, error) {
 	options := llmrun.Options{Threads: m.threads, Context: m.context, Adapters: m.lora, AdaptersBeside: m.beside, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, Prompt: m.prompt.memory, PromptTexts: m.prompt.texts, PromptTokens: m.prompt.tokens, AnswerTokens: m.prompt.answer, LogitRows: m.prompt.logitRows, KVRAM: m.kvRAM, Pin: m.pin, Flash: m.flash, WatchPressure: m.pressure, WatchProcess: true}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Drafts: m.drafts, Reward: m.reward, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
-	options.SessionAdapters = m.sessionAdapters()
+	options.SessionAdapters, options.Describes = m.sessionAdapters(), m.describes
 	return options, checkAdapters(m.lora)
 }
 

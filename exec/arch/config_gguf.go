@@ -35,7 +35,7 @@ func HyperFromGGUF(f *gguf.File, weights store.Source, path string) (*Hyper, *Fa
 		return nil, nil, fmt.Errorf("%s: general.architecture: %w", path, err)
 	}
 	c := &GGUFConfig{Meta: f.Meta(), Arch: arch, Path: path}
-	h := &Hyper{Family: fam.name, GGUF: true, Path: path, arch: arch}
+	h := &Hyper{Family: fam.name, GGUF: true, Path: path, arch: arch, Bidirectional: fam.encoder || arch == gemmaEncoder}
 	c.checkUnsupported()
 	c.shape(h)
 	c.attention(h)
@@ -46,6 +46,7 @@ func HyperFromGGUF(f *gguf.File, weights store.Source, path string) (*Hyper, *Fa
 	denseLayers(weights, h)
 	stateNorms(weights, h)
 	h.Multipliers = noMultipliers
+	c.encoder(h)
 	if c.Err == nil {
 		c.Err = ropeTensors(f, h)
 	}
@@ -58,9 +59,6 @@ const gatingSigmoid = 2
 // checkUnsupported rejects files that request arithmetic which their family does not
 // implement. Such a model would load and give wrong answers.
 func (c *GGUFConfig) checkUnsupported() {
-	if causal := c.boolean("attention.causal"); causal != nil && !*causal {
-		c.unsupported("attention.causal", "attention to later tokens")
-	}
 	if gate := c.Num("expert_gating_func", 0); gate > gatingSigmoid {
 		c.unsupported("expert_gating_func", fmt.Sprintf("function %d", gate))
 	}

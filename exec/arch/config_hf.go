@@ -34,10 +34,12 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 			}
 		}
 	}
-	if err := c.refuseEncoders(); err != nil {
-		return nil, nil, err
+	for from, to := range f.aliases {
+		if c.has(from) && !c.has(to) {
+			c.fields[to] = c.fields[from]
+		}
 	}
-	h := &Hyper{Family: f.name, Path: path}
+	h := &Hyper{Family: f.name, Path: path, Bidirectional: f.encoder || c.bidirectional()}
 	h.IntPacking, h.MXFP4 = c.IntPacking(), c.mxfp4()
 	c.shape(h)
 	c.attention(h)
@@ -46,22 +48,8 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	c.latent(h)
 	c.ropes(h)
 	c.multipliers(h)
+	c.encoder(h)
 	return h, f, c.Err
-}
-
-// refuseEncoders returns an error for models whose tokens attend to later ones.
-func (c *hfConfig) refuseEncoders() error {
-	field := ""
-	if causal := c.boolean("is_causal"); causal != nil && !*causal {
-		field = "is_causal is false"
-	}
-	if raw := string(c.fields["use_bidirectional_attention"]); raw == "true" || raw == `"all"` { // "vision": only between the parts of an image
-		field = "use_bidirectional_attention is true"
-	}
-	if field == "" {
-		return nil
-	}
-	return fmt.Errorf("%w: %s: %s: this is an encoder of texts, and llmrun runs models that generate them", ErrUnsupported, c.path, field)
 }
 
 // saysOtherwise reports whether a file has the other name of a field.

@@ -344,20 +344,26 @@ func TestDefaultsOfLayers(t *testing.T) {
 	}
 }
 
-// TestEncodersAreRefused checks the two fields that say that tokens attend to later ones.
-func TestEncodersAreRefused(t *testing.T) {
+// TestAttentionToLaterTokens checks the two fields that say that tokens attend to later ones. Layers that read their tokens
+// in order are refused with them.
+func TestAttentionToLaterTokens(t *testing.T) {
 	for _, changes := range []modeltest.Fields{
 		{"is_causal": false},
 		{"use_bidirectional_attention": true},
 		{"use_bidirectional_attention": "all"},
 		{"text_config": modeltest.Fields{"is_causal": false}},
 	} {
-		_, err := specOf(modeltest.ConfigOf(t, "qwen2", changes))
+		spec, err := specOf(modeltest.ConfigOf(t, "qwen2", changes))
+		require.NoError(t, err, changes)
+		require.True(t, spec.Encoder.Bidirectional, changes)
+		require.True(t, spec.Headless, changes)
+		_, err = specOf(modeltest.ConfigOf(t, "falcon_h1", changes))
 		require.ErrorIs(t, err, arch.ErrUnsupported, changes)
-		require.ErrorContains(t, err, "this is an encoder of texts")
+		require.ErrorContains(t, err, "attention to later tokens")
 	}
 	for _, changes := range []modeltest.Fields{{"is_causal": true}, {"is_causal": nil}, {"use_bidirectional_attention": "vision"}, {"use_bidirectional_attention": false}} {
-		_, err := specOf(modeltest.ConfigOf(t, "qwen2", changes))
+		spec, err := specOf(modeltest.ConfigOf(t, "qwen2", changes))
 		require.NoError(t, err, changes)
+		require.False(t, spec.Encoder.Bidirectional, changes)
 	}
 }

@@ -23,6 +23,10 @@ type Family struct {
 	defaults map[string]string
 	// typeDefaults are further ones for some of the values of hf.
 	typeDefaults map[string]map[string]string
+	// encoder: tokens attend to later ones too.
+	encoder bool
+	// aliases maps other names of config.json fields to those that are read.
+	aliases map[string]string
 
 	// names maps a role to the tensor's name in safetensors files, if it differs from
 	// commonNames.
@@ -54,6 +58,7 @@ var families = []*Family{
 	&Llama, &mistral, &mixtral, &qwen2, &qwen2moe, &qwen3, &qwen3moe, &gemma, &gemma2, &gemma3, &gemma3n, &gemma4, &deepseek2, &minicpm3,
 	&phi2, &phi3, &internlm2, &gptneox, &olmo2, &olmoe, &granite, &smollm3, &lfm2,
 	&lfm2moe, &qwen35, &qwen35moe, &qwen3next, &mamba2, &nemotronH, &graniteHybrid, &falconH1,
+	&bert, &roberta, &nomicBERT, &modernBERT,
 	&gptOSS, &ministral3, &exaone4, &hunyuan, &ernie45, &seedOSS, &cohere2, &glm4,
 }
 
@@ -90,6 +95,7 @@ func (f *Family) Spec(h *Hyper) (*Spec, error) {
 	if err := h.validate(); err != nil {
 		return nil, err
 	}
+	h.Headless = h.Headless || h.Bidirectional
 	s := newSpec(h)
 	s.Interleave = h.GGUF && f.interleave || f.adjacent && !h.RotatesHalves
 	if err := s.addRopes(h); err != nil {
@@ -108,6 +114,9 @@ func (f *Family) Spec(h *Hyper) (*Spec, error) {
 		}
 	}
 	s.setHeads()
+	if err := s.makeBidirectional(h); err != nil {
+		return nil, err
+	}
 	if err := s.checkRotations(h); err != nil {
 		return nil, err
 	}

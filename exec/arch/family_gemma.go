@@ -37,7 +37,7 @@ var gemma2 = Family{
 // gemma3 replaces the caps by query/key norms. Five layers with a sliding window and a
 // rotary base of their own precede each full one.
 var gemma3 = Family{
-	name: "gemma3", hf: []string{"gemma3_text", "gemma3"}, gguf: []string{"gemma3"}, names: gemma2Names,
+	name: "gemma3", hf: []string{"gemma3_text", "gemma3"}, gguf: []string{"gemma3", gemmaEncoder}, names: gemma2Names,
 	defaults: map[string]string{ // the larger models' files state little more than their size
 		"num_attention_heads": "8", "num_key_value_heads": "4", "head_dim": "256", "query_pre_attn_scalar": "256",
 		"vocab_size": "262208", "max_position_embeddings": "131072", "sliding_window": "4096",
@@ -57,6 +57,9 @@ var gemma3 = Family{
 		return describeGemma(h, s)
 	},
 }
+
+// gemmaEncoder is the architecture of GGUF files whose tokens attend to later ones.
+const gemmaEncoder = "gemma-embedding"
 
 var gemma2Names = map[string]string{
 	"ffn_norm": "pre_feedforward_layernorm",

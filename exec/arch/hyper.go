@@ -53,6 +53,11 @@ type Hyper struct {
 	ExpertInterval int     // every n-th layer has experts
 	ConvTaps       int     // taps of a short convolution
 	Gemma          gemmaHyper
+	Bidirectional  bool // tokens attend to later ones too
+	Positions      int  // rows of the learned positions
+	PadToken       int
+	Prenorm        bool // norms are before attention and MLP, in a family where they are behind them
+	TokenTypes     int  // rows of the table of token types
 	Latent         Latent
 	MiniCPM        multipliersMiniCPM
 	Multipliers    Multipliers // of falcon_h1

@@ -54,7 +54,7 @@ func (h *Hyper) FieldError(key keyName, format string, args ...any) error {
 // them and allocate by them.
 func (h *Hyper) validate() error {
 	for _, check := range []func() error{
-		h.validateSizes, h.validateHeads, h.validateLayerTypes, h.validateExperts, h.validateGemma, h.validateLatent, h.validateGroups, h.validateScalars, h.validateRopes,
+		h.validateSizes, h.validateHeads, h.validateLayerTypes, h.validateExperts, h.validateGemma, h.validateLatent, h.validateGroups, h.validateScalars, h.validateRopes, h.validateEncoder,
 	} {
 		if err := check(); err != nil {
 			return err

@@ -27,6 +27,7 @@ type Spec struct {
 	VNorm          bool    // each value head is normalized, without a gain
 	PreNorm        bool    // norm before attention and before the MLP
 	PostNorm       bool    // norm after attention and after the MLP, before the residual add
+	SumNorm        bool    // norm after attention and after the MLP, behind the residual add
 	Parallel       Parallel
 
 	AttnScale     float32
@@ -59,6 +60,7 @@ type Spec struct {
 	LaurelRank int // of a second residual path beside attention; 0 = none
 	Latent     Latent
 	LayerScale bool // layers may scale the residual stream behind them
+	Encoder    Encoder
 	Tied       bool // the output head is the embedding
 	Headless   bool // the network ends with the final norm: callers receive hidden states instead of logits
 	Interleave bool // rotary pairs are adjacent, not half a head apart
@@ -75,13 +77,28 @@ type LayerSpec struct {
 	// 0: it has its own.
 	KVBack     int
 	KeyIsValue bool // values are the keys before their norm and rotation
-	Window     int  // tokens that a query attends to, itself included; 0 = all
-	Rope       int  // index into Spec.Ropes, -1 = no rotation
+	// Window is how many tokens a query attends to, itself and those before it; 0 = all. In a bidirectional model it
+	// attends to as many behind it.
+	Window     int
+	Rope       int // index into Spec.Ropes, -1 = no rotation
 	Experts    bool
 	NoMLP      bool // the layer is a mixer alone
+	NoAttnNorm bool // with PreNorm: attention reads the residual stream itself
 	// Sparse MLPs keep what a gate has above its mean plus Deviations of its standard deviations.
 	Sparse     bool
 	Deviations float32
+}
+
+// Encoder is what networks have that read a text to describe it. The zero value is that of networks that go on with a text.
+type Encoder struct {
+	// Bidirectional: tokens attend to later ones too. A pass takes a whole sequence, and each layer replaces the keys and
+	// values of the layer before.
+	Bidirectional bool
+	Positions     int // rows of the learned positions; 0 = none
+	PositionFrom  int // row of the first token
+	TokenTypes    int // rows of the table of token types; 0 = none
+	EmbedNorm     bool
+	NoFinalNorm   bool // the last layer has normalized the residual stream
 }
 
 // AltUp is alternating updates: a token has several residual streams, of which a layer computes one. A
@@ -278,13 +295,23 @@ func (s *Spec) setHeads() {
 	s.HeadDim = max(most, 1)
 }
 
-// Stored returns the layer whose keys and values a layer attends to.
-func (s *Spec) Stored(layer int) int { return layer - s.Layers[layer].KVBack }
+// Stored returns the layer whose memory has the keys and values that a layer attends to.
+func (s *Spec) Stored(layer int) int {
+	if s.Encoder.Bidirectional {
+		return 0
+	}
+	return layer - s.Layers[layer].KVBack
+}
+
+// StoresKV reports whether a layer has memory of its own for keys and values.
+func (s *Spec) StoresKV(layer int) bool {
+	return s.Layers[layer].KVHeads > 0 && s.Stored(layer) == layer
+}
 
 // KVTokenBytes returns the bytes of a token's keys and values in all layers.
 func (s *Spec) KVTokenBytes(format kv.Format) (n int64) {
 	for l := range s.Layers {
-		if layer := &s.Layers[l]; layer.KVBack == 0 && layer.KVHeads > 0 {
+		if layer := &s.Layers[l]; s.StoresKV(l) {
 			n += int64(layer.KVHeads * kv.Shape{HeadDim: layer.HeadDim, Format: format, Latent: s.Latent.Rank}.HeadBytes(l))
 		}
 	}
@@ -296,7 +323,7 @@ func (s *Spec) KVShape(format kv.Format) kv.Shape {
 	shape := kv.Shape{HeadDims: make([]int, len(s.Layers)), KVHeads: make([]int, len(s.Layers)), Format: format, Latent: s.Latent.Rank}
 	for l := range s.Layers {
 		shape.HeadDims[l] = s.Layers[l].HeadDim
-		if s.Layers[l].KVBack == 0 {
+		if s.StoresKV(l) {
 			shape.KVHeads[l] = s.Layers[l].KVHeads
 		}
 	}

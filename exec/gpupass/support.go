@@ -27,6 +27,7 @@ func checkSupported(s *arch.Spec) error {
 		{s.AttnSoftcap != 0, "capped attention scores"},
 		{s.ClipQKV != 0, "clipped queries and keys"},
 		{s.QKNorm == arch.QKNormRotated, "norms after the rotation"},
+		{s.Encoder.Bidirectional || s.SumNorm, "attention to later tokens"},
 		{s.Sinks, "attention sinks"},
 		{s.QueryGrowth != arch.QueryGrowth{}, "queries that grow with the position"},
 		{s.Experts > 0, "experts"},

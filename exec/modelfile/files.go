@@ -47,7 +47,9 @@ type Files struct {
 	// stampErr is why some files have no stamp, nil if all were read.
 	stampErr error
 
-	warnings []string
+	modules   []store.Source // with the weights of modules behind the network
+	described *Description
+	warnings  []string
 	// headers is the memory that the meter of FS counts for the headers.
 	headers int64
 	meter   vfs.Meter
@@ -90,6 +92,7 @@ func open(f *Files) (*Files, error) {
 		if err := f.splitLatent(); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
+		f.Hyper.Headless = f.Hyper.Headless || f.hasOnlyHead()
 	}
 	return f, nil
 }
@@ -297,8 +300,12 @@ func (f *Files) Close() error {
 		f.meter.Release(f.headers)
 		f.headers = 0
 	}
-	if f.Source == nil {
-		return nil
+	var err error
+	for _, m := range f.modules {
+		err = errors.Join(err, m.Close())
 	}
-	return f.Source.Close()
+	if f.modules = nil; f.Source == nil {
+		return err
+	}
+	return errors.Join(err, f.Source.Close())
 }

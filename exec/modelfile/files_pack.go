@@ -24,7 +24,7 @@ const ggufAttachment = "model.gguf"
 // configuration files that the engine reads.
 var hubAttachments = []string{
 	"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-	"chat_template.jinja", "chat_template.json",
+	"chat_template.jinja", "chat_template.json", modulesFile, sentencesFile, transformFile,
 }
 
 // openPack opens a pack. Its attachments describe the model in the format of its source.
@@ -66,7 +66,8 @@ func (f *Files) Attachments() (list []pack.Attachment, err error) {
 		if err := gguf.WriteCopy(&data, f.meta, tables); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
-		return []pack.Attachment{{Name: ggufAttachment, Data: data.Bytes()}}, nil
+		described, err := f.describedAttachments()
+		return append([]pack.Attachment{{Name: ggufAttachment, Data: data.Bytes()}}, described...), err
 	}
 	for _, name := range hubAttachments {
 		data, err := f.readOptional(name)
@@ -77,7 +78,8 @@ func (f *Files) Attachments() (list []pack.Attachment, err error) {
 			list = append(list, pack.Attachment{Name: name, Data: data})
 		}
 	}
-	return list, nil
+	described, err := f.describedAttachments()
+	return append(list, described...), err
 }
 
 // ropeTables returns the rotary tables of a GGUF file, which belong to the metadata.
@@ -118,7 +120,8 @@ func (f *Files) SourceFiles() ([]string, error) {
 		return f.parts(path)
 	}
 	weights := f.safetensorsFiles(path)
-	return f.list(f.dir, func(name string) bool { return weights(name) || slices.Contains(hubAttachments, name) })
+	files, err := f.list(f.dir, func(name string) bool { return weights(name) || slices.Contains(hubAttachments, name) })
+	return append(files, f.moduleFiles()...), err
 }
 
 // Models lists the models in a directory: GGUF files, of which a split one counts once, packs, and

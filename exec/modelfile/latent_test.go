@@ -6,20 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/exec/arch"
-	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/safetensors"
 	"github.com/llmrun/llmrun/store/vfs"
 )
-
-// TestEncodersAreRefused: a text encoder has the tensors of a decoder, but attends to both sides.
-func TestEncodersAreRefused(t *testing.T) {
-	_, err := Open(vfs.OS(), testutil.Shared(t, "fixtures2026", "embeddinggemma"))
-	require.ErrorIs(t, err, arch.ErrUnsupported)
-	require.ErrorContains(t, err, "use_bidirectional_attention")
-}
 
 // asked counts how often a tensor is looked up.
 type asked struct {

@@ -22,7 +22,14 @@ const modelRoot = "model."
 
 // nameRoots are the known places: text models, multimodal ones, and decoders that were saved
 // without what is around them.
-var nameRoots = []nameRoot{{}, {prefix: "language_model."}, {"model.language_model.", true}, {"", true}}
+var nameRoots = []nameRoot{
+	{},
+	{prefix: "language_model."},
+	{"model.language_model.", true},
+	{"", true},
+	{"bert.", true},
+	{"roberta.", true}, // encoders with a head
+}
 
 // of returns the name in the file.
 func (r nameRoot) of(name string) string {
@@ -81,11 +88,14 @@ func (ts *TensorSet) findHead() {
 // language model, such as those of a vision encoder; "" if there are none.
 func (ts *TensorSet) leftOut() string {
 	root := strings.TrimSuffix(ts.name("", 0), "layers.0.")
+	if ts.Hyper.Bidirectional {
+		root = ts.root.of(modelRoot)
+	}
 	head := ts.name("output", -1) + "."
 	var groups []string
 	count, bytes := 0, int64(0)
 	for _, t := range ts.Source.Tensors() {
-		if strings.HasPrefix(t.Name, root) || strings.HasPrefix(t.Name, head) || slices.Contains(RewardHeadTensors, t.Name) {
+		if strings.HasPrefix(t.Name, root) || strings.HasPrefix(t.Name, head) || ofHead(t.Name) && (ts.Hyper.Bidirectional || slices.Contains(headTensors, t.Name)) {
 			continue
 		}
 		count, bytes = count+1, bytes+t.Size

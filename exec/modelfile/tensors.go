@@ -48,8 +48,16 @@ func (s *TensorSlice) Bytes() int64 {
 
 // Find returns the tensor of a role; ok is false if the file has none.
 func (ts *TensorSet) Find(role string, layer int, suffix string) (store.Tensor, bool) {
-	return ts.Source.Tensor(ts.name(role, layer) + suffix)
+	name := ts.name(role, layer)
+	t, ok := ts.Source.Tensor(name + suffix)
+	if older := olderSuffixes[suffix]; !ok && older != "" && !ts.Hyper.GGUF && !ts.packed {
+		t, ok = ts.Source.Tensor(name + older)
+	}
+	return t, ok
 }
+
+// olderSuffixes are those of the norms of the first bert checkpoints.
+var olderSuffixes = map[string]string{".weight": ".gamma", ".bias": ".beta"}
 
 // Matrix returns all rows of a required tensor. rows 0 means any number.
 func (ts *TensorSet) Matrix(role string, layer, rows, cols int) (TensorSlice, error) {

@@ -95,6 +95,12 @@ func (ld *Loader) planEnds(w *Weights) (layouts []Layout, err error) {
 			return nil, err
 		}
 	}
+	if err := ld.planEncoder(w); err != nil {
+		return nil, err
+	}
+	if s.Encoder.NoFinalNorm {
+		return append(layouts, Layout{Name: "ends", Kind: EndsLayout, Layer: len(w.Layers), Places: ld.places}), nil
+	}
 	normRole := "output_norm"
 	if _, ok := ld.Tensors.Find(normRole, -1, ".weight"); !ok && ld.Tensors.Hyper.GGUF {
 		if _, ok := ld.Tensors.Find("token_embd_norm", -1, ".weight"); ok {
@@ -118,7 +124,7 @@ func (ld *Loader) planLayer(l int, w *LayerWeights) error {
 	if err := ld.planStreams(l, w); err != nil {
 		return err
 	}
-	if s.PreNorm {
+	if s.PreNorm && !s.Layers[l].NoAttnNorm {
 		norm := &w.AttnNorm
 		if s.Layers[l].Mixer == arch.NoMixer {
 			norm = &w.FFNNorm
@@ -133,8 +139,9 @@ func (ld *Loader) planLayer(l int, w *LayerWeights) error {
 	if s.Layers[l].NoMLP {
 		return nil
 	}
-	if s.PostNorm {
-		if err := ld.planGain(&w.PostAttnNorm, "post_attention_norm", l, s.Dim); err != nil {
+	afterAttention, afterMLP := normRoles(s)
+	if afterAttention != "" {
+		if err := ld.planGain(&w.PostAttnNorm, afterAttention, l, s.Dim); err != nil {
 			return err
 		}
 	}
@@ -153,8 +160,8 @@ func (ld *Loader) planLayer(l int, w *LayerWeights) error {
 	if err := ffn(l, w); err != nil {
 		return err
 	}
-	if s.PostNorm {
-		if err := ld.planGain(&w.PostFFNNorm, "post_ffw_norm", l, s.Dim); err != nil {
+	if afterMLP != "" {
+		if err := ld.planGain(&w.PostFFNNorm, afterMLP, l, s.Dim); err != nil {
 			return err
 		}
 	}

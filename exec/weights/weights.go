@@ -182,8 +182,16 @@ type Weights struct {
 	// that is added to them; see arch.Spec.PerLayer.
 	Table     embedding // [rows, len(Layers)·PerLayer]
 	TableNorm Gain      // [PerLayer]
+	Encoder   Encoder
 	// Adapters are the names of those beside the matrices; see modelfile.Files.BesideNames.
 	Adapters []string
+}
+
+// Encoder are what encoders add to the embedding, see arch.Encoder.
+type Encoder struct {
+	Positions []float32 // [arch.Encoder.Positions, Dim], or nil
+	Types     []float32 // [arch.Encoder.TokenTypes, Dim], or nil
+	Norm      Gain
 }
 
 // NamedLinear is a matrix and its role.

@@ -179,10 +179,10 @@ func (p plainJSON) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// WriteRows prints a JSON object whose last member, name, is an array of rows; opening is the text
-// before that member. It writes row by row because the logits of a long prompt, as one text,
+// WriteRows prints a JSON object whose member name is an array of rows; opening is the text
+// before that member, and more are members behind it. It writes row by row because the logits of a long prompt, as one text,
 // would take several times their own memory.
-func (o *output) WriteRows(opening, name string, rows [][]float32) error {
+func (o *output) WriteRows(opening, name string, rows [][]float32, more ...string) error {
 	text := fmt.Appendf(nil, "%s%q:[", opening, name)
 	for i, row := range rows {
 		if i > 0 {
@@ -194,7 +194,11 @@ func (o *output) WriteRows(opening, name string, rows [][]float32) error {
 		}
 		text = text[:0]
 	}
-	_, err := o.Write(append(text, "]}\n"...))
+	text = append(text, ']')
+	for _, member := range more {
+		text = append(append(text, ','), member...)
+	}
+	_, err := o.Write(append(text, "}\n"...))
 	return err
 }
 

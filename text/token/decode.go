@@ -14,6 +14,8 @@ type decodeRules struct {
 	replacements []replacement
 	plainOnly    bool
 	byteTokens   bool // decode <0x41> as one byte
+	// continues begins the pieces that continue a word; others begin one, with a space. "": pieces have their spaces.
+	continues string
 	// trimStart and trimEnd are the numbers of spaces to remove at the start and the
 	// end of a decoded text. The encoder added them.
 	trimStart, trimEnd int
@@ -36,6 +38,12 @@ func (t *Tokenizer) appendToken(dst []byte, id int32) []byte {
 		return appendLetterBytes(dst, piece)
 	case t.decoding.plainOnly && added:
 		return append(dst, piece...)
+	}
+	if rule := t.decoding.continues; rule != "" {
+		if rest, continues := strings.CutPrefix(piece, rule); continues && !added {
+			return append(dst, rest...)
+		}
+		dst = append(dst, ' ')
 	}
 	for _, r := range t.decoding.replacements {
 		if strings.Contains(piece, r.old) {

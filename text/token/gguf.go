@@ -22,6 +22,9 @@ const (
 	keyUnknown     = "tokenizer.ggml.unknown_token_id"
 	keyAddBOS      = "tokenizer.ggml.add_bos_token"
 	keyAddEOS      = "tokenizer.ggml.add_eos_token"
+	keyAddSep      = "tokenizer.ggml.add_sep_token"
+	keySeparator   = "tokenizer.ggml.seperator_token_id" // as converters spell it
+	keyCLS         = "tokenizer.ggml.cls_token_id"
 	keySpacePrefix = "tokenizer.ggml.add_space_prefix"
 	keyExtraSpace  = "tokenizer.ggml.remove_extra_whitespaces"
 	keyCharsmap    = "tokenizer.ggml.precompiled_charsmap"
@@ -67,7 +70,7 @@ func FromGGUF(meta *gguf.Metadata) (*Tokenizer, error) {
 // model.
 var ggufModels = map[string]func(*ggufSource) *Tokenizer{
 	"llama": (*ggufSource).buildSPM, "gpt2": (*ggufSource).buildBPE, "t5": (*ggufSource).buildUnigram,
-	"gemma4": (*ggufSource).buildMergedSPM,
+	"gemma4": (*ggufSource).buildMergedSPM, "bert": (*ggufSource).buildWordPiece,
 }
 
 // fail records the first error.
@@ -216,6 +219,10 @@ func (s *ggufSource) finish(t *Tokenizer, bos, eos int32, addBOS, addEOS bool) *
 	}
 	if s.boolValue(keyAddEOS, addEOS) && eos >= 0 {
 		t.suffix = []int32{eos}
+	}
+	t.pair = pairRule{t.suffix, t.suffix}
+	if sep := s.idValue(keySeparator, eos); sep >= 0 && len(t.suffix) > 0 && s.boolValue(keyAddSep, len(t.prefix) > 0) {
+		t.pair.between = []int32{eos, sep}
 	}
 	var ends []int32
 	for _, id := range []int32{eos, s.idValue(keyEOT, -1), s.idValue(keyEOM, -1)} {

@@ -233,7 +233,7 @@ func TestInvalidMetadata(t *testing.T) {
 		text    string
 	}{
 		{"no model", scoredKeys, keys{"tokenizer.ggml.model": nil}, store.ErrFormat, "has no tokenizer"},
-		{"word pieces", scoredKeys, keys{"tokenizer.ggml.model": "bert"}, store.ErrUnsupported, `tokenizer.ggml.model: not supported: tokenizer model "bert"`},
+		{"another model", scoredKeys, keys{"tokenizer.ggml.model": "rwkv"}, store.ErrUnsupported, `tokenizer.ggml.model: not supported: tokenizer model "rwkv"`},
 		{"model of wrong type", scoredKeys, keys{"tokenizer.ggml.model": uint32(1)}, store.ErrFormat, "tokenizer.ggml.model"},
 		{"unknown pre-tokenizer", pairKeys, keys{"tokenizer.ggml.pre": "odd"}, store.ErrUnsupported, `"odd"`},
 		{"no tokens", scoredKeys, keys{"tokenizer.ggml.tokens": nil}, store.ErrFormat, "tokenizer.ggml.tokens"},

@@ -35,11 +35,19 @@ type hfComponent struct {
 	UseRegex    *bool `json:"use_regex"`
 	Individual  bool  `json:"individual_digits"`
 	Delimiter   string
+	Prefix      *string
 
 	Start, Stop int
 	Single      []hfTemplateItem
-	Special     map[string]hfTemplateToken `json:"special_tokens"`
-	Sep, Cls    hfPair
+	Pair        []hfTemplateItem
+
+	CleanText *bool `json:"clean_text"`
+	Han       *bool `json:"handle_chinese_chars"`
+	Accents   *bool `json:"strip_accents"`
+	Lower     *bool `json:"lowercase"`
+
+	Special  map[string]hfTemplateToken `json:"special_tokens"`
+	Sep, Cls hfPair
 }
 
 // hfPattern is a fixed string or a regular expression. Exactly one field is set.
@@ -130,6 +138,10 @@ func (s *hfSource) normalizer(field string, raw json.RawMessage) normalizer {
 		return strip{p.StripLeft, p.StripRight}
 	case "StripAccents":
 		return stripAccents{}
+	case "BertNormalizer":
+		said := func(v *bool, absent bool) bool { return v == nil && absent || v != nil && *v }
+		lower := said(p.Lower, true)
+		return bertNormalizer(said(p.CleanText, true), said(p.Han, true), said(p.Accents, lower), lower)
 	case "Precompiled":
 		return s.charsmap(field, p.Charsmap)
 	}
@@ -196,6 +208,8 @@ func (s *hfSource) appendSplitters(field string, raw json.RawMessage, c chain) c
 		return append(c, byteLevelLetters{})
 	case "Metaspace":
 		return append(c, s.metaspace(field, p))
+	case "BertPreTokenizer":
+		return append(c, s.splitAt(field, `\s+`, removed), s.splitAt(field, exprPunctuation, isolated))
 	case "Whitespace":
 		return append(c, s.splitAt(field, `\s+`, removed), s.splitAt(field, exprWord, isolated))
 	}

@@ -19,6 +19,7 @@ type hfModel struct {
 		FuseUnk      bool    `json:"fuse_unk"`
 		ByteFallback bool    `json:"byte_fallback"`
 		IgnoreMerges bool    `json:"ignore_merges"`
+		MostChars    *int    `json:"max_input_chars_per_word"`
 	}
 }
 
@@ -171,6 +172,8 @@ func (s *hfSource) buildModel(t *Tokenizer) {
 		t.family, t.model = "BPE", s.buildBPE(t)
 	case "Unigram":
 		t.family, t.model = "Unigram", s.buildUnigram()
+	case "WordPiece":
+		t.family, t.model = "WordPiece", s.buildWordPiece()
 	default:
 		s.fail(unsupported("model.type", "tokenizer model %q", kind))
 	}

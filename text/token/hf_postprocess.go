@@ -3,6 +3,7 @@ package token
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // The post_processor and decoder sections of a tokenizer.json. The post-processor adds
@@ -29,7 +30,7 @@ func (p *hfPair) UnmarshalJSON(raw []byte) error {
 // buildPostProcessor sets the ids that AddSpecial puts around a text.
 func (s *hfSource) buildPostProcessor(t *Tokenizer) {
 	s.addPostProcessor("post_processor", s.sections.postProcessor, t)
-	for _, id := range append(t.prefix[:len(t.prefix):len(t.prefix)], t.suffix...) {
+	for _, id := range slices.Concat(t.prefix, t.suffix, t.pair.between, t.pair.behind) {
 		if s.err == nil && !s.vocab.has(id) {
 			s.fail(malformed("post_processor", "id %d is not in the vocabulary", id))
 		}
@@ -50,6 +51,10 @@ func (s *hfSource) addPostProcessor(field string, raw json.RawMessage, t *Tokeni
 		}
 	case "RobertaProcessing", "BertProcessing":
 		t.prefix, t.suffix = []int32{p.Cls.id}, []int32{p.Sep.id}
+		t.pair = pairRule{t.suffix, t.suffix}
+		if p.Type == "RobertaProcessing" {
+			t.pair.between = []int32{p.Sep.id, p.Sep.id}
+		}
 	case "TemplateProcessing":
 		s.addTemplate(field, p, t)
 	default:
@@ -82,6 +87,8 @@ func (s *hfSource) addTemplate(field string, p hfComponent, t *Tokenizer) {
 	if s.err == nil && !seen {
 		s.fail(unsupported(field, "a template without a sequence"))
 	}
+	t.pair = pairRule{t.suffix, t.suffix}
+	s.addPair(&p, t)
 }
 
 // buildDecoder reads the rules that convert pieces to text.
@@ -143,6 +150,11 @@ func (s *hfSource) addDecoder(field string, raw json.RawMessage, sp *decodeRules
 		// The encoder added one space before the text.
 		if m, ok := s.metaspace(field, p).(*metaspace); ok && m.prefix != prefixNever {
 			sp.trimStart = 1
+		}
+	case "WordPiece":
+		sp.continues, sp.trimStart = "##", 1
+		if p.Prefix != nil {
+			sp.continues = *p.Prefix
 		}
 	case "Strip":
 		if p.Content != " " || p.Start < 0 || p.Stop < 0 {

@@ -13,7 +13,7 @@ import (
 // after construction and safe for concurrent use.
 type Tokenizer struct {
 	path            string // of the file, for errors; may be ""
-	family          string // "BPE", "SPM" or "Unigram"
+	family          string // "BPE", "SPM", "Unigram" or "WordPiece"
 	vocab           *vocabulary
 	addedRaw        *addedSet // added tokens matched in the raw text
 	norm            normalizer
@@ -23,6 +23,7 @@ type Tokenizer struct {
 	decoding        decodeRules
 	prefix          []int32 // ids that AddSpecial puts before the text
 	suffix          []int32 // ids that AddSpecial puts after the text
+	pair            pairRule
 	bos             int32   // -1 if the vocabulary has none
 	eos             int32   // end of text, -1 if the vocabulary has none
 	eosTokens       []int32 // ids that end a generation, ascending
@@ -113,7 +114,7 @@ func (t *Tokenizer) inFile(err error) error {
 	return err
 }
 
-// Family returns the tokenizer algorithm: "BPE", "SPM" or "Unigram".
+// Family returns the tokenizer algorithm: "BPE", "SPM", "Unigram" or "WordPiece".
 func (t *Tokenizer) Family() string { return t.family }
 
 // VocabSize returns the highest id plus one. The embedding matrix of a model may have

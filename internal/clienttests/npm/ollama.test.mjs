@@ -64,5 +64,12 @@ test('copies', async () => {
 test('errors', async () => {
   await assert.rejects(client.chat({ model: 'none', messages }), (e) => e.status_code === 404 && /no such model/.test(e.message));
   await assert.rejects(client.chat({ model, messages: [{ role: 'user', content: 'x', images: ['AAAA'] }] }), /images is not supported/);
-  await assert.rejects(client.embed({ model, input: 'x' }), (e) => e.status_code === 501);
+  await assert.rejects(client.embed({ model: 'none', input: 'x' }), (e) => e.status_code === 404);
+});
+
+test('embeddings', async () => {
+  const { embeddings, prompt_eval_count } = await client.embed({ model, input: ['a fox', 'a bird'] });
+  assert.equal(embeddings.length, 2);
+  assert.ok(prompt_eval_count > 0);
+  assert.deepEqual((await client.embeddings({ model, prompt: 'a bird' })).embedding, embeddings[1]);
 });

@@ -103,5 +103,13 @@ test('errors', async () => {
   await wrong({ model: 'none', messages }, OpenAI.NotFoundError, 'model');
   await wrong({ model, messages, temperature: 'hot' }, OpenAI.BadRequestError, 'temperature');
   await wrong({ model, messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:,' } }] }] }, OpenAI.BadRequestError, 'messages[0].content[0].type');
-  await assert.rejects(client.embeddings.create({ model, input: 'x' }), (e) => e.status === 501);
+  await assert.rejects(client.embeddings.create({ model, input: [] }), (e) => e.status === 400);
+});
+
+test('embeddings', async () => {
+  const floats = await client.embeddings.create({ model, input: ['a fox', 'a bird'], encoding_format: 'float' });
+  const packed = await client.embeddings.create({ model, input: 'a bird' }); // the client asks for base64 and decodes it
+  assert.deepEqual(packed.data[0].embedding.map(Math.fround), floats.data[1].embedding.map(Math.fround));
+  const short = await client.embeddings.create({ model, input: 'a bird', dimensions: 8 });
+  assert.equal(short.data[0].embedding.length, 8);
 });

@@ -1,0 +1,265 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/llmrun/llmrun"
+)
+
+// routeEmbeddings adds the endpoints that describe texts instead of generating some.
+func (s *Server) routeEmbeddings() {
+	s.mux.HandleFunc("POST /v1/embeddings", s.handle(openAI{}, s.readEmbeddings))
+	s.mux.HandleFunc("POST /v1/rerank", s.handle(openAI{}, s.readRerank))
+	s.mux.HandleFunc("POST /api/embed", s.handle(ollama{}, s.readOllamaEmbed))
+	s.mux.HandleFunc("POST /api/embeddings", s.handle(ollama{}, s.readOllamaEmbeddings))
+}
+
+// maxEmbedded is the most texts of a request.
+const maxEmbedded = 2048
+
+// described is what a request wants vectors of: texts, or token ids.
+type described struct {
+	texts   []string
+	ids     [][]int32
+	options llmrun.EmbedOptions
+	// truncates: texts that are too long are cut, otherwise refused.
+	truncates bool
+}
+
+// readDescribed reads a text, token ids, or a list of either.
+func readDescribed(o *object, name string) (d described) {
+	if o.need(name); !o.has(name) {
+		return d
+	}
+	const problem = "must be a text, a list of token ids, or a list of at most 2048 of these"
+	raw := o.fields[name]
+	var one string
+	if raw[0] == '"' && json.Unmarshal(raw, &one) == nil {
+		d.texts = []string{one}
+		return d
+	}
+	if ids, ok := tokenIDs(raw); ok && len(ids) > 0 {
+		d.ids = [][]int32{ids}
+		return d
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil || len(items) == 0 || len(items) > maxEmbedded {
+		o.fail(name, problem)
+		return d
+	}
+	for _, item := range items {
+		var text string
+		if ids, ok := tokenIDs(item); ok && len(ids) > 0 {
+			d.ids = append(d.ids, ids)
+		} else if item[0] == '"' && json.Unmarshal(item, &text) == nil {
+			d.texts = append(d.texts, text)
+		}
+	}
+	if len(d.ids)+len(d.texts) != len(items) || len(d.ids) > 0 && len(d.texts) > 0 {
+		o.fail(name, problem)
+	}
+	return d
+}
+
+// vectors computes the vectors of a request.
+func (d *described) vectors(ctx context.Context, u *use) (vectors [][]float32, stats llmrun.EmbedStats, err error) {
+	d.options.Stats, d.options.Whole = &stats, !d.truncates
+	if d.ids != nil {
+		vectors, err = u.engine.EmbedIDs(ctx, d.ids, d.options)
+	} else {
+		vectors, err = u.engine.Embed(ctx, d.texts, d.options)
+	}
+	recordOf(ctx).count(llmrun.Stats{PromptTokens: stats.Tokens})
+	return vectors, stats, err
+}
+
+// embeddingUsage counts tokens.
+type embeddingUsage struct {
+	Prompt int `json:"prompt_tokens"`
+	Total  int `json:"total_tokens"`
+}
+
+// embeddingItem is a vector: numbers, or their bytes in base64.
+type embeddingItem struct {
+	Object    string `json:"object"`
+	Index     int    `json:"index"`
+	Embedding any    `json:"embedding"`
+}
+
+// readEmbeddings reads a request of OpenAI's API.
+func (s *Server) readEmbeddings(o *object) *job {
+	d := readDescribed(o, "input")
+	if n := o.whole("dimensions", 1, math.MaxInt32); n != nil {
+		d.options.Dimensions = int(*n)
+	}
+	encoding := cmp.Or(o.text("encoding_format"), "float")
+	if encoding != "float" && encoding != "base64" {
+		o.fail("encoding_format", "must be float or base64")
+	}
+	d.options.Kind = readKind(o)
+	return &job{model: o.text("model"), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
+		vectors, stats, err := d.vectors(ctx, u)
+		if err != nil {
+			return err
+		}
+		list := make([]embeddingItem, len(vectors))
+		for i, v := range vectors {
+			list[i] = embeddingItem{"embedding", i, v}
+			if encoding == "base64" {
+				list[i].Embedding = base64Floats(v)
+			}
+		}
+		writeJSON(w, http.StatusOK, struct {
+			Object string          `json:"object"`
+			Data   []embeddingItem `json:"data"`
+			Model  string          `json:"model"`
+			Usage  embeddingUsage  `json:"usage"`
+		}{"list", list, u.name, embeddingUsage{stats.Tokens, stats.Tokens}})
+		return nil
+	}}
+}
+
+// readKind reads what the texts are for, which other servers of this API accept too.
+func readKind(o *object) llmrun.EmbedKind {
+	switch kind := o.text("input_type"); kind {
+	case "":
+	case "query", "search_query":
+		return llmrun.EmbedQuery
+	case "document", "passage", "search_document":
+		return llmrun.EmbedDocument
+	default:
+		o.fail("input_type", "must be query or document")
+	}
+	return llmrun.EmbedText
+}
+
+// base64Floats returns the bytes of a vector, the low ones first, as text.
+func base64Floats(v []float32) string {
+	data := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
+	}
+	return base64.StdEncoding.EncodeToString(data)
+}
+
+// rerankResult is the score of a document.
+type rerankResult struct {
+	Index    int              `json:"index"`
+	Score    float64          `json:"relevance_score"`
+	Document *rerankedContent `json:"document,omitempty"`
+}
+
+type rerankedContent struct {
+	Text string `json:"text"`
+}
+
+// readRerank reads a request in the form that rerankers have in common. Scores are between 0 and 1.
+func (s *Server) readRerank(o *object) *job {
+	query := o.text("query")
+	o.need("query")
+	documents := readDocuments(o)
+	top := len(documents)
+	if n := o.whole("top_n", 1, math.MaxInt32); n != nil {
+		top = min(top, int(*n))
+	}
+	back := o.boolean("return_documents", false)
+	return &job{model: o.text("model"), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
+		var stats llmrun.EmbedStats
+		scores, err := u.engine.RankCounted(ctx, query, documents, &stats)
+		recordOf(ctx).count(llmrun.Stats{PromptTokens: stats.Tokens})
+		if err != nil {
+			return err
+		}
+		results := make([]rerankResult, len(scores))
+		for i, x := range scores {
+			results[i] = rerankResult{Index: i, Score: 1 / (1 + math.Exp(-float64(x)))}
+			if back {
+				results[i].Document = &rerankedContent{documents[i]}
+			}
+		}
+		slices.SortStableFunc(results, func(a, b rerankResult) int { return cmp.Compare(scores[b.Index], scores[a.Index]) })
+		writeJSON(w, http.StatusOK, struct {
+			Object  string         `json:"object"`
+			Model   string         `json:"model"`
+			Results []rerankResult `json:"results"`
+			Usage   embeddingUsage `json:"usage"`
+		}{"list", u.name, results[:top], embeddingUsage{stats.Tokens, stats.Tokens}})
+		return nil
+	}}
+}
+
+// readDocuments reads a list of texts, or of objects with a text.
+func readDocuments(o *object) (texts []string) {
+	const name = "documents"
+	var items []json.RawMessage
+	if o.need(name); !o.has(name) {
+		return nil
+	}
+	if json.Unmarshal(o.fields[name], &items) != nil || len(items) == 0 || len(items) > maxEmbedded {
+		o.fail(name, "must be a list of at most 2048 texts")
+		return nil
+	}
+	for _, item := range items {
+		var text string
+		var object struct{ Text *string }
+		switch {
+		case item[0] == '"' && json.Unmarshal(item, &text) == nil:
+		case item[0] == '{' && json.Unmarshal(item, &object) == nil && object.Text != nil:
+			text = *object.Text
+		default:
+			o.fail(name, "must be a list of at most 2048 texts")
+			return nil
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// readOllamaEmbed reads a request of ollama's API.
+func (s *Server) readOllamaEmbed(o *object) *job {
+	d := readDescribed(o, "input")
+	if d.truncates = o.boolean("truncate", true); d.ids != nil {
+		o.fail("input", "must be a text or a list of texts")
+	}
+	if n := o.whole("dimensions", 1, math.MaxInt32); n != nil {
+		d.options.Dimensions = int(*n)
+	}
+	return &job{model: ollamaName(o), keepAlive: readKeepAlive(o), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
+		vectors, stats, err := d.vectors(ctx, u)
+		if err != nil {
+			return err
+		}
+		writeJSON(w, http.StatusOK, struct {
+			Model      string        `json:"model"`
+			Embeddings [][]float32   `json:"embeddings"`
+			Total      time.Duration `json:"total_duration"`
+			Load       time.Duration `json:"load_duration"`
+			Tokens     int           `json:"prompt_eval_count"`
+		}{u.name, vectors, time.Since(u.start), u.load, stats.Tokens})
+		return nil
+	}}
+}
+
+// readOllamaEmbeddings reads a request of the older endpoint, which has one text.
+func (s *Server) readOllamaEmbeddings(o *object) *job {
+	o.need("prompt")
+	d := described{texts: []string{o.text("prompt")}, truncates: true}
+	return &job{model: ollamaName(o), keepAlive: readKeepAlive(o), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
+		vectors, _, err := d.vectors(ctx, u)
+		if err != nil {
+			return err
+		}
+		writeJSON(w, http.StatusOK, struct {
+			Embedding []float32 `json:"embedding"`
+		}{vectors[0]})
+		return nil
+	}}
+}
