@@ -35,7 +35,8 @@
 // and that of vectors:
 //
 //	model, elements of a vector,
-//	vectors: key of the passage (16 bytes), a row in the format Q8_0
+//	vectors: key of the passage (16 bytes), a row in the format Q8_0, and 4 bits of what its rounding leaves of each
+//	    element: of elements i and i+16 of a group in one byte, in sixteenths of the group's scale, plus 8
 //
 // A note is finished when its record is written. Who opens a file goes on behind the last record that is whole; what
 // follows is cut off before the next record is written.

@@ -3,8 +3,6 @@ package index
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/llmrun/llmrun/store"
@@ -321,5 +319,15 @@ func (x *Index) Info() Info {
 	return info
 }
 
-// paths returns the paths of all notes, sorted.
-func (x *Index) paths() []string { return slices.Sorted(maps.Keys(x.byPath)) }
+// Title returns the title of a note, "" for one that the index does not have.
+func (x *Index) Title(path string) string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if slot, known := x.byPath[path]; known {
+		return x.notes[slot].title
+	}
+	return ""
+}
+
+// OpenFile is Open for a file of the operating system.
+func OpenFile(name string, o Options) (*Index, error) { return Open(vfs.OSOwn(), name, o) }

@@ -56,7 +56,7 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 		all = x.rankWords(q.Text)
 	}
 	if q.Vector != nil && x.vectors.rows > 0 {
-		near, err := x.rankVectors(q.Vector)
+		near, err := x.rankVectors(q.Vector, max(nearRows, 4*most*perNote))
 		if err != nil {
 			return nil, err
 		}
@@ -114,20 +114,36 @@ func queryTerms(text string) (terms []uint64) {
 	return slices.Compact(terms)
 }
 
-// rankVectors returns the passages that have a vector, with its dot product with the question's.
-func (x *Index) rankVectors(query []float32) ([]ranked, error) {
-	scores, err := x.vectors.scores(query)
+// nearRows is how many passages get finer scores. Each one that is fused or returned is one of them.
+const nearRows = 256
+
+// rankVectors returns at least the most passages whose vectors are nearest to the question's, with their dot products.
+func (x *Index) rankVectors(query []float32, most int) ([]ranked, error) {
+	coarse, err := x.vectors.scores(query)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]ranked, 0, x.live)
+	unit, err := normalized(query)
+	if err != nil {
+		return nil, err
+	}
+	all, sorted := make([]ranked, 0, x.live), make([]float32, 0, x.live)
 	for _, slot := range x.byPath {
 		n := &x.notes[slot]
 		for i := n.first; i < n.first+n.count; i++ {
-			if row, has := x.vectors.byKey[x.passages[i].key]; has && scores[row] == scores[row] {
-				all = append(all, ranked{uint32(i), float64(scores[row])})
+			row, has := x.vectors.byKey[x.passages[i].key]
+			if has && coarse[row] == coarse[row] { // a damaged scale may be no number
+				all, sorted = append(all, ranked{uint32(i), float64(coarse[row])}), append(sorted, coarse[row])
 			}
 		}
+	}
+	if len(all) > most {
+		slices.Sort(sorted)
+		least := float64(sorted[len(sorted)-most])
+		all = slices.DeleteFunc(all, func(r ranked) bool { return r.score < least })
+	}
+	for i := range all {
+		all[i].score += x.vectors.rest(int(x.vectors.byKey[x.passages[all[i].passage].key]), unit)
 	}
 	return all, nil
 }

@@ -25,7 +25,6 @@ type splitter struct {
 	query bool
 	word  []byte
 	emit  func(term uint64)
-	pair  [2]rune
 }
 
 // terms calls emit for each term of a text, in order.
