@@ -171,3 +171,6 @@ func (v *Vault) Close() error {
 	}
 	return err
 }
+
+// File returns the file of the index.
+func (v *Vault) File() string { return v.options.File }

@@ -58,6 +58,7 @@ const (
 func commandGroups() []cli.CommandGroup {
 	return []cli.CommandGroup{
 		{Title: "Generate text", Commands: []*cli.Command{runCommand(), chatCommand(), summarizeCommand(), serveCommand(), sessionsCommand(), jobsCommand()}},
+		{Title: "Search notes", Commands: []*cli.Command{indexCommand(), searchCommand()}},
 		{Title: "Inspect models and devices", Commands: []*cli.Command{
 			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(), devicesCommand(), profileCommand(),
 		}},

@@ -84,6 +84,8 @@ var rules = []rule{
 	{dir: "serve", only: []string{"."}},
 	{dir: "jobs", only: []string{"."}},
 	{dir: "notes", only: []string{".", "notes/index"}},
+	{dir: "mobile", only: []string{".", "notes"}},
+	{dir: "examples/notesapp", only: []string{".", "notes"}},
 	{dir: "cmd/llmrun/bundled", only: []string{"store/vfs"}},
 	{dir: "internal/testutil", external: []string{"github.com/rogpeppe/go-internal"}},
 	{dir: "internal/testutil/failing"},

@@ -186,3 +186,14 @@ func countWords(text string) (int, error) {
 	}
 	return n, nil
 }
+
+// Words returns the hashes of a text's words, in order and without those that tell little.
+func Words(text string) (words []uint64) {
+	s := splitter{query: true}
+	s.terms([]byte(text), func(term uint64) {
+		if !stopWords[term] {
+			words = append(words, term)
+		}
+	})
+	return words
+}
