@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// termBits is the length of the hash that stands for a word. Among a million words, about one in two thousand
-	// shares its hash with another one.
+	// termBits is the length of the hash that stands for a word. Among a million words, about two have the same one.
 	termBits = 40
 	termSeed = 0x776f726473
 	// maxWord is the longest word in bytes: longer ones are data, such as an image in base64.
