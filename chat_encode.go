@@ -53,6 +53,9 @@ func (c *chatFormat) encodeAnswered(messages []Message, o ChatOptions, room *pro
 	}
 	r = c.reading(text, begun, &o)
 	r.calls = o.held
+	if r.behind, err = c.encodeBehind(text+begun, &o, room); err != nil {
+		return nil, nil, err
+	}
 	ids, err = c.appendMarked(ids, text+begun, room)
 	return ids, r, err
 }

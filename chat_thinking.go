@@ -165,6 +165,17 @@ func (l *thinkLevel) variables(extra map[string]any) map[string]any {
 	return all
 }
 
+// over returns the variables of the template with those of the level, which win.
+func (l *thinkLevel) over(extra map[string]any) map[string]any {
+	all := maps.Clone(l.set)
+	for name, value := range extra {
+		if _, set := all[name]; !set {
+			all[name] = value
+		}
+	}
+	return all
+}
+
 // begin returns what begins the answer to a prompt.
 func (l *thinkLevel) begin(f *answer.Format, prompt string) string {
 	if l.final {

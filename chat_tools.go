@@ -284,20 +284,32 @@ func (c *chatFormat) prompt(messages []Message, o ChatOptions, room *promptRoom)
 		return text, "", err
 	}
 	begun = level.begin(c.answers, text)
-	if o.offers() && o.ToolChoice == ToolsRequired {
-		call, err := c.callBegin(o.requiredTool())
+	switch {
+	case !o.requires():
+	case c.thinksFirst(&o, in, text+begun):
+		begun += c.openThoughts(text + begun) // the call follows them: see callBehind
+	default:
+		call, err := c.requiredBegin(&o)
 		if err != nil {
 			return "", "", err
 		}
-		if o.held != nil {
-			call = strings.TrimSuffix(call, "{") // it belongs to the arguments, which are held to their schema
-		}
-		if end := c.answers.Opened(text + begun); end != "" {
+		if c.channels != nil {
+			begun = "" // a call has a channel of its own
+		} else if end := c.answers.Opened(text + begun); end != "" {
 			begun += "\n" + end + "\n\n"
 		}
-		begun += call
+		begun += strings.TrimPrefix(call, c.callFormat().Begun(text))
 	}
 	return text, begun, nil
+}
+
+// requiredBegin returns what a required call begins with: up to its name, or up to the arguments if the tool is known.
+func (c *chatFormat) requiredBegin(o *ChatOptions) (string, error) {
+	begun, err := c.callBegin(o.requiredTool())
+	if o.held != nil {
+		begun = strings.TrimSuffix(begun, "{") // it belongs to the arguments, which are held to their schema
+	}
+	return begun, err
 }
 
 // jsonTools returns tools as templates want them.
@@ -397,7 +409,7 @@ func (c *chatFormat) callText() (begun, rest string, err error) {
 // holdCalls sets what a required call is held to, if the model writes its arguments as JSON and their schemas are supported. It is
 // an error if a strict tool cannot be held to its schema.
 func (c *chatFormat) holdCalls(o *ChatOptions) error {
-	if !o.offers() || o.ToolChoice != ToolsRequired || o.NoGenerationPrompt || c.template == nil {
+	if !o.requires() || o.NoGenerationPrompt || c.template == nil {
 		return nil
 	}
 	if err := o.validateTools(); err != nil {
@@ -468,7 +480,8 @@ type reading struct {
 	seed   string // of the ids of calls
 	one    bool   // the answer ends behind its first call
 
-	calls *[]constrain.Call // what the answer is held to, of a required call whose arguments are JSON; nil otherwise
+	calls  *[]constrain.Call // what the answer is held to, of a required call whose arguments are JSON; nil otherwise
+	behind *requiredCall     // what follows the thoughts that the prompt begins; nil: nothing certain
 }
 
 // reading returns how the answer to a prompt is read, of which begun belongs to the answer.
@@ -489,5 +502,6 @@ func (c *chatFormat) reading(text, begun string, o *ChatOptions) *reading {
 			r.tools.Add(stripMarks.Replace(o.Tools[i].Name), o.Tools[i].Parameters)
 		}
 	}
+	r.begun = r.format.Begun(text) + r.begun
 	return r
 }

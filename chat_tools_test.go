@@ -85,7 +85,15 @@ func TestTemplatesWriteCallsThatAreReadBack(t *testing.T) {
 				calls+`{% else %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}`))
 		})
 	}
+	t.Run("functionary", func(t *testing.T) { readBack(t, formatOf(t, functionaryTemplate)) })
 }
+
+// functionaryTemplate writes conversations as Functionary 3.2 reads them: each part of an answer begins with a name, which is that of a tool
+// or all, and the prompt ends with the mark before it.
+const functionaryTemplate = `{% for t in tools %}{{ t.function.name + ' // ' + t.function.description + (t.function.parameters | tojson) }}{% endfor %}` +
+	`{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>{{ '\n\n' }}` +
+	`{% if m.role == 'assistant' %}{% if m.content %}{{ '>>>all\n' + m.content }}{% endif %}{% for c in m.tool_calls %}{{ '>>>' + c.function.name + '\n' + c.function.arguments }}{% endfor %}` +
+	`{% else %}{{ m.content }}{% endif %}<|eot_id|>{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{{ '\n\n>>>' }}{% endif %}`
 
 // writtenCalls are parts of templates that write the calls of a message as families do that have no template in testdata.
 var writtenCalls = map[string]string{
@@ -141,6 +149,7 @@ func readBack(t *testing.T, c *chatFormat) {
 	for _, end := range []string{"<|im_end|>", "<|eot_id|>", "</s>", "<｜end▁of▁sentence｜>", "<|end|>", "<end_of_turn>"} {
 		reply = strings.TrimRight(strings.TrimSuffix(reply, end), "\n")
 	}
+	reply = strings.TrimPrefix(reply, how.begun)
 	if how.end != "" {
 		reply = "hm\n" + how.end + "\n\n" + reply
 	}
@@ -155,10 +164,17 @@ func readBack(t *testing.T, c *chatFormat) {
 		o.ToolChoice, o.ToolName, o.OneToolCall = ToolsRequired, name, true
 		text, begun, err := c.prompt(asked, o, nil)
 		require.NoError(t, err)
-		_, rest, ok := strings.Cut(reply, strings.TrimPrefix(begun, "\n"+how.end+"\n\n"))
-		require.True(t, ok, "%q does not begin %q", begun, reply)
-		got := readAnswer(c.reading(text, begun, &o), rest, 2)
+		end, call, err := c.callBehind(text+begun, &o)
+		require.NoError(t, err)
+		thoughts, begin := "", begun
+		if end != "" { // the model thinks first
+			thoughts, begin = "hm\n"+end+call, strings.TrimPrefix(call, "\n\n")
+		}
+		_, rest, ok := strings.Cut(reply, begin)
+		require.True(t, ok, "%q does not begin %q", begin, reply)
+		got := readAnswer(c.reading(text, begun, &o), thoughts+rest, 2)
 		require.Empty(t, got.Text())
+		require.Equal(t, end != "", got.Thinking() == "hm")
 		requireCalls(t, calls[:1], got)
 	}
 

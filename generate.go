@@ -107,6 +107,7 @@ type generation struct {
 	answer  Answer
 	reader  reader      // splits the answer into its parts
 	held    *constraint // nil: the answer may be any text
+	calling calling     // a required call behind thoughts
 
 	inputs []int32   // the last token and guesses behind it, which a pass processes; empty for the prompt
 	got    []sampled // what the pass gave
@@ -414,9 +415,15 @@ func (g *generation) beginAnswer(f *channel.Format) error {
 	answered := g.options.answered
 	g.channel = f.Behind(g.ids[:max(0, len(g.ids)-len(answered))])
 	g.reader.begin(g.options.reading)
+	if how := g.options.reading; how != nil {
+		g.calling.requiredCall = how.behind
+	}
 	for _, id := range answered {
-		held := g.holdsNext()
+		must, held := g.mustFollow(), g.holdsNext()
 		g.decodeToken(&sampled{Piece: Piece{ID: id}})
+		if len(must) > 0 && must[0] == id {
+			g.calling.follow(must)
+		}
 		if _, err := g.passed(id, held); err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func (g *generation) endConstraint() {
 
 // holdsNext reports whether the next token is held to the language.
 func (g *generation) holdsNext() bool {
-	return g.held != nil && g.channel.Shows() && (g.held.calls || g.channel.Answers() && !g.reader.thinks())
+	return g.held != nil && !g.calling.waits() && g.channel.Shows() && (g.held.calls || g.channel.Answers() && !g.reader.thinks())
 }
 
 // passed moves the constraint behind a token, and reports whether the answer is complete. held tells whether the token was
@@ -91,7 +91,8 @@ func (g *generation) allow() (certain int32, done bool, err error) {
 
 // certain returns tokens that must follow the last one, for the next pass.
 func (g *generation) certain() ([]int32, error) {
-	if g.held == nil || !g.holdsNext() {
+	must := g.mustFollow()
+	if len(must) == 0 && !g.holdsNext() {
 		return nil, nil
 	}
 	room := g.session.seq.DraftRoom(draftMax)
@@ -101,6 +102,9 @@ func (g *generation) certain() ([]int32, error) {
 	h := g.held
 	if room <= 0 {
 		return nil, nil
+	}
+	if len(must) > 0 {
+		return must[:min(len(must), room)], nil
 	}
 	var err error
 	h.forced, err = h.cursor.Forced(h.forced[:0], room, g.tokensLeft())

@@ -253,18 +253,16 @@ func (g *generation) sample(_ int, logits []float32) error {
 // sampleNext chooses the token behind tokens, of which the first are those that the pass gave before.
 func (g *generation) sampleNext(tokens []int32, logits []float32) error {
 	n := len(g.got)
-	id, done, err := g.allow()
-	if err == nil && id < 0 && !done {
-		id, err = g.sampler.Sample(logits)
-	}
+	id, done, must, err := g.chooseNext(logits)
 	if err != nil {
 		return err
 	}
 	next := sampled{Piece: Piece{ID: id}}
-	if next.ends = done || slices.Contains(g.session.engine.ends, id) && !g.options.IgnoreEOS; !next.ends {
+	if next.ends = done || len(must) == 0 && g.isEnd(id) && !g.options.IgnoreEOS; !next.ends {
 		held := g.holdsNext()
 		g.decodeToken(&next)
 		g.options.addLogProbs(&next.Piece, logits)
+		g.calling.follow(must)
 		if next.whole, err = g.passed(id, held); err != nil {
 			return err
 		}
@@ -275,6 +273,24 @@ func (g *generation) sampleNext(tokens []int32, logits []float32) error {
 	}
 	return nil
 }
+
+// chooseNext chooses the token that the model continues with, or the first of those that must follow. done tells that the answer is complete.
+func (g *generation) chooseNext(logits []float32) (id int32, done bool, must []int32, err error) {
+	if must = g.mustFollow(); len(must) > 0 {
+		return must[0], false, must, nil
+	}
+	if id, done, err = g.allow(); err == nil && id < 0 && !done {
+		id, err = g.sampler.Sample(logits)
+	}
+	if err == nil && g.calling.waits() && g.isEnd(id) { // the answer does not end before its call
+		must = g.calling.whole()
+		id = must[0]
+	}
+	return id, done, must, err
+}
+
+// isEnd reports whether a token is one with which the model ends its answers.
+func (g *generation) isEnd(id int32) bool { return slices.Contains(g.session.engine.ends, id) }
 
 // pass processes the last token, and guesses behind it, and samples what follows them.
 func (g *generation) pass(ctx context.Context, extend func(ids []int32) error) error {

@@ -67,6 +67,9 @@ func (r *reader) distribute(next *sampled, parts []answer.Part) {
 	}
 	all := r.pieces(r.early, parts)
 	r.early = nil
+	if len(parts) == 0 && r.thinks() { // a mark, or white space behind it
+		r.kind = KindThinking
+	}
 	next.Text, next.Kind = "", r.kind
 	if len(all) == 0 {
 		return

@@ -93,35 +93,44 @@ func TestEveryFlippedBitIsAnotherModel(t *testing.T) {
 	require.Equal(t, sampled, same, "samples reveal none of the flips")
 }
 
-// TestFlippedBitsAnswerAnew replaces a model in place, by one with the same name, size and
-// time. Its pack and its saved keys and values are not those of the previous one.
+// TestFlippedBitsAnswerAnew flips bits of a model in place, one after another: 1000 with LLMRUN_TEST_SWEEP. The name,
+// the size, the time and the samples stay the same. Each answer is that of the new content, and not from the
+// pack or the saved keys and values of the previous one.
 func TestFlippedBitsAnswerAnew(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
-	path, dir := sampledModel(t), t.TempDir()
-	cached := llmrun.Options{Threads: 1, Cache: llmrun.CacheOptions{Dir: dir}}
+	path := sampledModel(t)
+	cached := llmrun.Options{Threads: 1, Cache: llmrun.CacheOptions{Dir: t.TempDir(), Size: 64 << 20}}
 	prompt := document(600)
-	answer := func(o llmrun.Options) (logits [][]float32, restored int) {
+	type given struct {
+		ids    []int32
+		logits [][]float32
+	}
+	answer := func(o llmrun.Options) (a given, restored int) {
 		e := open(t, path, o)
 		s := newSession(t, e)
-		ids(t, s, prompt, 1)
-		logits, err := e.Logits(context.Background(), prompt[:8], []int{7})
+		a.ids = ids(t, s, prompt, 1)
+		var err error
+		a.logits, err = e.Logits(context.Background(), prompt[:8], []int{7})
 		require.NoError(t, err)
 		require.NoError(t, e.Close())
-		return logits, s.Stats().RestoredTokens
+		return a, s.Stats().RestoredTokens
 	}
-	for range 12 {
-		_, restored := answer(cached)
-		require.Zero(t, restored, "the keys and values of another model")
-		_, restored = answer(cached)
-		require.Positive(t, restored)
+	_, restored := answer(cached)
+	require.Zero(t, restored)
+	flips := testutil.Effort(16, 1000)
+	for i := range flips {
+		if i < 8 {
+			_, restored = answer(cached)
+			require.Positive(t, restored, "the previous content is in the cache")
+		}
 		flipUnsampled(t, r, path)
 		want, _ := answer(llmrun.Options{Threads: 1})
 		got, restored := answer(cached)
-		require.Equal(t, want, got)
-		require.Zero(t, restored)
-		flipUnsampled(t, r, path)
+		require.Equal(t, want, got, "flip %d", i)
+		require.Zero(t, restored, "flip %d: the keys and values of another model", i)
 	}
+	t.Logf("%d of %d flips led to the answer of the new content", flips, flips)
 }
 
 // TestRenamedModelKeepsItsPackAndSessions renames and touches a model, copies it, and gives its

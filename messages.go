@@ -113,6 +113,9 @@ const (
 // offers reports whether the prompt offers tools.
 func (o *ChatOptions) offers() bool { return len(o.Tools) > 0 && o.ToolChoice != ToolsNone }
 
+// requires reports whether the answer must be a call.
+func (o *ChatOptions) requires() bool { return o.offers() && o.ToolChoice == ToolsRequired }
+
 // texts returns everything that a prompt may have of messages and options.
 func (o *ChatOptions) texts(messages []Message) []string {
 	texts := contents(messages)

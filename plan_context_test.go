@@ -3,6 +3,7 @@ package llmrun_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,6 +79,40 @@ func TestPlanOfAPromptAgreesWithOpen(t *testing.T) {
 	_, err = plan(2 * least)
 	require.ErrorIs(t, err, llmrun.ErrContextFull)
 	require.ErrorContains(t, err, "the limit is 2048")
+}
+
+// TestTextBeyondTheContextIsRefusedAsItsPlan opens a model for texts with a few more tokens than a context, in
+// a budget that is too small for it: more memory would not help, which is the error of the plan for as many tokens too.
+// Texts with a few tokens less are refused for memory.
+func TestTextBeyondTheContextIsRefusedAsItsPlan(t *testing.T) {
+	t.Parallel()
+	tokenizer, err := llmrun.OpenTokenizer(hubmodel.Pack, llmrun.Options{})
+	require.NoError(t, err)
+	const context = 2048
+	for line, kind := range map[string]string{"the fox ran into a forest; QzXw%7\n": "lines", "xqz": "one word"} {
+		tokens := func(n int) int {
+			ids, err := tokenizer.Encode(strings.Repeat(line, n), llmrun.EncodeOptions{})
+			require.NoError(t, err)
+			return len(ids)
+		}
+		each := float64(tokens(400)) / 400
+		for _, part := range []float64{0.9, 1.15} {
+			n := int(part * context / each)
+			require.Equal(t, part > 1, tokens(n) > context, "the text is of the length that the test needs")
+			options := llmrun.Options{Threads: 1, Context: context, Memory: llmrun.MemoryOptions{RAM: 24 << 20}}
+			_, planned := llmrun.PlanMemory(t.Context(), hubmodel.Pack, options, llmrun.PlanOptions{RatesDir: t.TempDir(), Prompt: tokens(n)})
+			options.Memory.PromptTexts = []string{strings.Repeat(line, n)}
+			_, err := llmrun.Open(hubmodel.Pack, options)
+			for _, err := range []error{planned, err} {
+				if part > 1 {
+					require.ErrorIs(t, err, llmrun.ErrContextFull, "%s", kind)
+					require.ErrorContains(t, err, "; the limit is 2048; use a shorter prompt, or drop the oldest tokens (--overflow slide)")
+				} else {
+					require.ErrorIs(t, err, llmrun.ErrBudget, "%s", kind)
+				}
+			}
+		}
+	}
 }
 
 // TestPlanOfASlidingPromptAgreesWithTheRun plans and runs prompts around the length of the context, which

@@ -24,6 +24,10 @@ const (
 // countedPart is the length of the parts of a prompt whose tokens are counted at a time.
 const countedPart = 4 << 10
 
+// partTokens is more than the number of tokens by which counting a part, and the shorter one up to its
+// last white space, exceeds its number of tokens in the whole text: a prefix, and the word that two parts share.
+const partTokens = 16
+
 // tokenText is about the length of a token's text, for prompts of which only the tokens are known.
 const tokenText = 4
 
@@ -130,8 +134,8 @@ func (o *Options) admitPromptTokens(ctx context.Context, f *modelfile.Files, per
 }
 
 // exceedsContext returns ErrContextFull for a prompt that a larger budget would not help: the refusal is
-// one of the budget, and the prompt has far more tokens than the model's context or the requested one.
-// Tokens of texts are counted in parts, so the texts must have at least twice as many.
+// one of the budget, and the prompt has more tokens than the model's context or the requested one. Tokens
+// of texts are counted in parts, so the texts must have a few more.
 func (o *Options) exceedsContext(f *modelfile.Files, refusal error) error {
 	if !errors.Is(refusal, ErrBudget) {
 		return nil
@@ -149,10 +153,10 @@ func (o *Options) exceedsContext(f *modelfile.Files, refusal error) error {
 		bytes += len(text)
 	}
 	exceeds := o.Memory.PromptTokens > limit
-	if !exceeds && bytes/2 >= limit {
+	if sure := limit + partTokens*(bytes/countedPart+len(o.Memory.PromptTexts)) + 1; !exceeds && bytes >= sure {
 		if t, err := f.Tokenizer(); err == nil {
-			n, err := countTokens(t, o.Memory.PromptTexts, 2*limit)
-			exceeds = err == nil && n >= 2*limit
+			n, err := countTokens(t, o.Memory.PromptTexts, sure)
+			exceeds = err == nil && n >= sure
 		}
 	}
 	if !exceeds {

@@ -144,7 +144,10 @@ func TestChangedSourceIsReported(t *testing.T) {
 				}
 			}
 			require.ErrorIs(t, err, store.ErrChanged)
-			require.ErrorContains(t, err, path)
+			var damage *store.FormatError
+			require.ErrorAs(t, err, &damage)
+			require.Equal(t, path, damage.Path)
+			require.Positive(t, damage.Off)
 		})
 	}
 }

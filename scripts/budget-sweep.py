@@ -9,10 +9,12 @@ each process runs in one of its budget and 5 %, without swap.
 
 A cell fails if the last VmHWM of the process exceeds the budget by more than 1 MiB, if the kernel kills the
 process, if its exit code is none of 0 (answered), 1 (the prompt exceeds the context) and 3 (refused for
-memory), or, with the short prompt, if plan and run do not accept or refuse in the same words.
+memory), or if plan, which knows only about how many tokens the prompt has, accepts what run refuses or refuses what run
+accepts. Both refuse in the same words, except for their numbers, or the table says "both refuse": for a text, whose bytes
+plan does not know. --overflow slide drops the oldest tokens of the long prompts, so that they are answered.
 
 usage: scripts/budget-sweep.py LLMRUN [--budgets 45MiB,64MiB,150MiB] [--prompts short,200KB,3MB,10MB]
-       [--models REGEX] [--part I/N] [--threads 2]
+       [--models REGEX] [--part I/N] [--threads 2] [--overflow stop]
 
 --part 2/5 runs the second fifth of the cells. The script writes about 50 MB to a temporary directory.
 """
@@ -32,6 +34,7 @@ def arguments():
     p.add_argument("--models", default="")
     p.add_argument("--part", default="1/1")
     p.add_argument("--threads", default="2")
+    p.add_argument("--overflow", default="stop")
     return p.parse_args()
 
 
@@ -154,13 +157,34 @@ def models(a, to):
 
 
 def prompts(a, to):
-    """Writes the prompts as texts and as lists of ids of about the same size."""
+    """Writes the prompts as texts and as lists of ids of about the same size. Returns name, files, lines and ids."""
     for name in a.prompts.split(","):
         text, ids = f"{to}/{name}.txt", f"{to}/{name}.ids"
         bytes = len(LINE) if name == "short" else size(name)
-        pathlib.Path(text).write_text(LINE * (bytes // len(LINE)))
-        pathlib.Path(ids).write_text("1,2,3" if name == "short" else ",".join(["12"] * (bytes // 3)))
-        yield name, text, ids
+        lines, tokens = bytes // len(LINE), 3 if name == "short" else bytes // 3
+        pathlib.Path(text).write_text(LINE * lines)
+        pathlib.Path(ids).write_text("1,2,3" if name == "short" else ",".join(["12"] * tokens))
+        yield name, text, ids, lines, tokens
+
+
+def tokens_of_line(a, flags):
+    """Returns how many tokens a line of the texts has."""
+    said = subprocess.run([a.llmrun, "tokenize", "--json", *flags[:2 if "-m" in flags else 0], "--", LINE * 64], capture_output=True, text=True, check=True)
+    return len(json.loads(said.stdout)["ids"]) / 64
+
+
+def words(error):
+    """Returns a refusal without its numbers, and without the advice for the session of a run."""
+    error = re.split("; the context holds |; use a shorter prompt", error)[0].replace("at least ", "")
+    return re.sub(r"[\d.]+( [KMG]iB)?", "#", error)
+
+
+def agreement(run, plan, text):
+    """Compares the exit code and the refusal of a run with those of its plan."""
+    (code, error), (planned, said) = run, plan
+    if planned == code and (code == 0 or words(said) == words(error)):
+        return "agree"
+    return "both refuse" if text and planned and code else f"plan: {planned} {said}"
 
 
 def main():
@@ -177,11 +201,12 @@ def main():
             if not re.search(a.models, name):
                 continue
             cache = tempfile.mkdtemp(dir=to)
-            common = [*flags, "--threads", a.threads] + ([] if "--no-import" in flags else ["--cache-dir", cache])
+            each = tokens_of_line(a, flags) if tokenizer else 0
+            common = [*flags, "--threads", a.threads, "--overflow", a.overflow] + ([] if "--no-import" in flags else ["--cache-dir", cache])
             planned = subprocess.run([a.llmrun, "plan", *common, "--ram", "1MiB", "--json"], capture_output=True, text=True)
             least = json.loads(planned.stdout)["minimum_bytes"]
             for budget in [least] + [size(b) for b in a.budgets.split(",")]:
-                for prompt, text, ids in texts:
+                for prompt, text, ids, lines, tokens in texts:
                     number += 1
                     if number % parts != part % parts:
                         continue
@@ -189,13 +214,12 @@ def main():
                     command = [a.llmrun, "run", *flags, "-n", "4", "--temp", "0", "-q"] + (["-f", text] if tokenizer else ["--ids", "-"])
                     with open(ids) as stdin:
                         code, error, peak, kills = run(group, budget, command, None if tokenizer else stdin)
-                    agreed = "–"
-                    if prompt == "short":
-                        plan = subprocess.run([a.llmrun, "plan", *flags], capture_output=True, text=True)
-                        said = (plan.stderr.strip().splitlines() or [""])[-1]
-                        agreed = "agree" if plan.returncode == code and (code == 0 or said == error) else f"plan: {plan.returncode} {said}"
+                    planned = tokens if not tokenizer else int(each * lines) + 1
+                    plan = subprocess.run([a.llmrun, "plan", *flags, "--prompt", str(planned), "--answer", "4"], capture_output=True, text=True)
+                    said = (plan.stderr.strip().splitlines() or [""])[-1]
+                    agreed = agreement((code, error), (plan.returncode, said), tokenizer)
                     beyond = peak - budget
-                    wrong = beyond > SLACK or kills or code not in (0, 1, 3) or agreed not in ("–", "agree")
+                    wrong = beyond > SLACK or kills or code not in (0, 1, 3) or agreed not in ("agree", "both refuse")
                     cells, done = cells + 1, done + (code == 0)
                     if wrong:
                         failed.append(f"{name}, {budget}, {prompt}: {error}")

@@ -41,15 +41,6 @@ type use struct {
 	load   time.Duration // until the model was open
 	// session is the name of the session on flash that holds the conversation; "" = none.
 	session string
-	running *llmrun.Session // of the generation; nil before the first one
-}
-
-// stats returns what is known of the generation that runs.
-func (u *use) stats() (stats llmrun.Stats) {
-	if u.running != nil {
-		stats = u.running.Stats()
-	}
-	return stats
 }
 
 // sessionHeader names a session on flash. It is saved behind the answer, and is the session that llmrun chat --session
@@ -135,11 +126,24 @@ func idsPrompt(ids []int32) prompt {
 	}
 }
 
+// spent is what an answer took.
+type spent struct {
+	llmrun.Stats
+	thoughts int // tokens, of Stats.GeneratedTokens
+}
+
 // generate runs one generation and calls each with its pieces, until each returns an error.
-func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (llmrun.Stats, error) {
-	stats, began, err := u.try(ctx, p, o, each)
+func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (spent, error) {
+	thoughts := 0
+	count := func(p *llmrun.Piece) error {
+		if p.Kind == llmrun.KindThinking && p.ID >= 0 {
+			thoughts++
+		}
+		return each(p)
+	}
+	stats, began, err := u.try(ctx, p, o, count)
 	for errors.Is(err, llmrun.ErrBudget) && !began && u.server.models.makeKVRoom(ctx, u.entry) {
-		stats, began, err = u.try(ctx, p, o, each)
+		stats, began, err = u.try(ctx, p, o, count)
 	}
 	var minimum *llmrun.MinimumError
 	if errors.As(err, &minimum) && !began { // trying again cannot help
@@ -147,7 +151,7 @@ func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, 
 	}
 	u.server.metrics.generation(stats)
 	recordOf(ctx).count(stats)
-	return stats, err
+	return spent{stats, thoughts}, err
 }
 
 // try is one attempt of generate. began reports whether each was called.
@@ -156,7 +160,6 @@ func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each 
 	if err != nil {
 		return stats, false, err
 	}
-	u.running = session
 	for piece, failed := range p(ctx, session, o) {
 		if failed != nil {
 			err = failed

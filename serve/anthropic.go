@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"strings"
 	"time"
@@ -355,8 +356,8 @@ func (s *Server) readAnthropicCount(o *object) *job {
 // anthropicRun is a message while it is generated.
 type anthropicRun struct {
 	*anthropicRequest
-	use     *use
-	stream  *stream // nil without one
+	stats   func() llmrun.Stats // of the generation so far
+	stream  *stream             // nil without one
 	begun   bool
 	open    bool // the last block has not ended
 	calls   int
@@ -367,7 +368,7 @@ func (r *anthropicRequest) run(ctx context.Context, w http.ResponseWriter, u *us
 	if err := u.prepare(&r.options.Chat, r.thinking, r.sampling.bias); err != nil {
 		return err
 	}
-	g := &anthropicRun{anthropicRequest: r, use: u, message: anthropicMessage{
+	g := &anthropicRun{anthropicRequest: r, message: anthropicMessage{
 		ID: "msg_" + r.server.id(), Type: "message", Role: "assistant", Model: u.name, Content: []*anthropicBlock{},
 	}}
 	r.options.Sampling = r.sampling.over(u.engine.DefaultSampling())
@@ -378,9 +379,13 @@ func (r *anthropicRequest) run(ctx context.Context, w http.ResponseWriter, u *us
 	if r.prompt == nil {
 		r.prompt = chatPrompt(r.messages)
 	}
-	stats, err := u.generate(ctx, r.prompt, r.options, g.piece)
+	prompt := func(ctx context.Context, s *llmrun.Session, o llmrun.GenerateOptions) iter.Seq2[llmrun.Piece, error] {
+		g.stats = s.Stats
+		return r.prompt(ctx, s, o)
+	}
+	took, err := u.generate(ctx, prompt, r.options, g.piece)
 	if err == nil {
-		err = g.finish(stats)
+		err = g.finish(took.Stats)
 	}
 	if err != nil {
 		return r.server.breakOff(ctx, g.stream, err, anthropic{}.errorBody)
@@ -405,7 +410,7 @@ func (g *anthropicRun) begin() error {
 		return nil
 	}
 	g.begun = true
-	g.message.Usage = usageOf(g.use.stats())
+	g.message.Usage = usageOf(g.stats())
 	g.message.Usage.Output = 0
 	return g.send(anthropicEvent{Type: "message_start", Message: &g.message})
 }

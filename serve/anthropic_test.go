@@ -76,7 +76,8 @@ func TestAnthropicOptions(t *testing.T) {
 // TestAnthropicThoughts checks the blocks and events of an answer with thoughts before it.
 func TestAnthropicThoughts(t *testing.T) {
 	w := httptest.NewRecorder()
-	g := &anthropicRun{anthropicRequest: &anthropicRequest{server: demo()}, use: &use{}, stream: newStream(w, true)}
+	g := &anthropicRun{anthropicRequest: &anthropicRequest{server: demo()}, stream: newStream(w, true)}
+	g.stats = func() llmrun.Stats { return llmrun.Stats{} }
 	for _, p := range []llmrun.Piece{{Text: "Let", Kind: llmrun.KindThinking}, {Text: " me", Kind: llmrun.KindThinking}, {Text: "Yes", Kind: llmrun.KindAnswer}} {
 		require.NoError(t, g.piece(&p))
 	}

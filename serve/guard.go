@@ -94,7 +94,7 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) bool {
 	}
 	w.Header().Add("Vary", "Origin")
 	if origin := r.Header.Get("Origin"); origin != "" {
-		if !g.allowsOrigin(origin) {
+		if !g.allowsOrigin(origin) && !isOwnOrigin(origin, r) {
 			d.refuse(w, &problem{status: http.StatusForbidden, message: "pages of this origin may not use the server; --allow-origin permits them"})
 			return false
 		}
@@ -104,7 +104,7 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) bool {
 			return false
 		}
 	}
-	if r.URL.Path != "/health" && !g.allowsKey(r) {
+	if !isPublic(r) && !g.allowsKey(r) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		d.refuse(w, &problem{status: http.StatusUnauthorized, message: "the API key is missing or wrong", code: "invalid_api_key"})
 		return false

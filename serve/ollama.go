@@ -27,7 +27,12 @@ func (d ollama) refuse(w http.ResponseWriter, p *problem) { writeProblem(w, p, d
 
 func (s *Server) routeOllama() {
 	d := ollama{}
-	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if asksPage(r) {
+			s.servePage(w, r, "index.html")
+			return
+		}
+		w.Header().Add("Vary", "Accept")
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("Ollama is running")) // the line by which its clients know a server
 	})
@@ -300,6 +305,7 @@ type ollamaTimes struct {
 	Total          time.Duration `json:"total_duration"`
 	Load           time.Duration `json:"load_duration"`
 	PromptCount    int           `json:"prompt_eval_count"`
+	CachedCount    int           `json:"prompt_cached_count"` // of these, tokens that were not computed again; the API has no field for them
 	PromptDuration time.Duration `json:"prompt_eval_duration"`
 	Count          int           `json:"eval_count"`
 	DecodeDuration time.Duration `json:"eval_duration"`
@@ -367,7 +373,7 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 	var got llmrun.Answer
 	var tokens []ollamaToken
 	sent := 0 // calls
-	stats, err := u.generate(ctx, r.prompt, r.options, func(p *llmrun.Piece) error {
+	took, err := u.generate(ctx, r.prompt, r.options, func(p *llmrun.Piece) error {
 		got.Add(p)
 		if r.logProbs && p.ID >= 0 {
 			entry := u.logProb(p)
@@ -396,12 +402,12 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 			last.Message.ToolCalls = ollamaToolCalls(&got, 0)
 		}
 	}
-	last.Done, last.Reason, last.LogProbs = true, *finishReason(stats), tokens
+	last.Done, last.Reason, last.LogProbs = true, *finishReason(&took), tokens
 	if r.context != nil {
 		last.Context = r.context()
 	}
 	last.ollamaTimes = &ollamaTimes{
-		time.Since(u.start), u.load, stats.PromptTokens, stats.Prefill, stats.GeneratedTokens, stats.Decode,
+		time.Since(u.start), u.load, took.PromptTokens, took.ReusedTokens, took.Prefill, took.GeneratedTokens, took.Decode,
 	}
 	if r.stream {
 		_ = t.send(last) // fails if the client has left

@@ -18,7 +18,7 @@ import (
 )
 
 // numbers are the values in an answer that depend on the machine and on other tests.
-var numbers = regexp.MustCompile(`("(?:total_duration|load_duration|prompt_eval_duration|eval_duration)":)\d+`)
+var numbers = regexp.MustCompile(`("(?:total_duration|load_duration|prompt_cached_count|prompt_eval_duration|eval_duration)":)\d+`)
 
 // withoutNumbers replaces numbers in an answer that depend on the machine, and lists of tokens.
 func withoutNumbers(text string) string {
@@ -30,7 +30,7 @@ var tokenList = regexp.MustCompile(`"context":\[[\d,]+\]`)
 // TestOllamaStreams checks every line of both endpoints.
 func TestOllamaStreams(t *testing.T) {
 	const head = `{"model":"demo","created_at":"2026-11-28T12:00:00Z",`
-	const end = `"done":true,"done_reason":"length","total_duration":N,"load_duration":N,"prompt_eval_count":12,"prompt_eval_duration":N,"eval_count":2,"eval_duration":N}` + "\n"
+	const end = `"done":true,"done_reason":"length","total_duration":N,"load_duration":N,"prompt_eval_count":12,"prompt_cached_count":N,"prompt_eval_duration":N,"eval_count":2,"eval_duration":N}` + "\n"
 	w := post(demo(), "/api/chat", `{"model":"demo","messages":[{"role":"user","content":"Hi"}],"options":{"num_predict":2,"temperature":0,"num_ctx":2048,"mirostat":0}}`)
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	require.Equal(t, "application/x-ndjson", w.Header().Get("Content-Type"))

@@ -199,28 +199,34 @@ func (r *openAIRequest) generateOptions(u *use, index int) llmrun.GenerateOption
 
 // openAIUsage counts the tokens of a request.
 type openAIUsage struct {
-	Prompt     int                `json:"prompt_tokens"`
-	Completion int                `json:"completion_tokens"`
-	Total      int                `json:"total_tokens"`
-	Details    openAIPromptTokens `json:"prompt_tokens_details"`
+	Prompt            int                    `json:"prompt_tokens"`
+	Completion        int                    `json:"completion_tokens"`
+	Total             int                    `json:"total_tokens"`
+	PromptDetails     openAIPromptTokens     `json:"prompt_tokens_details"`
+	CompletionDetails openAICompletionTokens `json:"completion_tokens_details"`
 }
 
 type openAIPromptTokens struct {
 	Cached int `json:"cached_tokens"`
 }
 
+type openAICompletionTokens struct {
+	Reasoning int `json:"reasoning_tokens"`
+}
+
 // add counts a choice. The choices of one prompt share it, so only the first counts it.
-func (u *openAIUsage) add(s llmrun.Stats, first bool) {
+func (u *openAIUsage) add(s *spent, first bool) {
 	if first {
 		u.Prompt += s.PromptTokens
-		u.Details.Cached += s.ReusedTokens
+		u.PromptDetails.Cached += s.ReusedTokens
 	}
+	u.CompletionDetails.Reasoning += s.thoughts
 	u.Completion += s.GeneratedTokens
 	u.Total = u.Prompt + u.Completion
 }
 
 // finishReason names why an answer ended.
-func finishReason(s llmrun.Stats) *string {
+func finishReason(s *spent) *string {
 	reason := "stop"
 	if s.StopReason == llmrun.StopLength || s.StopReason == llmrun.StopContext {
 		reason = "length"

@@ -126,7 +126,7 @@ func (r *chatRequest) choice(ctx context.Context, u *use, index int, started fun
 	if r.stream {
 		options.OnPrefill = r.answer.stream.reading
 	}
-	last.stats, err = u.generate(ctx, r.prompt, options, func(p *llmrun.Piece) error {
+	last.spent, err = u.generate(ctx, r.prompt, options, func(p *llmrun.Piece) error {
 		started()
 		if err := begin(); err != nil {
 			return err
@@ -157,7 +157,7 @@ func (r *chatRequest) choice(ctx context.Context, u *use, index int, started fun
 		return last, err
 	}
 	c := &last.choice
-	c.FinishReason = chatFinishReason(last.stats, &got)
+	c.FinishReason = chatFinishReason(&last.spent, &got)
 	if r.stream {
 		c.Delta = &chatDelta{}
 	} else {

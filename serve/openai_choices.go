@@ -30,7 +30,7 @@ type numbered[C any] interface{ at(index int) C }
 // generated is a choice, and what it took.
 type generated[C any] struct {
 	choice C // of a stream, its last part
-	stats  llmrun.Stats
+	spent  spent
 	drawn  llmrun.Candidate // its tokens
 }
 
@@ -92,7 +92,7 @@ func (a *openAIChoices[C]) inTurn(prompt, n int, choice generator[C]) error {
 		if err != nil {
 			return err
 		}
-		a.usage.add(g.stats, j == 0)
+		a.usage.add(&g.spent, j == 0)
 		if err := a.send(g.choice.at(prompt*n + j)); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (a *openAIChoices[C]) together(prompt, n, each int, choice generator[C]) er
 		return err
 	}
 	for j := range all {
-		a.usage.add(all[j].stats, j == 0)
+		a.usage.add(&all[j].spent, j == 0)
 	}
 	if each > n {
 		slices.SortStableFunc(all, func(x, y generated[C]) int { return cmp.Compare(y.drawn.MeanLogProb(), x.drawn.MeanLogProb()) })

@@ -132,7 +132,7 @@ func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, b
 	if r.stream {
 		options.OnPrefill = r.answer.stream.reading
 	}
-	last.stats, err = u.generate(ctx, r.prompts[prompt], options, func(p *llmrun.Piece) error {
+	last.spent, err = u.generate(ctx, r.prompts[prompt], options, func(p *llmrun.Piece) error {
 		begun()
 		last.add(p)
 		entry := r.logProb(u, p)
@@ -158,7 +158,7 @@ func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, b
 	if err != nil {
 		return last, err
 	}
-	last.choice = completionChoice{Text: text.String(), FinishReason: finishReason(last.stats)}
+	last.choice = completionChoice{Text: text.String(), FinishReason: finishReason(&last.spent)}
 	if !r.stream {
 		last.choice.LogProbs = logProbs
 	}

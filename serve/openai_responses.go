@@ -72,15 +72,11 @@ type responseIncomplete struct {
 }
 
 type responseUsage struct {
-	Input         int                   `json:"input_tokens"`
-	InputDetails  openAIPromptTokens    `json:"input_tokens_details"`
-	Output        int                   `json:"output_tokens"`
-	OutputDetails responseOutputDetails `json:"output_tokens_details"`
-	Total         int                   `json:"total_tokens"`
-}
-
-type responseOutputDetails struct {
-	Reasoning int `json:"reasoning_tokens"`
+	Input         int                    `json:"input_tokens"`
+	InputDetails  openAIPromptTokens     `json:"input_tokens_details"`
+	Output        int                    `json:"output_tokens"`
+	OutputDetails openAICompletionTokens `json:"output_tokens_details"`
+	Total         int                    `json:"total_tokens"`
 }
 
 // responseItem is a message, the thoughts before it, or a call of a tool.
@@ -300,7 +296,6 @@ type responseRun struct {
 	stream   *stream // nil without one
 	response response
 	sequence int  // of the next event
-	thoughts int  // tokens
 	open     bool // the last item has not ended
 	got      llmrun.Answer
 }
@@ -329,9 +324,9 @@ func (r *responseRequest) run(ctx context.Context, w http.ResponseWriter, u *use
 	if r.prompt == nil {
 		r.prompt = chatPrompt(messages)
 	}
-	stats, err := u.generate(ctx, r.prompt, r.options, g.piece)
+	took, err := u.generate(ctx, r.prompt, r.options, g.piece)
 	if err == nil {
-		err = g.finish(stats)
+		err = g.finish(&took)
 	}
 	if err != nil {
 		return g.fail(ctx, err)
@@ -374,9 +369,6 @@ func (g *responseRun) piece(p *llmrun.Piece) error {
 	g.got.Add(p)
 	if p.Kind == llmrun.KindToolCall {
 		return g.callPiece(p)
-	}
-	if p.Kind == llmrun.KindThinking {
-		g.thoughts++
 	}
 	probable := g.logProbs && p.ID >= 0 && p.Answers()
 	if p.Text == "" && !probable {
@@ -501,9 +493,9 @@ func (g *responseRun) closeItem(status string) error {
 }
 
 // finish ends the response.
-func (g *responseRun) finish(stats llmrun.Stats) error {
+func (g *responseRun) finish(took *spent) error {
 	status := "completed"
-	if *finishReason(stats) == "length" {
+	if *finishReason(took) == "length" {
 		status, g.response.Incomplete = "incomplete", &responseIncomplete{"max_output_tokens"}
 	}
 	if err := g.begin(); err != nil {
@@ -520,11 +512,11 @@ func (g *responseRun) finish(stats llmrun.Stats) error {
 	at := g.server.now().Unix()
 	g.response.Status, g.response.Completed = status, &at
 	g.response.Usage = &responseUsage{
-		stats.PromptTokens,
-		openAIPromptTokens{stats.ReusedTokens},
-		stats.GeneratedTokens,
-		responseOutputDetails{g.thoughts},
-		stats.PromptTokens + stats.GeneratedTokens,
+		took.PromptTokens,
+		openAIPromptTokens{took.ReusedTokens},
+		took.GeneratedTokens,
+		openAICompletionTokens{took.thoughts},
+		took.PromptTokens + took.GeneratedTokens,
 	}
 	return g.send(responseEvent{Type: "response." + status, Response: &g.response})
 }

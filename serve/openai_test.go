@@ -26,7 +26,7 @@ func TestChatCompletion(t *testing.T) {
 			"logprobs": null, "finish_reason": "length"
 		}],
 		"usage": {"prompt_tokens": 18, "completion_tokens": 5, "total_tokens": 23, "prompt_tokens_details": {"cached_tokens": `+
-		fmt.Sprint(cachedTokens(t, w.Body.Bytes()))+`}}
+		fmt.Sprint(cachedTokens(t, w.Body.Bytes()))+`}, "completion_tokens_details": {"reasoning_tokens": 0}}
 	}`, w.Body.String())
 }
 
@@ -35,8 +35,8 @@ func cachedTokens(t *testing.T, body []byte) int {
 	t.Helper()
 	var answer struct{ Usage openAIUsage }
 	require.NoError(t, json.Unmarshal(body, &answer))
-	require.Less(t, answer.Usage.Details.Cached, answer.Usage.Prompt)
-	return answer.Usage.Details.Cached
+	require.Less(t, answer.Usage.PromptDetails.Cached, answer.Usage.Prompt)
+	return answer.Usage.PromptDetails.Cached
 }
 
 // TestChatStream checks every event of an answer.
@@ -58,7 +58,7 @@ func TestChatStream(t *testing.T) {
 	usage, ok := strings.CutSuffix(rest, "\n\ndata: [DONE]\n\n")
 	require.True(t, ok, rest)
 	require.JSONEq(t, head+`],"usage":{"prompt_tokens":18,"completion_tokens":3,"total_tokens":21,"prompt_tokens_details":{"cached_tokens":`+
-		fmt.Sprint(cachedTokens(t, []byte(usage)))+`}}}`, usage)
+		fmt.Sprint(cachedTokens(t, []byte(usage)))+`},"completion_tokens_details":{"reasoning_tokens":0}}}`, usage)
 }
 
 // TestChatOptions checks that each option reaches the model.

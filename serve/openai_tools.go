@@ -52,7 +52,7 @@ func delta(p *llmrun.Piece, a *llmrun.Answer) *chatDelta {
 }
 
 // chatFinishReason names why an answer ended.
-func chatFinishReason(s llmrun.Stats, a *llmrun.Answer) *string {
+func chatFinishReason(s *spent, a *llmrun.Answer) *string {
 	reason := finishReason(s)
 	if len(a.ToolCalls()) > 0 && *reason == "stop" {
 		*reason = "tool_calls"

@@ -183,7 +183,7 @@ func TestResponseThoughts(t *testing.T) {
 	for _, p := range []llmrun.Piece{{Text: "Let", Kind: llmrun.KindThinking}, {Text: " me", Kind: llmrun.KindThinking}, {Text: "Yes"}} {
 		require.NoError(t, g.piece(&p))
 	}
-	require.NoError(t, g.finish(llmrun.Stats{PromptTokens: 2, GeneratedTokens: 3}))
+	require.NoError(t, g.finish(&spent{llmrun.Stats{PromptTokens: 2, GeneratedTokens: 3}, 2}))
 	var types []any
 	for _, e := range responseEvents(t, w.Body.String()) {
 		types = append(types, e["type"])

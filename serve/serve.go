@@ -157,6 +157,7 @@ func (s *Server) route() {
 	s.routeOpenAI()
 	s.routeAnthropic()
 	s.routeOllama()
+	s.routePage()
 	s.mux.HandleFunc("/", s.refuseUnknown)
 }
 

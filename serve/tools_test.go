@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/http/httptest"
@@ -146,18 +147,42 @@ func testOllamaCallsTools(t *testing.T, tooled *Server) {
 func testRequiredCalls(t *testing.T, tooled *Server) {
 	const ask = `"model":"demo","max_tokens":3,"temperature":0,"messages":[{"role":"user","content":"Hi"}],"tools":[` + weatherTool + `]`
 	for _, choice := range []string{`{"type":"function","function":{"name":"weather"}}`} {
-		answer := postOK(t, tooled, "/v1/chat/completions", `{`+ask+`,"tool_choice":`+choice+`}`)
+		answer := postOK(t, tooled, "/v1/chat/completions", `{`+ask+`,"reasoning_effort":"none","tool_choice":`+choice+`}`)
 		require.Equal(t, "weather", at(answer, "choices", 0, "message", "tool_calls", 0, "function", "name"), answer)
 		require.Nil(t, at(answer, "choices", 0, "message", "content"))
 	}
-	for _, choice := range []string{`"required"`, `{"type":"function","function":{"name":"weather"}}`} {
-		answer := postOK(t, tooled, "/v1/chat/completions", `{"model":"demo","max_tokens":60,"seed":1,"messages":[{"role":"user","content":"Hi"}],"tools":[`+weatherTool+`],"tool_choice":`+choice+`}`)
+	const most = 150
+	call := func(t *testing.T, fields string) (answer map[string]any) {
+		t.Helper()
+		answer = postOK(t, tooled, "/v1/chat/completions", fmt.Sprintf(`{"model":"demo","max_tokens":%d,"seed":1,"messages":[{"role":"user","content":"Hi"}],"tools":[%s]%s}`, most, weatherTool, fields))
 		var arguments map[string]string
+		require.Equal(t, "weather", at(answer, "choices", 0, "message", "tool_calls", 0, "function", "name"), answer)
 		written, _ := at(answer, "choices", 0, "message", "tool_calls", 0, "function", "arguments").(string)
 		require.NoError(t, json.Unmarshal([]byte(written), &arguments), "the arguments are held to their schema: %v", answer)
 		delete(arguments, "city")
 		require.Empty(t, arguments)
 		require.Equal(t, "tool_calls", at(answer, "choices", 0, "finish_reason"))
+		require.Nil(t, at(answer, "choices", 0, "message", "content"))
+		return answer
+	}
+	for _, choice := range []string{`"required"`, `{"type":"function","function":{"name":"weather"}}`} {
+		atOnce := call(t, `,"reasoning_effort":"none","tool_choice":`+choice)
+		require.Nil(t, at(atOnce, "choices", 0, "message", "reasoning_content"))
+		require.Zero(t, at(atOnce, "usage", "completion_tokens_details", "reasoning_tokens"))
+		// A model that thinks does so before the call. This one knows no mark that would end its thoughts: they end where the call
+		// needs the tokens that are left, or where the model would end the answer.
+		for _, effort := range []string{"", `,"reasoning_effort":"low"`, `,"logit_bias":{"` + fmt.Sprint(endOf(t, tooled)) + `":100}`} {
+			answer := call(t, effort+`,"tool_choice":`+choice)
+			thoughts, all := at(answer, "usage", "completion_tokens_details", "reasoning_tokens").(float64), at(answer, "usage", "completion_tokens").(float64)
+			require.LessOrEqual(t, all, float64(most))
+			if strings.Contains(effort, "bias") {
+				require.Less(t, all, float64(most)/2, "it wants to end at once")
+				continue
+			}
+			require.Greater(t, thoughts, float64(most)/5)
+			require.Less(t, thoughts, all)
+			require.NotEmpty(t, at(answer, "choices", 0, "message", "reasoning_content"))
+		}
 	}
 	plain := postOK(t, tooled, "/v1/chat/completions", `{`+ask+`,"tool_choice":"none"}`)
 	require.Nil(t, at(plain, "choices", 0, "message", "tool_calls"))
@@ -165,6 +190,20 @@ func testRequiredCalls(t *testing.T, tooled *Server) {
 	require.Equal(t, at(without, "usage", "prompt_tokens"), at(plain, "usage", "prompt_tokens"), "without tools the prompt does not have them")
 	offered := postOK(t, tooled, "/v1/chat/completions", `{`+ask+`}`)
 	require.Greater(t, at(offered, "usage", "prompt_tokens"), at(plain, "usage", "prompt_tokens").(float64)+20)
+}
+
+// endOf returns the token with which the model ends its answers.
+func endOf(t *testing.T, s *Server) (id int32) {
+	t.Helper()
+	using(t, s, func(_ context.Context, _ http.ResponseWriter, u *use) error {
+		t := u.engine.Tokenizer()
+		for piece := ""; piece != "<|im_end|>" && piece != "</s>"; id++ {
+			piece, _ = t.Piece(id)
+		}
+		id--
+		return nil
+	})
+	return id
 }
 
 // testToolMessages sends results of calls as the clients of both APIs do, and compares the prompts, whose length is reported.

@@ -18,8 +18,18 @@ var (
 	ErrUnsupported = errors.New("not supported")
 )
 
-// ErrChanged reports that a file was changed while it was in use.
+// ErrChanged reports that a file was changed while it was in use. As the kind of a FormatError it
+// matches ErrFormat too: bytes of two versions make no file.
 var ErrChanged = errors.New("the file was changed while it was read; try again when it is complete")
+
+// Changed returns the error for a file that was changed after its header was read, which a read at
+// an offset found.
+func Changed(path string, off int64, field string) error {
+	return &FormatError{
+		Path: path, Off: off, Field: field, Reason: "the file was changed while it was in use",
+		Hint: "open the model again when the file is complete", Kind: ErrChanged,
+	}
+}
 
 // NoOffset is the offset of a FormatError that concerns no particular byte.
 const NoOffset = -1
@@ -31,7 +41,7 @@ type FormatError struct {
 	Field  string // the faulty header field, metadata key or tensor
 	Reason string
 	Hint   string // what the user can do; may be empty
-	Kind   error  // ErrFormat, ErrTruncated or ErrUnsupported
+	Kind   error  // ErrFormat, ErrTruncated, ErrChanged or ErrUnsupported
 }
 
 // Error formats all parts on one line.
@@ -58,7 +68,7 @@ func (e *FormatError) Error() string {
 // Unwrap returns Kind.
 func (e *FormatError) Unwrap() error { return e.Kind }
 
-// Is makes ErrTruncated match ErrFormat.
+// Is makes ErrTruncated and ErrChanged match ErrFormat.
 func (e *FormatError) Is(target error) bool {
-	return target == ErrFormat && e.Kind == ErrTruncated
+	return target == ErrFormat && (e.Kind == ErrTruncated || e.Kind == ErrChanged)
 }

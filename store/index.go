@@ -138,21 +138,22 @@ func (x *Index) ReadAt(t Tensor, p []byte, off int64) (int, error) {
 		}
 	}
 	if err == nil {
-		err = x.checkUnchanged(t.File)
+		err = x.checkUnchanged(t, t.Offset+off)
 	}
 	return n, err
 }
 
-// checkUnchanged returns an error if a file was changed since it was opened: bytes of two versions
-// do not make a model.
-func (x *Index) checkUnchanged(file int) error {
-	was := x.stamps[file]
+// checkUnchanged returns an error if the file of a tensor, which was read at an offset, was changed
+// since it was opened: bytes of two versions do not make a model.
+func (x *Index) checkUnchanged(t Tensor, off int64) error {
+	was := x.stamps[t.File]
 	if was == (vfs.Stamp{}) {
 		return nil
 	}
-	now, _, err := vfs.StampOf(x.files[file])
+	f := x.files[t.File]
+	now, _, err := vfs.StampOf(f)
 	if err == nil && (now.Size != was.Size || now.Modified != was.Modified) {
-		err = fmt.Errorf("%s: %w", x.files[file].Name(), ErrChanged)
+		err = Changed(f.Name(), off, fmt.Sprintf("tensor %q", t.Name))
 	}
 	return err
 }

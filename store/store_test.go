@@ -138,6 +138,10 @@ func TestFormatError(t *testing.T) {
 	require.ErrorIs(t, cut, ErrTruncated)
 	require.ErrorIs(t, cut, ErrFormat, "a truncated file matches ErrFormat")
 	require.False(t, errors.Is(&FormatError{Kind: ErrFormat}, ErrTruncated))
+	changed := Changed("m.gguf", 12, "tensor \"x\"")
+	require.ErrorIs(t, changed, ErrChanged)
+	require.ErrorIs(t, changed, ErrFormat, "bytes of two versions make no file")
+	require.ErrorContains(t, changed, "m.gguf at offset 12")
 }
 
 func TestSum64(t *testing.T) {

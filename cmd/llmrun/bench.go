@@ -50,7 +50,7 @@ bench spec answers a story, the summary of a note and a question about it, or th
 			{Line: "llmrun bench --shape qwen2.5-1.5b --quant q4_k_m --keep", Purpose: "keep the generated model"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
-			model := modelflag.Source{Bundled: bundled.Name, BundledFS: bundled.FS}
+			model := modelflag.Source{Bundled: bundled.Name, BundledFS: bundled.FS, Find: findModel}
 			o := bench.Options{Prefill: []int{defaultPrefill}, Decode: []int{64}, Depths: []int{0}, Threads: []int{0}, Repeats: 5}
 			model.Add(f, modelUsage)
 			modelflag.AddKV(f, &o.KV)

@@ -101,7 +101,11 @@ func (c *calibrateFlags) check() error {
 	case c.to == "" && c.model.path == "":
 		return cli.Usagef("-o is missing: name the file to write, because the bundled model has no directory")
 	case c.to == "":
-		c.to = c.model.path + llmrun.CalibrationSuffix
+		path, err := findModel("-m", c.model.path)
+		if err != nil {
+			return err
+		}
+		c.to = path + llmrun.CalibrationSuffix
 	}
 	return refuseExisting(c.to, c.force)
 }

@@ -110,6 +110,8 @@ func (h *hostileFiles) commandLines() [][]string {
 		with(cache, "summarize", "-m", h.hub, "--part-tokens", "64", "--length", "20", h.text, "--json"),
 		with(cache, "summarize", "-m", h.hub, "--part-tokens", "64", "--length", "20", h.text, "-o", filepath.Join(h.dir, "o"+hostileName)),
 		with(cache, "summarize", h.no), with(cache, "summarize", h.pack), with(cache, "summarize", h.dir, "-m", h.no), with(cache, "summarize", h.text, h.text, "-o", h.dir), with(cache, "summarize", h.text, "-o", h.text), with(cache, "summarize", "--method", hostileName, h.text),
+		{"pull", hostileName}, {"pull", "hf:" + hostileName}, {"pull", "ollama:" + hostileName}, {"pull", "http://127.0.0.1:1/" + hostileName + ".gguf"}, {"pull", "hf:a/b", "--name", hostileName}, {"pull", "http://127.0.0.1:1/x.gguf", "--sha256", hostileName},
+		{"models"}, {"models", "--json"}, {"models", "rm", hostileName}, {"models", hostileName}, {"run", "-m", hostileName, "-p", "x"}, {"plan", "ollama:" + hostileName},
 		with(cache, "jobs"), with(cache, "jobs", "show", hostileName), with(cache, "jobs", "cancel", hostileName), with(cache, "jobs", hostileName),
 		with(cache, "index", h.dir), with(cache, "index", h.dir, "--json"), with(cache, "index", h.no), with(cache, "index", h.text),
 		with(cache, "search", h.dir, "fox"), with(cache, "search", h.dir, hostileName), with(cache, "search", h.no, "fox"), with(cache, "search", h.dir, "fox", "--json"),

@@ -72,6 +72,9 @@ func (i *importFlags) run(ctx context.Context, s *cli.Streams, args []string) er
 		return cli.Usagef("give exactly one model to import")
 	}
 	model := args[0]
+	if !i.replace { // which deletes files of models that were named by their path only
+		model = namedModel(model)
+	}
 	if err := i.check(model); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/hub"
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
@@ -42,7 +43,7 @@ func exitCode(err error) int {
 		return cli.ExitUsage
 	case errors.Is(err, llmrun.ErrBudget):
 		return exitBudget
-	case errors.Is(err, llmrun.ErrFormat), errors.Is(err, llmrun.ErrModel):
+	case errors.Is(err, llmrun.ErrFormat), errors.Is(err, llmrun.ErrModel), errors.Is(err, hub.ErrDigest):
 		return exitDamaged
 	}
 	return cli.ExitFailure
@@ -62,7 +63,7 @@ func commandGroups() []cli.CommandGroup {
 		{Title: "Inspect models and devices", Commands: []*cli.Command{
 			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(), devicesCommand(), profileCommand(),
 		}},
-		{Title: "Import models", Commands: []*cli.Command{importCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
+		{Title: "Get and import models", Commands: []*cli.Command{pullCommand(), modelsCommand(), importCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
 		{Title: "Measure", Commands: []*cli.Command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},
 		{Title: "About", Commands: []*cli.Command{versionCommand(), licensesCommand()}},
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
+	"github.com/llmrun/llmrun/internal/testutil/hubserver"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -80,8 +81,28 @@ func runScripts(t *testing.T, dir string) {
 			"minimum":   scriptMinimum,
 			"adapter":   scriptAdapter,
 			"speeds":    scriptSpeeds,
+			"hubserver": scriptHubServer,
 		},
 	})
+}
+
+// scriptHubServer implements "hubserver OWNER/REPO FILE...", which starts a server with a repository of these files. It
+// sets HF_ENDPOINT to its address, and OLLAMA to that of a registry with the first of the files as library/fox.
+func scriptHubServer(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: hubserver OWNER/REPO FILE...")
+	}
+	server := hubserver.Start()
+	ts.Defer(server.Close)
+	files := map[string][]byte{}
+	for _, name := range args[1:] {
+		files[filepath.Base(name)] = []byte(ts.ReadFile(name))
+	}
+	server.AddRepo(args[0], files)
+	server.AddOllama("library/fox", "1b", files[filepath.Base(args[1])])
+	server.Files["/page.gguf"] = []byte("<html>")
+	ts.Setenv("HF_ENDPOINT", server.URL)
+	ts.Setenv("OLLAMA", server.URL+"/library/fox")
 }
 
 // scriptSpeeds implements "speeds FILE", which replaces measured speeds by stated ones, so that what llmrun decides

@@ -48,7 +48,7 @@ type modelFlags struct {
 	deviceQuota  float64 // part of a matmul's time that the device of a split may be busy; 0 = all
 }
 
-const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; default: the bundled model"
+const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, pack, or the name of a model in llmrun models; default: the bundled model"
 
 // addModel declares -m.
 func (m *modelFlags) addModel(f *cli.FlagSet) {
@@ -223,16 +223,34 @@ func (m *modelFlags) addContext(f *cli.FlagSet) {
 // source returns the path and the library's options for the flags. It returns an error that names
 // the flag of a file that does not exist.
 func (m *modelFlags) source() (path string, options llmrun.Options, err error) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, Adapters: m.lora, AdaptersBeside: m.beside, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, Prompt: m.prompt.memory, PromptTexts: m.prompt.texts, PromptTokens: m.prompt.tokens, AnswerTokens: m.prompt.answer, LogitRows: m.prompt.logitRows, KVRAM: m.kvRAM, Pin: m.pin, Flash: m.flash, WatchPressure: m.pressure, WatchProcess: true}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Drafts: m.drafts, Reward: m.reward, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
-	options.SessionAdapters = m.sessionAdapters()
-	if err := checkAdapters(m.lora); err != nil {
+	if options, err = m.options(); err != nil {
 		return "", options, err
 	}
 	if m.path != "" {
-		return m.path, options, cli.CheckExists("-m", m.path)
+		path, err := findModel("-m", m.path)
+		return path, options, err
 	}
 	options.FS = bundled.FS
 	return bundled.Name, options, nil
+}
+
+// options returns the library's options for the flags, whatever the model is.
+func (m *modelFlags) options() (llmrun.Options, error) {
+	options := llmrun.Options{Threads: m.threads, Context: m.context, Adapters: m.lora, AdaptersBeside: m.beside, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, Prompt: m.prompt.memory, PromptTexts: m.prompt.texts, PromptTokens: m.prompt.tokens, AnswerTokens: m.prompt.answer, LogitRows: m.prompt.logitRows, KVRAM: m.kvRAM, Pin: m.pin, Flash: m.flash, WatchPressure: m.pressure, WatchProcess: true}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Drafts: m.drafts, Reward: m.reward, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
+	options.SessionAdapters = m.sessionAdapters()
+	return options, checkAdapters(m.lora)
+}
+
+// takeArgument takes the model from the argument of a command that needs no other.
+func (m *modelFlags) takeArgument(args []string) error {
+	switch {
+	case len(args) == 1 && m.path == "":
+		m.path = args[0]
+		return nil
+	case len(args) == 1:
+		return cli.Usagef("-m %s and %s are two models: give one of them", m.path, args[0])
+	}
+	return cli.NoArguments(args[min(1, len(args)):])
 }
 
 // savesKV reports whether keys and values may go to the cache directory. Those of the bundled

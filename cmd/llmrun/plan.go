@@ -6,15 +6,16 @@ import (
 	"math"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/hub"
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
 func planCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "plan",
-		Synopsis: "[-m MODEL] [--ram SIZE] [--ctx N] [flags of run] [--device NAME | --devices LIST] [--json]",
+		Synopsis: "[-m MODEL | MODEL] [--ram SIZE] [--ctx N] [flags of run] [--device NAME | --devices LIST] [--json]",
 		Summary:  "plan the memory of a model and predict its speed",
-		About: `Plans the memory of a model without loading it: which weights stay in memory, which are read from flash during each pass, and the predicted speed. A model that does not fit still runs: each pass streams the other weights from flash, and a larger budget makes it faster. plan takes the flags of run for the model and its memory, and refuses what run refuses, in the same words and with exit code 3. The error lists the parts of the minimum; with --json, runs, refused and minimum_bytes say it.
+		About: `Plans the memory of a model without loading it: which weights stay in memory, which are read from flash during each pass, and the predicted speed. A model that does not fit still runs: each pass streams the other weights from flash, and a larger budget makes it faster. plan takes the flags of run for the model and its memory, and refuses what run refuses, in the same words and with exit code 3. A model that llmrun pull could download, such as hf:OWNER/REPO:QUANT, is planned from its header, which is all that plan reads of it. The error lists the parts of the minimum; with --json, runs, refused and minimum_bytes say it.
 
 The prediction uses the speed of this machine, which is measured once and saved with the imported models. It is without guesses of tokens (see --draft of run); "with guesses" predicts the speed with those that --draft selects, from how often guesses were right in earlier runs of the model that streamed weights or named the drafter, with the same cache directory, or from an assumption. The speed of a named drafter with a model with experts is not predicted, because a guess may need other experts. "together" predicts the tokens per second of 2, 4, 8 and 16 answers that are generated at the same time and share passes (see --samples of run), as far as the budget has room for them, and not for a model with experts; with --json it lists n and tok_per_s. With --best-of reward:MODEL, the plan has the reward model too. With --json, guesses_not_predicted says why not, and guesses lists drafter, decode_tok_per_s, tokens_per_pass, guesses (in a pass; 0 where they do not pay) and seen_passes of those runs, 0 if it is assumed.
 
@@ -25,6 +26,7 @@ With --device gpu, or gpu: and part of a device's name, it also shows how many l
 			{Line: "llmrun plan -m model.gguf", Purpose: "with the available memory"},
 			{Line: "llmrun plan -m model.gguf --ram 1.5GiB --ctx 4K", Purpose: "with a budget and a context"},
 			{Line: "llmrun plan -m model.gguf --ram 50% --json", Purpose: "with half of the available memory, for a script"},
+			{Line: "llmrun plan hf:Qwen/Qwen2.5-1.5B-Instruct-GGUF", Purpose: "of a model that is not downloaded yet"},
 			{Line: "llmrun plan -m model.gguf --measure", Purpose: "measure the machine again"},
 			{Line: "llmrun plan -m model.gguf --device gpu --ctx 8K", Purpose: "how many layers fit on the GPU with 8192 tokens of context"},
 			{Line: "llmrun plan -m model.gguf --devices cpu-a,cpu-b", Purpose: "how to split matmuls between two groups of cores"},
@@ -66,7 +68,7 @@ type planFlags struct {
 }
 
 func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
-	if err := cli.NoArguments(args); err != nil {
+	if err := p.model.takeArgument(args); err != nil {
 		return err
 	}
 	if err := p.check(); err != nil {
@@ -78,7 +80,11 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		return p.devices.plan(ctx, s, &p.model, p.model.cache, p.how.Measure, p.json)
 	}
 	p.model.reward = p.samples.reward
-	path, options, err := p.model.source()
+	remote, err := p.findRemote(ctx, s)
+	if err != nil {
+		return cli.Interruption(ctx, err)
+	}
+	path, options, err := p.source(remote)
 	if err != nil {
 		return err
 	}
@@ -105,7 +111,12 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		options.Memory.AnswerTokens = llmrun.WholeContext
 	}
 	p.how.MeasureRefused = p.json // only this prints the advice of a refused plan
-	plan, err := llmrun.PlanMemory(ctx, path, options, p.how)
+	var plan *llmrun.MemoryPlan
+	if remote != nil {
+		plan, err = planRemote(ctx, hubClient(s), remote, options, p.how)
+	} else {
+		plan, err = llmrun.PlanMemory(ctx, path, options, p.how)
+	}
 	if plan != nil && p.json {
 		return errors.Join(s.Out.WriteJSON(planJSON{plan, newPlacementJSON(plan.GPU)}), err)
 	}
@@ -114,6 +125,34 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	}
 	showPlan(s, plan, p.model.ram.percentOf())
 	return nil
+}
+
+// findRemote finds a model on a server, nil if the model is on this machine.
+func (p *planFlags) findRemote(ctx context.Context, s *cli.Streams) (*hub.Remote, error) {
+	if !hub.IsReference(p.model.path) {
+		return nil, nil
+	}
+	if _, err := modelPlaces().Find(p.model.path); err == nil {
+		return nil, nil
+	}
+	ref, err := parseReference(p.model.path)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := hubClient(s).Find(ctx, ref)
+	if err == nil && remote.Note != "" {
+		s.Note(remote.Note)
+	}
+	return remote, err
+}
+
+// source is that of the model's flags, or for a model on a server its path there.
+func (p *planFlags) source(remote *hub.Remote) (path string, options llmrun.Options, err error) {
+	if remote == nil {
+		return p.model.source()
+	}
+	options, err = p.model.options()
+	return remote.Path, options, err
 }
 
 // check refuses flags of different kinds of plans.

@@ -122,7 +122,7 @@ func (v *serveFlags) addModel(text string) error {
 			return fmt.Errorf("must be a name that no other model has, not %q", text)
 		}
 	}
-	v.models = append(v.models, serve.Model{Name: name, Path: path})
+	v.models = append(v.models, serve.Model{Name: name, Path: namedModel(path)})
 	return nil
 }
 

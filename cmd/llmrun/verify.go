@@ -51,7 +51,7 @@ func (v *verifyFlags) run(ctx context.Context, s *cli.Streams, files []string) e
 	for _, name := range files {
 		read := int64(0)
 		bar := cli.NewMeter(s, "checking", cli.FormatBytes)
-		sound, err := llmrun.VerifyModel(ctx, name, dir, func(p llmrun.Progress) {
+		sound, err := llmrun.VerifyModel(ctx, namedModel(name), dir, func(p llmrun.Progress) {
 			read = p.Done
 			bar.Update(p.Done, p.Total)
 		})

@@ -263,9 +263,31 @@ func (c *conversion) check(data []byte, off int) error {
 		if old := atomic.LoadUint32(&c.sums[b]); old == 0 {
 			atomic.StoreUint32(&c.sums[b], sum)
 		} else if old != sum {
-			return fmt.Errorf("%s: %s: block %d holds other weights than when it was first read: %w", c.ld.Tensors.Path, c.name, b, store.ErrChanged)
+			return c.changed(from)
 		}
 	}
+}
+
+// changed returns the error for a block, at an offset of the section, that holds other weights than
+// when it was first read. It names the first row of the source that the block holds.
+func (c *conversion) changed(at int) error {
+	p := &c.places[c.placeAt(at)]
+	inside := int64(min(at-p.off, p.Bytes()-1))
+	if p.tile {
+		_, unit := p.unit()
+		inside = inside / int64(unit) * tiled.TileRows * (p.Slice.Bytes() / int64(p.Slice.Rows))
+	}
+	path, field := c.ld.Tensors.Path, fmt.Sprintf("section %q", c.name)
+	for _, r := range p.Slice.Ranges {
+		if inside < r.Size {
+			if files := c.ld.Tensors.Source.Files(); r.Tensor.File < len(files) {
+				path = files[r.Tensor.File]
+			}
+			return store.Changed(path, r.Tensor.Offset+r.Offset+inside, fmt.Sprintf("tensor %q", r.Tensor.Name))
+		}
+		inside -= r.Size
+	}
+	return store.Changed(path, store.NoOffset, field)
 }
 
 // A pack stores whole matrices. If another device computes the last rows of some, the section of

@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -94,8 +96,14 @@ func TestConversionFindsChangedBlocks(t *testing.T) {
 	c.sums[last] ^= 1
 	_, err := c.ReadAt(whole, 0)
 	require.ErrorIs(t, err, store.ErrChanged)
-	require.ErrorContains(t, err, path)
-	require.ErrorContains(t, err, l.Name)
+	place := &c.places[c.placeAt(last*pack.BlockBytes)]
+	var damage *store.FormatError
+	require.ErrorAs(t, err, &damage)
+	require.Equal(t, path, damage.Path)
+	at := place.Slice.Ranges[0]
+	require.Equal(t, fmt.Sprintf("tensor %q", at.Tensor.Name), damage.Field)
+	require.GreaterOrEqual(t, damage.Off, at.Tensor.Offset+at.Offset)
+	require.Less(t, damage.Off, at.Tensor.Offset+at.Offset+at.Size)
 	_, err = c.ReadAt(whole[:len(whole)-1], 0)
 	require.NoError(t, err, "a part of a block has no checksum")
 	_, err = c.ReadAt(whole, 1)

@@ -24,6 +24,9 @@ type Meter struct {
 	started time.Time
 	drawn   time.Time
 	visible bool
+	// first is the amount at the first update: what was done before does not say how fast the operation is.
+	first   int64
+	updated bool
 }
 
 // NewMeter returns a meter, or nil if standard error is not a terminal.
@@ -41,6 +44,9 @@ func (m *Meter) Update(done, total int64) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.updated {
+		m.first, m.updated = done, true
+	}
 	now := time.Now()
 	if now.Sub(m.started) < meterDelay || now.Sub(m.drawn) < meterInterval {
 		return
@@ -55,10 +61,10 @@ func (m *Meter) line(done, total int64, elapsed time.Duration) string {
 	full := int(done * meterCells / total)
 	bar := strings.Repeat("█", full) + strings.Repeat("░", meterCells-full)
 	text := fmt.Sprintf("%s %s %3d%%  %s of %s", m.label, bar, done*100/total, m.amount(done), m.amount(total))
-	if done == 0 {
+	if done <= m.first {
 		return text
 	}
-	left := time.Duration(float64(elapsed) * float64(total-done) / float64(done))
+	left := time.Duration(float64(elapsed) * float64(total-done) / float64(done-m.first))
 	return text + fmt.Sprintf(", %s left", FormatLeft(left))
 }
 

@@ -30,6 +30,8 @@ type Source struct {
 	// Bundled is the model without -m and --shape, a path in BundledFS; "" = none.
 	Bundled   string
 	BundledFS fs.FS
+	// Find returns the path of the model that a flag names; nil: only paths name models.
+	Find func(flag, name string) (string, error)
 }
 
 // Add declares the flags.
@@ -62,6 +64,9 @@ func (m *Source) find(ctx context.Context, s *cli.Streams) (path string, fsys fs
 	case m.Shape != "":
 		path, remove, err = m.synthesize(ctx, s)
 		return path, nil, remove, err
+	case m.Path != "" && m.Find != nil:
+		path, err := m.Find("-m", m.Path)
+		return path, nil, func() {}, err
 	case m.Path != "":
 		return m.Path, nil, func() {}, cli.CheckExists("-m", m.Path)
 	}

@@ -95,6 +95,9 @@ var forms = []struct{ name, marks, answer, want string }{
 	{"function gemma", "<start_function_call>", "<start_function_call>call:weather{city:<escape>A, {b}<escape>,days:2,where:{a:[<escape>x<escape>,true]}}<end_function_call>", `<weather{"city": "A, {b}", "days": 2, "where": {"a": ["x", true]}}>`},
 	{"gemma 4", "<|tool_call><|channel>thought<|tool_response>", `<|channel>thought` + "\nhm\n" + `<channel|><|tool_call>call:weather{city:<|"|>A<|"|>,days:2}<tool_call|><|tool_response>`, `(hm)<weather{"city": "A", "days": 2}>`},
 	{"functionary 3.1", "<function=", `<function=weather>{"city": "A"}</function><function=stop>{}</function>`, `<weather{"city": "A"}><stop{}>`},
+	{"functionary 3.2", ">>>all", ">>>all\nLet me >>> see.\n>>>weather\n{\"city\": \"A\"}>>>stop\n{}", `Let me >>> see.<weather{"city": "A"}><stop{}>`},
+	{"functionary 3.2, text behind calls", ">>>all", ">>>stop\n{}>>>all\nDone.", `<stop{}>Done.`},
+	{"functionary 3.2, no tool", ">>>all", ">>>allow\nx >>>alls", ">>>allow\nx >>>alls"},
 	{"apertus", "<|tools_prefix|><|inner_prefix|>", `<|inner_prefix|>hm<|inner_suffix|><|tools_prefix|>[{"weather": {"city": "A"}}, {"stop": {}}]<|tools_suffix|>`, `(hm)<weather{"city": "A"}><stop{}>`},
 	{"minimax", "<minimax:tool_call><think>", "<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">A</parameter>\n</invoke>\n<invoke name=\"stop\">\n</invoke>\n</minimax:tool_call>", `<weather{"city": "A"}><stop{}>`},
 	{"nemotron", "<TOOLCALL>", `<TOOLCALL>[{"name": "weather", "arguments": {"city": "A"}}]</TOOLCALL>`, `<weather{"city": "A"}>`},
@@ -142,5 +145,10 @@ func TestPromptsThatBeginThoughts(t *testing.T) {
 		require.Equal(t, want, f.Opened(prompt), prompt)
 	}
 	require.Equal(t, "(hm)yes", read(f.NewParser("</think>", nil), "hm\n</think>\nyes", func() int { return 1 }))
+	functionary := New(">>>all", nil)
+	require.Equal(t, ">>>", functionary.Begun("assistant\n\n>>>"))
+	require.Empty(t, functionary.Begun("assistant\n\n"))
+	require.Empty(t, f.Begun("assistant\n\n>>>"))
+	require.Equal(t, "Hi >>>all\n", read(functionary.NewParser("", nil), ">>>all\nHi >>>all\n", func() int { return 1 }), "without tools the answer is marked, too")
 	require.Equal(t, "</think>yes", read(f.NewParser("", nil), "</think>yes", func() int { return 1 }))
 }

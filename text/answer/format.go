@@ -8,7 +8,7 @@ import (
 // Format is how the answers of a model mark thoughts and calls.
 type Format struct {
 	thoughts []pair
-	answers  []pair // may enclose the answer behind thoughts
+	answers  []pair // may enclose the answer
 	calls    []wrapper
 	ignored  []string
 	bare     bool // an answer may begin with a call that has no mark
@@ -36,6 +36,11 @@ var knownThoughts = []pair{
 	{"◁think▷", "◁/think▷"},
 	{"Here is my thought process:", "Here is my response:"},
 }
+
+// functionaryText begins an answer that is text, where another name begins a call.
+const functionaryText = functionaryCall + "all\n"
+
+const functionaryCall = ">>>"
 
 var knownAnswers = []pair{
 	{"<response>", "</response>"},
@@ -67,7 +72,7 @@ var knownCalls = []wrapper{
 	{pair: pair{"```tool_code", "```"}},
 	{pair: pair{"```tool_call", "```"}},
 	{pair: pair{"```function_call", "```"}},
-	{pair: pair{open: ">>>"}},
+	{pair: pair{open: functionaryCall}},
 	{pair: pair{open: "functools"}},
 	{pair: pair{open: "Action:"}},
 	{pair: pair{open: "<function="}, keep: true},
@@ -84,8 +89,8 @@ func (w *wrapper) callMark(template string) bool {
 	switch w.open {
 	case "Action:":
 		return strings.Contains(template, "Action:") && strings.Contains(template, "tool_name")
-	case ">>>":
-		return strings.Contains(template, ">>>all")
+	case functionaryCall:
+		return strings.Contains(template, functionaryCall+"all")
 	case "functools":
 		return strings.Contains(template, "functools[")
 	case "<|tool_call_start|>": // LFM2 writes calls into the content, and its template only lists tools
@@ -113,6 +118,9 @@ func New(template string, isToken func(mark string) bool) *Format {
 	for i := range knownCalls {
 		if knownCalls[i].callMark(template) {
 			f.calls = append(f.calls, knownCalls[i])
+			if knownCalls[i].open == functionaryCall {
+				f.answers = append(f.answers, pair{open: functionaryText})
+			}
 		}
 	}
 	if len(f.calls) == 0 && isToken != nil {
@@ -155,6 +163,22 @@ func (f *Format) Opened(prompt string) (end string) {
 	for _, t := range f.thoughts {
 		if strings.HasSuffix(prompt, t.open) {
 			return t.end
+		}
+	}
+	return ""
+}
+
+// Closed reports whether a prompt ends with thoughts that it has ended itself.
+func (f *Format) Closed(prompt string) bool {
+	prompt = strings.TrimRight(prompt, space)
+	return slices.ContainsFunc(f.thoughts, func(t pair) bool { return strings.HasSuffix(prompt, t.end) })
+}
+
+// Begun returns what a prompt has begun of the answer: a mark behind which the model writes whether it answers or calls a tool.
+func (f *Format) Begun(prompt string) string {
+	for _, a := range f.answers {
+		if a.open == functionaryText && strings.HasSuffix(prompt, functionaryCall) {
+			return functionaryCall
 		}
 	}
 	return ""

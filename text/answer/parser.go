@@ -75,7 +75,7 @@ const (
 // NewParser returns a parser for one answer. end is the mark that ends the thoughts which the prompt has begun, "" for none. tools are
 // those that the prompt offers; nil: what looks like a call is text. A nil parser is returned if an answer cannot have marks.
 func (f *Format) NewParser(end string, tools *Tools) *Parser {
-	if len(f.thoughts) == 0 && tools == nil {
+	if len(f.thoughts) == 0 && len(f.answers) == 0 && tools == nil {
 		return nil
 	}
 	p := &Parser{format: f, tools: tools, bare: true}
@@ -84,6 +84,9 @@ func (f *Format) NewParser(end string, tools *Tools) *Parser {
 	}
 	for _, a := range f.answers {
 		p.add(begins, mark{text: a.open, does: opensAnswer, end: a.end})
+		if a.end == "" && tools != nil { // calls may come before it
+			p.add(inText, mark{text: a.open, does: opensAnswer})
+		}
 	}
 	if tools != nil {
 		for i := range f.calls {
@@ -264,7 +267,7 @@ func (p *Parser) cross(m *mark) {
 		p.state, p.drops = begins, true
 	case opensAnswer:
 		p.state, p.drops, p.bare = inText, true, false
-		if !p.wraps {
+		if !p.wraps && m.end != "" {
 			p.wraps = true
 			p.add(inText, mark{text: m.end, does: endsAnswer})
 			p.add(begins, mark{text: m.end, does: endsAnswer})
