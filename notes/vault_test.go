@@ -258,3 +258,24 @@ func TestManyNotesStayWithinTheBudget(t *testing.T) {
 	_, err := OpenWith(dir, nil, Options{RAM: 9 << 20, File: v.options.File})
 	require.ErrorIs(t, err, llmrun.ErrBudget)
 }
+
+// TestAnIndexSharesTheEnginesBudget opens a vault beside the bundled model with a limit of memory. What the index takes is in
+// the engine's ledger until the vault is closed.
+func TestAnIndexSharesTheEnginesBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens the bundled model")
+	}
+	engine, err := llmrun.Open(filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model.pack"), llmrun.Options{Context: 512, Memory: llmrun.MemoryOptions{RAM: 200 << 20}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, engine.Close()) }()
+	dir := writeVault(t, map[string]string{"a.md": "fox"})
+	before := engine.Memory().Held["heap"]
+	v, err := OpenWith(dir, engine, Options{File: filepath.Join(t.TempDir(), "notes.index")})
+	require.NoError(t, err)
+	update(t, v)
+	require.Positive(t, v.Held())
+	require.Equal(t, before+v.Held(), engine.Memory().Held["heap"])
+	require.Equal(t, []string{"a.md"}, find(t, v, "fox"))
+	require.NoError(t, v.Close())
+	require.Equal(t, before, engine.Memory().Held["heap"])
+}
