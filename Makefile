@@ -25,7 +25,7 @@ SIDE_BY_SIDE = +@$(MAKE) --no-print-directory -j $$(getconf _NPROCESSORS_ONLN) $
 
 # Packages with concurrent code. The race detector makes arithmetic many times slower, so of packages that compute
 # it runs the tests in which goroutines meet.
-RACE_PACKAGES ?= ./exec/weights ./internal/bench ./store/digest ./store/pack ./hetero/cpu ./hetero/devices ./hetero/onnx ./hetero/opencl ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./quant/limits ./serve ./store/vfs/... ./tiering/...
+RACE_PACKAGES ?= ./exec/weights ./internal/bench ./store/digest ./store/pack ./hetero/cpu ./hetero/devices ./hetero/onnx ./hetero/opencl ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./quant/limits ./examples/notesapp ./serve ./store/vfs/... ./tiering/...
 RACE_LIBRARY  ?= Cancel|Close|Concurrent|Fork|SharedPass|Sessions|Candidates|Beams|Branches|DraftModelDoesNot|SetBudget|Watch|Trim|SaveWhile|SavedBehind|SavedDuring|Prefix|WhileStreaming|DuringRun|Leaks|AtTheSameTime|AtOnce|Interrupted|Spill|SlowDisk|Reward|InLoop|Mapped|Guessing
 RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|SplitPass
 RACE_COMMAND  ?= Signals|Collect|KeyReader|LineEditing

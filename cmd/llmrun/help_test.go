@@ -10,6 +10,7 @@ import (
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/bench"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/notes"
 )
 
 // TestHelpNamesJSONFields checks that the help of a command names every field of its JSON output.
@@ -24,6 +25,8 @@ func TestHelpNamesJSONFields(t *testing.T) {
 		{"jobs", llmrun.SavedJob{}},
 		{"summarize", llmrun.Summary{}},
 		{"summarize", llmrun.SummaryPart{}},
+		{"index", notes.Updated{}},
+		{"search", foundReport{}},
 		{"sessions", llmrun.SavedSession{}},
 		{"sessions", verified{}},
 		{"sessions", freed{}},

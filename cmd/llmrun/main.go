@@ -65,6 +65,7 @@ func commandGroups() []cli.CommandGroup {
 	return []cli.CommandGroup{
 		{Title: "Generate text", Commands: []*cli.Command{runCommand(), chatCommand(), summarizeCommand(), serveCommand(), sessionsCommand(), jobsCommand()}},
 		{Title: "Describe texts", Commands: []*cli.Command{embedCommand(), rankCommand()}},
+		{Title: "Search notes", Commands: []*cli.Command{indexCommand(), searchCommand()}},
 		{Title: "Inspect models and devices", Commands: []*cli.Command{
 			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(), devicesCommand(), profileCommand(),
 		}},

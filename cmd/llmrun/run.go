@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/notes"
 )
 
 func runCommand() *cli.Command {
@@ -21,7 +22,7 @@ func runCommand() *cli.Command {
 		Summary:  "answer one prompt",
 		About: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, files, or standard input; what is piped in beside -p is a document that comes before its text. Files are UTF-8 or UTF-16; what is no text is refused with the command that makes text of it. If the model has a chat template, the prompt becomes a user message; with --raw the model continues the text without the template.
 
-Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), passes of the model after the prompt, tokens_per_pass, drafters (name, proposed and accepted guesses; see --draft), seed unless --temp is 0, thinking (what the model thought before the answer), tool_calls (id, name, arguments), and stats with --stats. With --logprobs, logprobs lists id, text, logprob and top_logprobs of each token. With --samples, candidates lists text, ids, score, logprob (the mean of its tokens), steps (scores of its steps, with --reward-marker), answer (what it votes for), generated_tokens, stop_reason and seed of each answer, and its logprobs with --logprobs; with --beam, candidates are the beams that are left, and steps lists the continuations of each step: of (the index of the beginning in the step before, -1 in the first), text of the step, score, kept; steps_left_out counts further steps, for which the list has no room; chosen is the index of the one that was taken, why says why, and generated_tokens and tokens_per_pass count the tokens of all of them.`,
+Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), passes of the model after the prompt, tokens_per_pass, drafters (name, proposed and accepted guesses; see --draft), seed unless --temp is 0, thinking (what the model thought before the answer), sources (with --notes: the files that the answer comes from), tool_calls (id, name, arguments), and stats with --stats. With --logprobs, logprobs lists id, text, logprob and top_logprobs of each token. With --samples, candidates lists text, ids, score, logprob (the mean of its tokens), steps (scores of its steps, with --reward-marker), answer (what it votes for), generated_tokens, stop_reason and seed of each answer, and its logprobs with --logprobs; with --beam, candidates are the beams that are left, and steps lists the continuations of each step: of (the index of the beginning in the step before, -1 in the first), text of the step, score, kept; steps_left_out counts further steps, for which the list has no room; chosen is the index of the one that was taken, why says why, and generated_tokens and tokens_per_pass count the tokens of all of them.`,
 		Brief: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, files, or standard input; what is piped in beside -p is a document that comes before its text.`,
 		Examples: []cli.Example{
 			{Line: `llmrun run -p "Tell me a story about a brave fox named Ruby."`, Purpose: "a story from the bundled demo model"},
@@ -29,6 +30,7 @@ Timings go to standard error. --json prints one object at the end: ids and text 
 			{Line: `llmrun run -m model.gguf --raw -p "Once upon a time" -n 100 --seed 7`, Purpose: "continue a text; the same seed gives the same text again"},
 			{Line: `llmrun run -p "What is 3 + 4?" --samples 8 --vote "[0-9]+"`, Purpose: "the number that most of 8 answers agree on"},
 			{Line: `llmrun run -f mail.txt -p "Extract the date and the names." --schema fields.json`, Purpose: "JSON with exactly these fields"},
+			{Line: `llmrun run --notes ~/vault -p "When is the report due?"`, Purpose: "an answer from notes, with the names of their files"},
 			{Line: `git diff | llmrun run -m model.gguf --system "Explain this change." --json`, Purpose: "answer standard input, for a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
@@ -54,6 +56,8 @@ type runFlags struct {
 	json        bool
 	logProbs    *int // nil: none
 	quiet       bool
+	notes       string          // directory; "": the prompt is all
+	question    *notes.Question // with the passages of notes
 }
 
 func (r *runFlags) add(f *cli.FlagSet) {
@@ -74,6 +78,7 @@ func (r *runFlags) add(f *cli.FlagSet) {
 	r.model.addSession(f)
 	f.Toggle(&r.raw, "raw", "continue the text exactly as it is, without the chat template")
 	f.Toggle(&r.specialText, "parse-special", "with --raw: text such as <|im_end|> becomes the special token instead of plain text")
+	f.Text(&r.notes, "notes", "DIR", "answer from the notes in this directory: passages that match the prompt come before it, and the files of those that the answer comes from are named behind it; llmrun search --help says which files are notes")
 	f.Text(&r.ids, "ids", "LIST", "continue these token ids, such as 1,2,3; - reads them from standard input")
 	r.generation.add(f)
 	r.samples.add(f)
@@ -90,6 +95,8 @@ func (r *runFlags) check() error {
 	switch {
 	case r.ids != "" && (r.prompt.given() || r.system != nil || r.raw):
 		return cli.Usagef("--ids is the whole prompt: leave out -p, -f, --system and --raw")
+	case r.notes != "" && (r.ids != "" || r.raw || r.samples.several()):
+		return cli.Usagef("--notes answers a prompt once: leave out --ids, --raw, --samples and --beam")
 	case r.raw && r.system != nil:
 		return cli.Usagef("--system needs the chat template that --raw leaves out")
 	case r.specialText && !r.raw:
@@ -122,6 +129,9 @@ func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 	if r.held, err = r.constraint.read(s, r.prompt.ram); err != nil {
 		return err
 	}
+	if prompt.text, err = r.askNotes(ctx, s, prompt.text); err != nil {
+		return err
+	}
 	r.expectPrompt(&prompt)
 	if r.quiet {
 		s.ErrTerminal, s.Quiet = false, true // no progress bars either
@@ -139,6 +149,9 @@ func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 		return err
 	}
 	defer session.Close()
+	if prompt.text, err = r.fitNotes(engine, session, prompt.text); err != nil {
+		return err
+	}
 	err = r.generate(ctx, s, engine, session, prompt)
 	return errors.Join(err, engine.Close()) // Close writes the trace
 }
@@ -208,6 +221,7 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 		fmt.Fprint(s.Out, formatIDs(got.ids)) // without a tokenizer there is no text
 	}
 	s.Out.EndLine()
+	r.printSources(s, got.Text())
 	got.explainEmpty(s.Note)
 	unsaved := r.save(session) // before the report, which includes the bytes written
 	switch {
@@ -251,7 +265,7 @@ func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, st
 		return nil
 	}
 	report := newRunReport(got, stats, seed)
-	report.Stats = memory
+	report.Stats, report.Sources = memory, r.sources(got.Text())
 	add(&report)
 	return s.Out.WriteJSON(report)
 }

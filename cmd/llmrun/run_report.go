@@ -9,6 +9,7 @@ type runReport struct {
 	StopReason      llmrun.StopReason `json:"stop_reason"`
 	Thinking        string            `json:"thinking,omitempty"`   // what the model thought
 	ToolCalls       []llmrun.ToolCall `json:"tool_calls,omitempty"` // calls that it asks for
+	Sources         []string          `json:"sources,omitempty"`    // files that the answer comes from, with --notes
 	PromptTokens    int               `json:"prompt_tokens"`
 	GeneratedTokens int               `json:"generated_tokens"`
 	PrefillTokPerS  float64           `json:"prefill_tok_per_s"`

@@ -1,0 +1,100 @@
+package llmrun
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// A Room is memory of the Go heap that a program uses for its own data, such as an index, and that a memory budget
+// counts. Its methods are safe for concurrent use.
+type Room struct {
+	use    string
+	engine *promptRoom // nil: the room has a budget of its own
+
+	mu     sync.Mutex
+	budget *tiering.Budget
+	leases []*tiering.Lease // of the program, then of the data
+	data   *tiering.Lease
+}
+
+// NewRoom returns a room in the engine's budget, from which weights are released where it is full. use says what the
+// memory is for, in errors. Close the room before the engine.
+func (e *Engine) NewRoom(use string) *Room {
+	return &Room{use: use, engine: &promptRoom{engine: e}}
+}
+
+// NewRoom returns a room with a budget of its own, for a program that has no engine open. ram limits the whole program,
+// as [MemoryOptions].RAM does: 0 is the available memory, and NoLimit no limit. The room's limit is also that of Go's
+// heap until Close.
+func NewRoom(use string, ram int64) (*Room, error) {
+	o := Options{Memory: MemoryOptions{RAM: ram}}
+	r := &Room{use: use, budget: tiering.New(o.limit())}
+	for purpose, bytes := range map[tiering.Purpose]int64{tiering.Code: codeBytes(), tiering.Heap: heapBytes} {
+		lease, err := r.budget.Reserve(purpose, bytes)
+		if err != nil {
+			r.Close()
+			return nil, fmt.Errorf("%s: %w", use, err)
+		}
+		r.leases = append(r.leases, lease)
+	}
+	var err error
+	if r.data, err = r.budget.Reserve(tiering.Heap, 0); err != nil {
+		return nil, err
+	}
+	r.leases = append(r.leases, r.data)
+	if ram > 0 {
+		heapLimits.update(r, heapUse{total: ram - codeBytes()})
+	}
+	return r, nil
+}
+
+// Resize changes how much memory the program may use. The error of growing wraps ErrBudget if the budget refuses;
+// then nothing has changed.
+func (r *Room) Resize(bytes int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.engine == nil {
+		if err := r.data.Resize(bytes); err != nil {
+			return fmt.Errorf("%s: %w", r.use, err)
+		}
+		return nil
+	}
+	more := bytes - r.engine.reserved
+	switch {
+	case more > 0:
+		return r.engine.reserveFor(r.use+" takes", more)
+	case more < 0:
+		r.engine.release()
+		if bytes > 0 {
+			return r.engine.reserveFor(r.use+" takes", bytes)
+		}
+	}
+	return nil
+}
+
+// Bytes returns the size of the room.
+func (r *Room) Bytes() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.engine != nil {
+		return r.engine.reserved
+	}
+	return r.data.Bytes()
+}
+
+// Close returns the memory to the budget. The program must not use it any more.
+func (r *Room) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.engine != nil {
+		r.engine.release()
+		return
+	}
+	for _, lease := range r.leases {
+		lease.Release()
+	}
+	r.leases = nil
+	heapLimits.update(r, heapUse{})
+}
