@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
 	"math"
 	"net/http"
 	"slices"
@@ -40,30 +39,28 @@ func readDescribed(o *object, name string) (d described) {
 		return d
 	}
 	const problem = "must be a text, a list of token ids, or a list of at most 2048 of these"
-	raw := o.fields[name]
-	var one string
-	if raw[0] == '"' && json.Unmarshal(raw, &one) == nil {
-		d.texts = []string{one}
+	v := o.fields[name]
+	if v.kind == isText {
+		d.texts = []string{v.text}
 		return d
 	}
-	if ids, ok := tokenIDs(raw); ok && len(ids) > 0 {
+	if ids, ok := v.tokens(); ok {
 		d.ids = [][]int32{ids}
 		return d
 	}
-	var items []json.RawMessage
-	if json.Unmarshal(raw, &items) != nil || len(items) == 0 || len(items) > maxEmbedded {
+	if v.rest || len(v.items) == 0 || len(v.items) > maxEmbedded {
 		o.fail(name, problem)
 		return d
 	}
-	for _, item := range items {
-		var text string
-		if ids, ok := tokenIDs(item); ok && len(ids) > 0 {
+	for i := range v.items {
+		item := &v.items[i]
+		if ids, ok := item.tokens(); ok {
 			d.ids = append(d.ids, ids)
-		} else if item[0] == '"' && json.Unmarshal(item, &text) == nil {
-			d.texts = append(d.texts, text)
+		} else if item.kind == isText {
+			d.texts = append(d.texts, item.text)
 		}
 	}
-	if len(d.ids)+len(d.texts) != len(items) || len(d.ids) > 0 && len(d.texts) > 0 {
+	if len(d.ids)+len(d.texts) != len(v.items) || len(d.ids) > 0 && len(d.texts) > 0 {
 		o.fail(name, problem)
 	}
 	return d
@@ -199,26 +196,25 @@ func (s *Server) readRerank(o *object) *job {
 // readDocuments reads a list of texts, or of objects with a text.
 func readDocuments(o *object) (texts []string) {
 	const name = "documents"
-	var items []json.RawMessage
 	if o.need(name); !o.has(name) {
 		return nil
 	}
-	if json.Unmarshal(o.fields[name], &items) != nil || len(items) == 0 || len(items) > maxEmbedded {
-		o.fail(name, "must be a list of at most 2048 texts")
+	const problem = "must be a list of at most 2048 texts, or objects with a text"
+	v := o.fields[name]
+	if v.rest || len(v.items) == 0 || len(v.items) > maxEmbedded {
+		o.fail(name, problem)
 		return nil
 	}
-	for _, item := range items {
-		var text string
-		var object struct{ Text *string }
-		switch {
-		case item[0] == '"' && json.Unmarshal(item, &text) == nil:
-		case item[0] == '{' && json.Unmarshal(item, &object) == nil && object.Text != nil:
-			text = *object.Text
-		default:
-			o.fail(name, "must be a list of at most 2048 texts")
+	for i := range v.items {
+		item := v.items[i]
+		if item.kind == isObject {
+			item = item.fields["text"]
+		}
+		if item.kind != isText {
+			o.fail(name, problem)
 			return nil
 		}
-		texts = append(texts, text)
+		texts = append(texts, item.text)
 	}
 	return texts
 }
