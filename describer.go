@@ -43,7 +43,8 @@ func describerBytes(f *modelfile.Files) int64 {
 // without them.
 func (d *describer) open(f *modelfile.Files, spec *arch.Spec, limit int, budget *tiering.Budget) error {
 	d.limit, d.longest, d.vocab = limit, limit, spec.Vocab
-	if d.described, d.failed = f.Description(); d.failed != nil {
+	d.described, d.failed = f.Description()
+	if d.described == nil {
 		return nil
 	}
 	if most := d.described.MaxTokens; most > 0 {

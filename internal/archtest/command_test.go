@@ -15,7 +15,7 @@ import (
 
 // maxProgram is the largest size of the program without its model. net/http, with the TLS that it always has, takes 3.3 MiB
 // of it.
-const maxProgram = 18 << 20
+const maxProgram = 19 << 20
 
 // consoleBlock is a transcript in a document: commands after "$ ", each followed by its standard
 // output.
