@@ -248,8 +248,8 @@ func (o *Options) threads() int { return cmp.Or(o.Threads, threadpool.DefaultThr
 // vocabulary takes 64 to 100 bytes per token. The heap items sum up to Go's memory limit,
 // which makes the garbage collector run before garbage exceeds it.
 const (
-	codeLeast      = 12 << 20 // llmrun itself
-	codeGrowth     = 2 << 20  // code that runs only later
+	codeLeast      = 13 << 20 // llmrun itself
+	codeGrowth     = 1 << 20  // code that runs only later
 	codeStep       = 4 << 20  // so that the plans of two processes agree
 	heapBytes      = 8 << 20  // Go's runtime and what does not depend on the model: 4 MiB for prompts and logits
 	heapPerThread  = 1 << 20
@@ -261,7 +261,7 @@ const (
 var codeBytes = sync.OnceValue(func() int64 { return codeMemory(tiering.ReadCode(tiering.SystemRoot())) })
 
 // codeMemory returns the memory to reserve for code of which some bytes are resident. Those of
-// llmrun are 7 to 10 MiB when it opens a model, and 12 later.
+// llmrun are about 12 MiB when it opens a model, and up to 15 later, when the heap's memory is not all used.
 func codeMemory(resident int64) int64 {
 	if resident <= codeLeast {
 		return codeLeast

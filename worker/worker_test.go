@@ -117,9 +117,14 @@ func alone(t *testing.T, w *worker, name, content string) *llmrun.Summary {
 
 // requireSame expects the summary of one machine as the result of a job.
 func requireSame(t *testing.T, q *queue, id string, want *llmrun.Summary) {
-	got, done, err := q.result(context.Background(), id)
-	require.NoError(t, err)
-	require.True(t, done)
+	var got result
+	testutil.Eventually(t, "the server has stored the result", func() bool {
+		var done bool
+		var err error
+		got, done, err = q.result(context.Background(), id)
+		require.NoError(t, err)
+		return done
+	})
 	require.Empty(t, got.Error)
 	require.Equal(t, want.Text, got.Text)
 	require.Equal(t, want.Parts, got.Parts)
