@@ -21,13 +21,13 @@ func checkSupported(s *arch.Spec) error {
 		{s.GatedAttention, "attention whose output is gated"},
 		{scales(s.AttnOutScale) || scales(s.GateScale) || scales(s.MLPScale), "multipliers of attention and MLP"},
 		{s.Headless, "a network without an output matrix"},
-		{!s.PreNorm || s.PostNorm, "norms behind attention and MLP"},
+		{!s.PreNorm || s.PostNorm || s.SumNorm, "norms behind attention and MLP"},
 		{s.Parallel != arch.Serial, "attention beside the MLP"},
 		{s.QKNorm == arch.QKNormAllHeads, "norms of all queries together"},
 		{s.AttnSoftcap != 0, "capped attention scores"},
 		{s.ClipQKV != 0, "clipped queries and keys"},
 		{s.QKNorm == arch.QKNormRotated, "norms after the rotation"},
-		{s.Encoder.Bidirectional || s.SumNorm, "attention to later tokens"},
+		{s.Encoder != arch.Encoder{}, "attention to later tokens"},
 		{s.Sinks, "attention sinks"},
 		{s.QueryGrowth != arch.QueryGrowth{}, "queries that grow with the position"},
 		{s.Experts > 0, "experts"},
@@ -46,6 +46,9 @@ func checkSupported(s *arch.Spec) error {
 		}
 		if l.NoMLP || l.Experts || l.Sparse {
 			return unsupported(s, "layers without an MLP, with experts or with a sparse MLP")
+		}
+		if l.NoAttnNorm {
+			return unsupported(s, "attention without a norm before it")
 		}
 		if l.HeadDim != s.HeadDim || l.KVBack > 0 || l.KeyIsValue {
 			return unsupported(s, "layers with different heads or shared keys and values")

@@ -49,6 +49,13 @@ var refused = map[string][]func(s *arch.Spec, l *arch.LayerSpec){
 	"Spec.VNorm":          {func(s *arch.Spec, _ *arch.LayerSpec) { s.VNorm = true }},
 	"Spec.PreNorm":        {func(s *arch.Spec, _ *arch.LayerSpec) { s.PreNorm = false }},
 	"Spec.PostNorm":       {func(s *arch.Spec, _ *arch.LayerSpec) { s.PostNorm = true }},
+	"Spec.SumNorm":        {func(s *arch.Spec, _ *arch.LayerSpec) { s.SumNorm = true }},
+	"Spec.Encoder": {
+		func(s *arch.Spec, _ *arch.LayerSpec) { s.Encoder.Bidirectional = true },
+		func(s *arch.Spec, _ *arch.LayerSpec) { s.Encoder.Positions = 512 },
+		func(s *arch.Spec, _ *arch.LayerSpec) { s.Encoder.EmbedNorm = true },
+		func(s *arch.Spec, _ *arch.LayerSpec) { s.Encoder.NoFinalNorm = true },
+	},
 	"Spec.Parallel": {
 		func(s *arch.Spec, _ *arch.LayerSpec) { s.Parallel = arch.ParallelSharedNorm },
 		func(s *arch.Spec, _ *arch.LayerSpec) { s.Parallel = arch.ParallelTwoNorms },
@@ -75,6 +82,7 @@ var refused = map[string][]func(s *arch.Spec, l *arch.LayerSpec){
 	"LayerSpec.KeyIsValue": {func(_ *arch.Spec, l *arch.LayerSpec) { l.KeyIsValue = true }},
 	"LayerSpec.Experts":    {func(_ *arch.Spec, l *arch.LayerSpec) { l.Experts = true }},
 	"LayerSpec.Sparse":     {func(_ *arch.Spec, l *arch.LayerSpec) { l.Sparse = true }},
+	"LayerSpec.NoAttnNorm": {func(_ *arch.Spec, l *arch.LayerSpec) { l.NoAttnNorm = true }},
 	"LayerSpec.NoMLP":      {func(_ *arch.Spec, l *arch.LayerSpec) { l.NoMLP = true }},
 }
 
