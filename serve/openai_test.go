@@ -92,7 +92,7 @@ func TestChatOptions(t *testing.T) {
 }
 
 // tokenOf returns the id of a token of the model.
-func tokenOf(t *testing.T, text string) int32 {
+func tokenOf(t testing.TB, text string) int32 {
 	t.Helper()
 	e, err := demo().models.find("demo")
 	require.NoError(t, err)

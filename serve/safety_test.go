@@ -335,7 +335,7 @@ func endless(t *testing.T, path string) string {
 }
 
 // endBias forbids the tokens that end an answer.
-func endBias(t *testing.T) string {
+func endBias(t testing.TB) string {
 	return fmt.Sprintf(`"%d":-100,"%d":-100`, tokenOf(t, "<|im_end|>"), tokenOf(t, "<|endoftext|>"))
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,8 +18,6 @@ import (
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
-	"github.com/llmrun/llmrun/store/synth"
-	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // budgetSlack is how much more than its budget a process may hold.
@@ -150,15 +147,6 @@ func budgetModels(t *testing.T) []budgetModel {
 		{"pack, exact", []string{"-m", packed, "--exact", "--stats"}, false},
 		{"growing tokenizer", []string{"-m", growingModel(t, hub), "--raw"}, false},
 	}
-}
-
-// shapedModel writes a GGUF file of random weights and returns its path.
-func shapedModel(t *testing.T, name string) string {
-	shape, ok := synth.FindShape(name)
-	require.True(t, ok)
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	require.NoError(t, synth.Write(context.Background(), vfs.OS(), path, synth.Options{Shape: shape, Quant: "q4_0"}))
-	return path
 }
 
 // growingModel copies a model and makes its tokenizer double each "e" ten times.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -13,11 +14,13 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/internal/testutil/hubserver"
+	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -274,4 +277,13 @@ func scriptChomp(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	text := strings.TrimSuffix(ts.ReadFile(args[0]), "\n")
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+// shapedModel writes a GGUF file of random weights and returns its path.
+func shapedModel(t *testing.T, name string) string {
+	shape, ok := synth.FindShape(name)
+	require.True(t, ok)
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, synth.Write(context.Background(), vfs.OS(), path, synth.Options{Shape: shape, Quant: "q4_0"}))
+	return path
 }
