@@ -33,35 +33,17 @@ type described struct {
 	truncates bool
 }
 
-// readDescribed reads a text, token ids, or a list of either.
+// readDescribed reads a text, token ids, or a list of either; not of both.
 func readDescribed(o *object, name string) (d described) {
-	if o.need(name); !o.has(name) {
-		return d
-	}
-	const problem = "must be a text, a list of token ids, or a list of at most 2048 of these"
-	v := o.fields[name]
-	if v.kind == isText {
-		d.texts = []string{v.text}
-		return d
-	}
-	if ids, ok := v.tokens(); ok {
-		d.ids = [][]int32{ids}
-		return d
-	}
-	if v.rest || len(v.items) == 0 || len(v.items) > maxEmbedded {
-		o.fail(name, problem)
-		return d
-	}
-	for i := range v.items {
-		item := &v.items[i]
-		if ids, ok := item.tokens(); ok {
-			d.ids = append(d.ids, ids)
-		} else if item.kind == isText {
-			d.texts = append(d.texts, item.text)
+	for _, t := range o.textsOrTokens(name, maxEmbedded) {
+		if t.ids != nil {
+			d.ids = append(d.ids, t.ids)
+		} else {
+			d.texts = append(d.texts, t.text)
 		}
 	}
-	if len(d.ids)+len(d.texts) != len(v.items) || len(d.ids) > 0 && len(d.texts) > 0 {
-		o.fail(name, problem)
+	if len(d.ids) > 0 && len(d.texts) > 0 {
+		o.fail(name, textsOrTokensProblem(maxEmbedded))
 	}
 	return d
 }

@@ -414,3 +414,47 @@ func (o *object) refuse(name, why string) {
 		o.fail(name, why)
 	}
 }
+
+// textOrTokens is a text, or token ids.
+type textOrTokens struct {
+	text string
+	ids  []int32 // nil: the text
+}
+
+// read reads the value; ok is false if it is neither.
+func (t *textOrTokens) read(v *value) (ok bool) {
+	if v.kind == isText {
+		t.text = v.text
+		return true
+	}
+	t.ids, ok = v.tokens()
+	return ok
+}
+
+// textsOrTokens returns a field that is a text, a list of token ids, or a list of at most most of these.
+func (o *object) textsOrTokens(name string, most int) []textOrTokens {
+	if o.need(name); !o.has(name) {
+		return nil
+	}
+	v := o.fields[name]
+	one := make([]textOrTokens, 1)
+	if one[0].read(&v) {
+		return one
+	}
+	all := make([]textOrTokens, min(len(v.items), most))
+	for i := range all {
+		if !all[i].read(&v.items[i]) {
+			all = nil
+			break
+		}
+	}
+	if len(all) == 0 || v.rest || len(v.items) > most {
+		o.fail(name, textsOrTokensProblem(most))
+		return nil
+	}
+	return all
+}
+
+func textsOrTokensProblem(most int) string {
+	return fmt.Sprintf("must be a text, a list of token ids, or a list of at most %d of these", most)
+}

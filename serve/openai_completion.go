@@ -63,33 +63,12 @@ func (s *Server) readCompletion(o *object) *job {
 }
 
 // readPrompts reads a text, token ids, or a list of either.
-func readPrompts(o *object) []prompt {
-	const name = "prompt"
-	if o.need(name); !o.has(name) {
-		return nil
-	}
-	if o.kind(name) == isText {
-		return []prompt{textPrompt(o.text(name))}
-	}
-	const description = "must be a text, a list of token ids, or a list of at most 16 of these"
-	v := o.fields[name]
-	if ids, ok := v.tokens(); ok {
-		return []prompt{idsPrompt(ids)}
-	}
-	if v.kind != isList || v.rest || len(v.items) == 0 || len(v.items) > maxChoices {
-		o.fail(name, description)
-		return nil
-	}
-	var all []prompt
-	for i := range v.items {
-		item := &v.items[i]
-		if ids, ok := item.tokens(); ok {
-			all = append(all, idsPrompt(ids))
-		} else if item.kind == isText {
-			all = append(all, textPrompt(item.text))
+func readPrompts(o *object) (all []prompt) {
+	for _, t := range o.textsOrTokens("prompt", maxChoices) {
+		if t.ids != nil {
+			all = append(all, idsPrompt(t.ids))
 		} else {
-			o.fail(name, description)
-			return nil
+			all = append(all, textPrompt(t.text))
 		}
 	}
 	return all
