@@ -41,7 +41,8 @@ func NewRoom(use string, ram int64) (*Room, error) {
 	}
 	var err error
 	if r.data, err = r.budget.Reserve(tiering.Heap, 0); err != nil {
-		return nil, err
+		r.Close()
+		return nil, fmt.Errorf("%s: %w", use, err)
 	}
 	r.leases = append(r.leases, r.data)
 	if ram > 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/llmrun/llmrun/internal/cli"
 	"github.com/llmrun/llmrun/notes"
@@ -80,7 +79,7 @@ func (c *notesFlags) add(f *cli.FlagSet) {
 	f.Toggle(&c.quiet, "q quiet", "print nothing on standard error")
 }
 
-// open opens the notes of a directory.
+// open opens the notes of a directory, and says that there is no model of meaning.
 func (c *notesFlags) open(s *cli.Streams, dir string) (*notes.Vault, error) {
 	if c.quiet {
 		s.ErrTerminal, s.Quiet = false, true
@@ -88,7 +87,11 @@ func (c *notesFlags) open(s *cli.Streams, dir string) (*notes.Vault, error) {
 	if err := cli.CheckExists("DIR", dir); err != nil {
 		return nil, err
 	}
-	return openVault(s, &c.cache, c.ram.bytes, dir)
+	v, err := openVault(s, &c.cache, c.ram.bytes, dir)
+	if err == nil {
+		s.Note("notes are found by their words (BM25); no model is used")
+	}
+	return v, err
 }
 
 // openVault opens the notes of a directory with the index in the cache directory.
@@ -112,14 +115,13 @@ func (c *notesFlags) index(ctx context.Context, s *cli.Streams, args []string) e
 	if len(args) != 1 {
 		return cli.Usagef("name one directory of notes: llmrun index DIR")
 	}
+	ctx, stop := cli.Interruptible(ctx)
+	defer stop()
 	v, err := c.open(s, args[0])
 	if err != nil {
 		return err
 	}
 	defer v.Close()
-	noteWordsAlone(s)
-	ctx, stop := cli.Interruptible(ctx)
-	defer stop()
 	done, err := updateVault(ctx, s, v)
 	if err != nil {
 		return cli.Interruption(ctx, err)
@@ -131,35 +133,11 @@ func (c *notesFlags) index(ctx context.Context, s *cli.Streams, args []string) e
 	return nil
 }
 
-// noteWordsAlone says that there is no model of meaning.
-func noteWordsAlone(s *cli.Streams) {
-	s.Note("notes are found by their words (BM25); no model is used")
-}
-
 // updateVault updates an index and shows how far it is.
 func updateVault(ctx context.Context, s *cli.Streams, v *notes.Vault) (notes.Updated, error) {
-	progress := &indexProgress{s: s}
-	defer progress.finish()
-	return v.UpdateWith(ctx, progress.update)
-}
-
-// indexProgress shows the notes that are done, on a terminal.
-type indexProgress struct {
-	s     *cli.Streams
-	drawn time.Time
-}
-
-func (p *indexProgress) update(at notes.UpdateProgress) {
-	if now := time.Now(); p.s.ErrTerminal && now.Sub(p.drawn) >= progressInterval {
-		p.drawn = now
-		fmt.Fprintf(p.s.Err, "\rindexing: note %d of %d\x1b[K", at.Done, at.Total)
-	}
-}
-
-func (p *indexProgress) finish() {
-	if !p.drawn.IsZero() {
-		fmt.Fprint(p.s.Err, "\r\x1b[K")
-	}
+	bar := cli.NewMeter(s, "indexing", func(n int64) string { return countOf(int(n), "note") })
+	defer bar.Finish()
+	return v.UpdateWith(ctx, func(at notes.UpdateProgress) { bar.Update(int64(at.Done), int64(at.Total)) })
 }
 
 // foundReport is the JSON object of search.
@@ -172,14 +150,13 @@ func (c *notesFlags) find(ctx context.Context, s *cli.Streams, args []string) er
 	if len(args) != 2 || args[1] == "" {
 		return cli.Usagef(`name one directory of notes and what to find: llmrun search DIR "TEXT"`)
 	}
+	ctx, stop := cli.Interruptible(ctx)
+	defer stop()
 	v, err := c.open(s, args[0])
 	if err != nil {
 		return err
 	}
 	defer v.Close()
-	noteWordsAlone(s)
-	ctx, stop := cli.Interruptible(ctx)
-	defer stop()
 	if !c.noUpdate {
 		if _, err := updateVault(ctx, s, v); err != nil {
 			return cli.Interruption(ctx, err)
