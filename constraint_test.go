@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -193,4 +194,32 @@ func ExampleInto() {
 	fox, err := llmrun.Into[animal](context.Background(), session, "Describe a fox.", llmrun.GenerateOptions{MaxTokens: 60})
 	fmt.Println(fox.Kind != "", err)
 	// Output: true <nil>
+}
+
+// TestFieldsOfADocument extracts fields of a document in several parts. The bundled model repeats itself in some of them, which ends
+// there, and what it writes is valid nevertheless; the next run has it saved.
+func TestFieldsOfADocument(t *testing.T) {
+	const schema = `{"type":"object","properties":{"title":{"type":"string"},"names":{"type":"array","items":{"type":"string"},"maxItems":3}},"required":["title","names"]}`
+	validator, err := testutil.NewJSONSchema([]byte(schema))
+	require.NoError(t, err)
+	e := open(t, demoModel, llmrun.Options{Threads: 2, Cache: llmrun.CacheOptions{Dir: t.TempDir()}})
+	doc := func() *llmrun.Document {
+		return llmrun.TextDocument("foxes", strings.Repeat("Ruby the fox lived near the lake with her friend Tom.\n\n", 12))
+	}
+	o := llmrun.SummarizeOptions{Schema: schema, PartTokens: 96}
+	first, err := e.Summarize(context.Background(), doc(), o)
+	require.NoError(t, err)
+	require.Greater(t, len(first.Parts), 1)
+	require.NoError(t, validator.Validate(first.Text))
+	for _, part := range first.Parts {
+		require.NoError(t, validator.Validate(part.Summary))
+	}
+	again, err := e.Summarize(context.Background(), doc(), o)
+	require.NoError(t, err)
+	require.Equal(t, first.Text, again.Text)
+	require.Zero(t, again.Computed)
+	o.Schema = `{"type":"string","minLength":400}`
+	_, err = e.Summarize(context.Background(), doc(), o)
+	require.ErrorIs(t, err, llmrun.ErrOptions)
+	require.ErrorContains(t, err, "the shortest takes up to")
 }
