@@ -115,7 +115,7 @@ func (h *hostileFiles) commandLines() [][]string {
 		{"serve", "--tls-key", hostileName},
 		with(cache, "summarize", "-m", h.hub, "--part-tokens", "64", "--length", "20", h.text, "--json"),
 		with(cache, "summarize", "-m", h.hub, "--part-tokens", "64", "--length", "20", h.text, "-o", filepath.Join(h.dir, "o"+hostileName)),
-		with(cache, "summarize", h.no), with(cache, "summarize", h.pack), with(cache, "summarize", h.dir, "-m", h.no), with(cache, "summarize", h.text, h.text, "-o", h.dir), with(cache, "summarize", h.text, "-o", h.text), with(cache, "summarize", "--method", hostileName, h.text),
+		with(cache, "summarize", h.no), with(cache, "summarize", h.pack), with(cache, "summarize", h.dir, "-m", h.no), with(cache, "summarize", h.text, h.text, "-o", h.dir), with(cache, "summarize", h.text, "-o", h.text), with(cache, "summarize", "--method", hostileName, h.text), with(cache, "summarize", "--schema", h.no, h.text), with(cache, "summarize", "--schema", h.text, h.text),
 		{"pull", hostileName},
 		{"pull", "hf:" + hostileName},
 		{"pull", "ollama:" + hostileName},
