@@ -43,6 +43,7 @@ type Engine struct {
 	constraints constraints
 	describer   describer
 	fresh       freshFiles
+	identify    func(ctx context.Context) (string, error) // what results follow from; see Options.identifier
 	// calibration holds the columns of the outlier path; nil without Options.Lab.W8A8
 	calibration *w8a8.File
 	recorder    *trace.Recorder // nil without Options.Lab.Trace
@@ -191,6 +192,7 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	if err := e.describer.open(f, e.model.Spec, e.limit, e.mem.budget); err != nil {
 		return err
 	}
+	e.identify = opts.identifier(f, perTensor)
 	if opts.encoder {
 		return nil
 	}

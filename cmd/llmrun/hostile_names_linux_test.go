@@ -137,6 +137,8 @@ func (h *hostileFiles) commandLines() [][]string {
 		{"plan", "ollama:" + hostileName},
 		with(cache, "jobs"), with(cache, "jobs", "show", hostileName), with(cache, "jobs", "cancel", hostileName), with(cache, "jobs", hostileName),
 		with(cache, "index", h.dir), with(cache, "index", h.dir, "--json"), with(cache, "index", h.no), with(cache, "index", h.text),
+		with(cache, "index", h.dir, "-m", h.hub), with(cache, "index", h.dir), with(cache, "index", h.dir, "-m", h.model), with(cache, "index", h.dir, "-m", h.no), with(cache, "index", h.dir, "--pooling", hostileName), with(cache, "index", h.dir, "--query-prefix", hostileName, "--dimensions", "32", "--reembed"), with(cache, "index", h.dir, "--passage-prefix", hostileName), with(cache, "index", h.dir, "--words"),
+		with(cache, "search", h.dir, "fox", "-m", h.no), with(cache, "search", h.dir, "fox", "--rerank", h.hub), with(cache, "search", h.dir, "fox", "--rerank", h.no), with(cache, "run", "-m", h.hub, "--notes", h.dir, "-p", "fox", "-n", "2", "--encoder", h.no), with(cache, "run", "-m", h.hub, "--notes", h.dir, "-p", "fox", "-n", "2", "--rerank", h.no),
 		with(cache, "search", h.dir, "fox"), with(cache, "search", h.dir, hostileName), with(cache, "search", h.no, "fox"), with(cache, "search", h.dir, "fox", "--json"),
 		with(cache, "run", "-m", h.hub, "--notes", h.dir, "-p", "fox", "-n", "2"), with(cache, "run", "--notes", h.no, "-p", "fox"),
 		{"help", hostileName},

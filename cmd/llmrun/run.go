@@ -57,6 +57,7 @@ type runFlags struct {
 	logProbs    *int // nil: none
 	quiet       bool
 	notes       string          // directory; "": the prompt is all
+	vault       vaultFlags      // how it is opened
 	question    *notes.Question // with the passages of notes
 }
 
@@ -79,6 +80,9 @@ func (r *runFlags) add(f *cli.FlagSet) {
 	f.Toggle(&r.raw, "raw", "continue the text exactly as it is, without the chat template")
 	f.Toggle(&r.specialText, "parse-special", "with --raw: text such as <|im_end|> becomes the special token instead of plain text")
 	f.Text(&r.notes, "notes", "DIR", "answer from the notes in this directory: passages that match the prompt come before it, and the files of those that the answer comes from are named behind it; llmrun search --help says which files are notes")
+	r.vault = vaultFlags{cache: r.model.cache, ram: &r.model.ram, encoderFlag: "--encoder"}
+	f.Text(&r.vault.encoder, "encoder", "MODEL", "with --notes: the embedding model that finds passages by their meaning too; default: the one that the index remembers (llmrun index DIR -m MODEL)")
+	r.vault.addReranker(f, "with --notes: ")
 	f.Text(&r.ids, "ids", "LIST", "continue these token ids, such as 1,2,3; - reads them from standard input")
 	r.generation.add(f)
 	r.samples.add(f)
@@ -97,6 +101,8 @@ func (r *runFlags) check() error {
 		return cli.Usagef("--ids is the whole prompt: leave out -p, -f, --system and --raw")
 	case r.notes != "" && (r.ids != "" || r.raw || r.samples.several()):
 		return cli.Usagef("--notes answers a prompt once: leave out --ids, --raw, --samples and --beam")
+	case r.notes == "" && (r.vault.encoder != "" || r.vault.reranker != ""):
+		return cli.Usagef("--encoder and --rerank find passages of notes: give --notes DIR")
 	case r.raw && r.system != nil:
 		return cli.Usagef("--system needs the chat template that --raw leaves out")
 	case r.specialText && !r.raw:
@@ -129,15 +135,15 @@ func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 	if r.held, err = r.constraint.read(s, r.prompt.ram); err != nil {
 		return err
 	}
-	if prompt.text, err = r.askNotes(ctx, s, prompt.text); err != nil {
-		return err
-	}
-	r.expectPrompt(&prompt)
 	if r.quiet {
 		s.ErrTerminal, s.Quiet = false, true // no progress bars either
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
+	if prompt.text, err = r.askNotes(ctx, s, prompt.text); err != nil {
+		return cli.Interruption(ctx, err)
+	}
+	r.expectPrompt(&prompt)
 	r.model.reward = r.samples.reward
 	engine, err := r.model.open(ctx, s)
 	if err != nil {

@@ -151,6 +151,31 @@ func (f *Files) Identity(ctx context.Context) (id [sha256.Size]byte, err error) 
 	return f.Origin(ctx)
 }
 
+// IdentityLater returns a function that returns Identity, for callers who close f before they need it. The function does not keep
+// f in memory.
+func (f *Files) IdentityLater() func(ctx context.Context) ([sha256.Size]byte, error) {
+	if f.cached != nil {
+		id := f.packed.About().Fingerprint
+		return func(context.Context) ([sha256.Size]byte, error) { return id, nil }
+	}
+	source, paths, failed := &Files{Path: f.Path, FS: f.FS, Hashes: f.Hashes, stamps: f.stamps, stampErr: f.stampErr}, []string{f.Path}, error(nil)
+	if f.packed != nil {
+		source.FS, source.stamps, source.stampErr = f.packFS, nil, nil
+	} else {
+		paths, failed = f.SourceFiles()
+	}
+	return func(ctx context.Context) (id [sha256.Size]byte, err error) {
+		if failed != nil {
+			return id, failed
+		}
+		c, err := source.contentOf(ctx, source.FS, paths)
+		if err == nil {
+			err = source.compareStamps(c.stamps)
+		}
+		return c.Fingerprint, err
+	}
+}
+
 // Origin identifies a model in persisted tokens. It is the same for a model's files and all
 // packs made from them.
 func (f *Files) Origin(ctx context.Context) (id [sha256.Size]byte, err error) {
