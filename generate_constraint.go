@@ -32,6 +32,7 @@ func (g *generation) constrain() error {
 		return err
 	}
 	g.held = &constraint{matcher: k, cursor: k.Begin(), calls: s.calls != nil}
+	g.stats.ShortestTokens = g.held.cursor.Needs()
 	return nil
 }
 
@@ -53,14 +54,17 @@ func (g *generation) holdsNext() bool {
 	return g.held.calls || g.channel.Shows() && g.channel.Answers() && !g.reader.thinks() // of a call, the name may be held too, in a header
 }
 
-// passed moves the constraint behind a token, and reports whether the answer is complete. held tells whether the token was
-// held to the language.
+// passed moves the constraint behind a token, and reports whether the answer is complete: nothing may follow, or the last token
+// that it may have ends it where it may end. held tells whether the token was held to the language.
 func (g *generation) passed(id int32, held bool) (complete bool, err error) {
 	if !held {
 		return false, nil
 	}
 	if err := g.held.cursor.Accept(id); err != nil {
 		return false, constraintError(err)
+	}
+	if g.tokensLeft() == 1 && g.held.cursor.Accepts() {
+		return true, nil
 	}
 	complete, err = g.held.cursor.Done()
 	return complete, constraintError(err)
