@@ -23,7 +23,8 @@ type Model struct {
 	Options llmrun.Options
 	// Modified is the time that listings show; zero = when the server was made.
 	Modified time.Time
-	License  string // the text that ollama's /api/show has
+	License  string   // the text that ollama's /api/show has
+	Names    []string // further names, of a model that a [Puller] has downloaded
 }
 
 // registry opens models on demand and closes those that are idle.
@@ -40,9 +41,10 @@ type registry struct {
 	// requests behind it cannot keep that model busy for ever.
 	door chan struct{}
 
-	all []*entry
+	only *entry // the model of requests that name none; nil if there are several
 
 	mu      sync.Mutex
+	all     []*entry
 	aliases []offered
 	closed  bool
 	idle    chan struct{} // closed and replaced when a model becomes idle, or is closed
@@ -62,6 +64,8 @@ type offered struct {
 type entry struct {
 	Model
 	describe func() (description, error) // describeOnce, or another one in tests
+	pulled   bool                        // it is of Options.Puller
+	names    []string                    // its further names that are no copies
 
 	described once[description]
 	capable   once[[]string]
@@ -103,12 +107,19 @@ func newRegistry(o *Options) *registry {
 		}
 		return llmrun.OpenContext(ctx, m.Path, options)
 	}
-	for _, m := range o.Models {
-		e := &entry{Model: m}
-		e.describe = e.describeOnce
-		r.all = append(r.all, e)
+	for i := range o.Models {
+		r.all = append(r.all, newEntry(&o.Models[i]))
+	}
+	if len(r.all) == 1 {
+		r.only = r.all[0]
 	}
 	return r
+}
+
+func newEntry(m *Model) *entry {
+	e := &entry{Model: *m}
+	e.describe = e.describeOnce
+	return e
 }
 
 // once remembers what a file says, but not an error: the file may be there the next time.
@@ -166,11 +177,11 @@ func describe(m *Model) (d description, err error) {
 	return d, err
 }
 
-// find returns the model with a name. An empty name means the only model, and the tag latest is as good as none.
+// find returns the model with a name. An empty name means the only model that the server was started with, and the tag latest is as good as none.
 func (r *registry) find(name string) (o offered, err error) {
 	if name == "" {
-		if len(r.all) == 1 {
-			return offered{r.all[0].Name, r.all[0]}, nil
+		if r.only != nil {
+			return offered{r.only.Name, r.only}, nil
 		}
 		return o, &fieldError{"model", "is missing"}
 	}
@@ -190,12 +201,17 @@ func (o offered) hasName(name string) bool {
 }
 
 // offered lists the models with all their names.
-func (r *registry) offered() (list []offered) {
+func (r *registry) offered() []offered {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.offeredLocked()
+}
+
+// offeredLocked is offered for callers that hold r.mu.
+func (r *registry) offeredLocked() (list []offered) {
 	for _, e := range r.all {
 		list = append(list, offered{e.Name, e})
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	return append(list, r.aliases...)
 }
 
@@ -220,7 +236,7 @@ func (r *registry) copy(source, name string) error {
 	return nil
 }
 
-// remove takes back a name that copy has given. Models that the server was started with stay.
+// remove takes back a name that copy has given. Models stay.
 func (r *registry) remove(name string) error {
 	o, err := r.find(name)
 	if err != nil {

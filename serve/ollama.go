@@ -42,19 +42,20 @@ func (s *Server) routeOllama() {
 	s.mux.HandleFunc("GET /api/tags", s.listOllama)
 	s.mux.HandleFunc("GET /api/ps", s.listOpen)
 	s.mux.HandleFunc("POST /api/show", s.showOllama)
-	s.mux.HandleFunc("POST /api/copy", s.manage(func(o *object) func() error {
+	s.mux.HandleFunc("POST /api/copy", s.manage(func(_ *http.Request, o *object) func() error {
 		source, name := o.text("source"), readNewName(o)
 		return func() error { return s.models.copy(source, name) }
 	}))
-	s.mux.HandleFunc("DELETE /api/delete", s.manage(func(o *object) func() error {
+	s.mux.HandleFunc("DELETE /api/delete", s.manage(func(r *http.Request, o *object) func() error {
 		name := ollamaName(o)
-		return func() error { return s.models.remove(name) }
+		return func() error { return s.delete(r, name) }
 	}))
 	s.mux.HandleFunc("POST /api/generate", s.handle(d, s.readOllamaGenerate))
 	s.mux.HandleFunc("POST /api/chat", s.handle(d, s.readOllamaChat))
-	for _, path := range []string{"POST /api/pull", "POST /api/push", "POST /api/create"} {
+	s.mux.HandleFunc("POST /api/pull", s.pull)
+	for _, path := range []string{"POST /api/push", "POST /api/create"} {
 		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			d.refuse(w, &problem{status: http.StatusNotImplemented, message: "the server does not do " + r.URL.Path + " yet: it generates text with the models that it was started with"})
+			d.refuse(w, &problem{status: http.StatusNotImplemented, message: "the server does not do " + r.URL.Path + " yet: it generates text with models that are complete"})
 		})
 	}
 }

@@ -106,10 +106,10 @@ func readNewName(o *object) string {
 }
 
 // manage returns the handler of requests that change which models there are. read returns what does it.
-func (s *Server) manage(read func(o *object) func() error) http.HandlerFunc {
+func (s *Server) manage(read func(r *http.Request, o *object) func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var change func() error
-		err := s.readObject(w, r, func(o *object) { change = read(o) })
+		err := s.readObject(w, r, func(o *object) { change = read(r, o) })
 		if err == nil {
 			err = change()
 		}

@@ -310,7 +310,9 @@ func TestOllamaRefusals(t *testing.T) {
 		{"/api/embed", `{"model":"demo"}`, 400, "input"},
 		{"/api/embed", `{"model":"demo","input":[1,2]}`, 400, "input"},
 		{"/api/embeddings", `{"model":"demo"}`, 400, "prompt"},
-		{"/api/pull", `{}`, 501, "/api/pull yet"},
+		{"/api/pull", `{}`, 400, "model is missing"},
+		{"/api/pull", `{"name":"fox"}`, 501, "this server downloads no models"},
+		{"/api/push", `{}`, 501, "/api/push yet"},
 		{"/api/nothing", `{}`, 404, "no such endpoint"},
 	} {
 		w := post(demo(), c.path, c.body)

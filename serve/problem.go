@@ -44,6 +44,8 @@ func (s *Server) problemOf(ctx context.Context, err error) *problem {
 		return &problem{status: http.StatusServiceUnavailable, message: err.Error(), retryAfter: s.queue.retryAfter()}
 	case errors.Is(err, errUnknownModel):
 		return &problem{status: http.StatusNotFound, message: err.Error(), param: "model", code: "model_not_found"}
+	case errors.Is(err, errTaken), errors.Is(err, errInUse):
+		return &problem{status: http.StatusConflict, message: err.Error(), param: "model"}
 	case errors.Is(err, errKeptModel):
 		return &problem{status: http.StatusForbidden, message: err.Error(), param: "model"}
 	case s.ctx.Err() != nil, errors.Is(err, errClosed), errors.Is(err, llmrun.ErrClosed):

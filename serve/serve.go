@@ -41,6 +41,8 @@ type Options struct {
 	// Version is what ollama's API reports: the version of ollama that the server answers like, because clients look for what it
 	// has by its number, and some refuse old ones.
 	Version string
+	// Puller downloads models for clients on this machine, and for others if there are APIKeys. nil downloads none.
+	Puller Puller
 	// Logger receives a record for each request: method, path, status, model, numbers of tokens and times, and never texts. nil
 	// logs nothing.
 	Logger *slog.Logger
@@ -96,7 +98,8 @@ type Server struct {
 	// responses are those of OpenAI's newer endpoint that can be continued.
 	responses *responses
 	mux       *http.ServeMux
-	bodies    atomic.Int64 // bytes that are reserved for bodies
+	pulling   chan struct{} // holds the download that is running
+	bodies    atomic.Int64  // bytes that are reserved for bodies
 	// bodyRoom is the most of them.
 	bodyRoom int64
 	parsing  sync.Mutex // held while a body is parsed
@@ -119,11 +122,15 @@ func New(o Options) (*Server, error) {
 	o.MaxBody = min(o.MaxBody, room)
 	s := &Server{
 		bodyRoom: room, options: o, guard: newGuard(&o), queue: newQueue(o.Parallel, o.Queue), metrics: &metrics{requests: map[string]int64{}},
-		responses: &responses{room: room}, mux: http.NewServeMux(), now: time.Now, id: randomID, made: time.Now(),
+		responses: &responses{room: room}, mux: http.NewServeMux(), now: time.Now, id: randomID, made: time.Now(), pulling: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.models = newRegistry(&o)
 	s.route()
+	if err := s.offerPulled(); err != nil {
+		s.cancel()
+		return nil, err
+	}
 	return s, nil
 }
 

@@ -36,7 +36,7 @@ func serveCommand() *cli.Command {
 		Name:     "serve",
 		Synopsis: "[--model NAME=PATH ...] [flags]",
 		Summary:  "answer HTTP requests of clients for OpenAI's, ollama's and Anthropic's APIs",
-		About: `Listens on an address and answers requests until Ctrl-C or SIGTERM, which let running answers go on for 10 seconds; the exit code is then 0. A client for OpenAI's API uses the address with /v1 behind it, one for ollama's or Anthropic's API the address as it is; docs/guide/serving.md lists what they may ask for. A browser finds a page to chat at the address, http://` + defaultListen + `/ without --listen. A model is opened by the first request that names it, and closed after --keep-alive without one. The keys and values of long prompts are kept in the cache directory, so that the next question about a document begins soon, also after a restart.
+		About: `Listens on an address and answers requests until Ctrl-C or SIGTERM, which let running answers go on for 10 seconds; the exit code is then 0. A client for OpenAI's API uses the address with /v1 behind it, one for ollama's or Anthropic's API the address as it is; docs/guide/serving.md lists what they may ask for. A browser finds a page to chat at the address, http://` + defaultListen + `/ without --listen. Models that were pulled are offered by their names, and /api/pull of ollama's API downloads further ones, for clients on this machine, or with a key. A model is opened by the first request that names it, and closed after --keep-alive without one. The keys and values of long prompts are kept in the cache directory, so that the next question about a document begins soon, also after a restart.
 
 Only programs on this machine reach the default address. Pages in a browser may use the server if they come from localhost or from the apps of Obsidian, Capacitor or Tauri; --allow-origin adds others. A client may have to send a key, as Authorization: Bearer KEY or X-Api-Key: KEY: one of the lines of --api-key-file, or the value of ` + apiKeyVariable + `.
 
@@ -148,6 +148,8 @@ func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 			return o, err
 		}
 	}
+	client, store := hubClient(s), modelPlaces().Store()
+	o.Puller = &puller{client, store, func(m *serve.Model) error { return v.complete(s, m) }}
 	return o, nil
 }
 
