@@ -78,10 +78,16 @@ func (f *Files) Quantize(mix string, importance Importance) error {
 	if hasHead && !spec.Tied {
 		q.setType(ts.name("output", -1)+".weight", m.head, nil)
 		q.setType(embed, quant.BF16, nil)
-	} else {
+	} else if !spec.Encoder.Bidirectional {
 		q.setType(embed, m.head, nil)
 	}
-	for l := range spec.Layers {
+	first := 0
+	if spec.Encoder.Bidirectional {
+		q.setType(embed, firstType, nil)
+		q.setFirstLayer(ts)
+		first = 1
+	}
+	for l := first; l < len(spec.Layers); l++ {
 		for role, like := range otherRoles {
 			q.setRoleType(ts.name(role, l), l, like, spec.Experts, m.other, importance)
 		}
@@ -91,6 +97,19 @@ func (f *Files) Quantize(mix string, importance Importance) error {
 	}
 	f.Source = q
 	return nil
+}
+
+// firstType is the type of an encoder's embedding and first layer: their errors go through all other layers, and make
+// up most of the error of a vector in 8 bits. Rows of the embedding stay on flash, and the layer is one of many.
+const firstType = quant.F16
+
+// setFirstLayer changes the matrices of the first layer.
+func (q *Quantized) setFirstLayer(ts *TensorSet) {
+	for _, roles := range []map[string]string{otherRoles, downRoles} {
+		for role := range roles {
+			q.setType(ts.name(role, 0)+".weight", firstType, nil)
+		}
+	}
 }
 
 // Quantized is a model whose float matrices are quantized as they are read.
