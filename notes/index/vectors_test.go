@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // cluster returns n vectors around few centres, as encoders give them for texts about few things.
@@ -54,59 +55,97 @@ func nearest[T float32 | float64](scores []T) []int {
 	return rows[:10]
 }
 
-// TestInt8FindsWhatFloatFinds compares the ten nearest rows with those by float64.
+// TestInt8FindsWhatFloatFinds compares the ten nearest passages of a search with those by float64. The search multiplies 8 bits of all
+// rows, and 4 more of the best 256.
 func TestInt8FindsWhatFloatFinds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2)) // the recall depends on the numbers
-	const dims, queries = 384, 20
-	rows := testutil.Effort(2000, 100000)
+	const dims = 384
+	rows, queries := testutil.Effort(2000, 50000), testutil.Effort(20, 60)
 	all := cluster(r, rows, dims)
-	var v vectors
-	v.reset("m", dims)
+	x := open(t, vfs.NewMem(), Options{Model: "m"})
 	units := make([][]float32, rows)
-	for i, x := range all {
-		row, err := QuantizeVector(nil, x)
-		require.NoError(t, err)
-		v.add(Key{byte(i), byte(i >> 8), byte(i >> 16)}, row)
-		units[i], err = normalized(x)
-		require.NoError(t, err)
-	}
+	change(t, x, func(w *Writer) {
+		n := Note{Path: "a.md"}
+		var keys []Key
+		for i := range all {
+			key := Key{byte(i), byte(i >> 8), byte(i >> 16)}
+			n.Passages = append(n.Passages, Passage{Start: i, End: i + 1, Words: 1, Key: key})
+			keys = append(keys, key)
+		}
+		require.NoError(t, w.Put(&n))
+		for at := 0; at < rows; at += 500 {
+			require.NoError(t, w.PutVectors(keys[at:at+500], all[at:at+500]))
+		}
+	})
 	right, coarse := 0, 0
 	for range queries {
 		query := gaussian(r, dims)
-		for j, x := range all[r.IntN(rows)] {
-			query[j] = query[j]/2 + x
+		for j, v := range all[r.IntN(rows)] {
+			query[j] = query[j]/2 + v
 		}
-		got, err := v.scores(query)
-		require.NoError(t, err)
 		unit, err := normalized(query)
 		require.NoError(t, err)
 		want := make([]float64, rows)
-		for i := range units {
-			for j, x := range units[i] {
-				want[i] += float64(x) * float64(unit[j])
+		for i, v := range all {
+			if units[i] == nil {
+				units[i], err = normalized(v)
+				require.NoError(t, err)
+			}
+			for j, v := range units[i] {
+				want[i] += float64(v) * float64(unit[j])
 			}
 		}
 		exact := nearest(want)
+		got, err := x.vectors.scores(query)
+		require.NoError(t, err)
+		testutil.RequireNear(t, want[:100], got[:100], 2e-3, "scores")
 		for _, row := range nearest(got) {
 			if slices.Contains(exact, row) {
 				coarse++
 			}
 		}
-		fine := slices.Clone(want)
-		for row := range fine {
-			fine[row] = float64(got[row]) + v.rest(row, unit)
-		}
-		testutil.RequireNear(t, want, fine, 2e-4, "finer scores")
-		for _, row := range nearest(fine) {
-			if slices.Contains(exact, row) {
+		hits, err := x.Search(Query{Vector: query, VectorsOnly: true, Most: 10, PerNote: 10})
+		require.NoError(t, err)
+		require.Len(t, hits, 10)
+		for _, hit := range hits {
+			require.InDelta(t, want[hit.Start], hit.Score, 2e-4, "finer scores")
+			if slices.Contains(exact, hit.Start) {
 				right++
 			}
 		}
-		testutil.RequireNear(t, want[:100], got[:100], 2e-3, "scores")
 	}
-	recall := float64(right) / (10 * queries)
-	t.Logf("%d vectors of %d elements: recall@10 %.4f, of int8 alone %.4f", rows, dims, recall, float64(coarse)/(10*queries))
+	recall := float64(right) / float64(10*queries)
+	t.Logf("%d vectors of %d elements, %d questions: recall@10 %.4f, of int8 alone %.4f", rows, dims, queries, recall, float64(coarse)/float64(10*queries))
 	require.GreaterOrEqual(t, recall, 0.99)
+}
+
+// TestRankingsAreFusedByRank searches by words and by vectors, which disagree. The score of a passage is the sum of its reciprocal
+// ranks, and a passage that one ranking alone has is found too.
+func TestRankingsAreFusedByRank(t *testing.T) {
+	x := open(t, vfs.NewMem(), Options{Model: "m"})
+	change(t, x, func(w *Writer) {
+		for path, v := range map[string]struct {
+			text   string
+			vector []float32
+		}{
+			"both.md": {"fox fox", []float32{1, 0.2, 0}}, "words.md": {"fox fox fox fox", nil},
+			"near.md": {"a hen", []float32{1, 0, 0}}, "far.md": {"a fox, and more words", []float32{-1, 0, 1}},
+		} {
+			n := noteOf(t, path, v.text)
+			require.NoError(t, w.Put(n))
+			if v.vector != nil {
+				require.NoError(t, w.PutVectors([]Key{n.Passages[0].Key}, [][]float32{v.vector}))
+			}
+		}
+	})
+	hits, err := x.Search(Query{Text: "fox", Vector: []float32{1, 0, 0}, Most: 4})
+	require.NoError(t, err)
+	scores, order := map[string]float64{}, []string{}
+	for _, hit := range hits {
+		scores[hit.Path], order = hit.Score, append(order, hit.Path)
+	}
+	require.Equal(t, map[string]float64{"both.md": 1./62 + 1./62, "words.md": 1. / 61, "near.md": 1. / 61, "far.md": 1./63 + 1./63}, scores)
+	require.Equal(t, []string{"both.md", "far.md", "near.md", "words.md"}, order)
 }
 
 // TestScoresHaveTheSameBitsEverywhere compares scores with the sums of integers that the format defines.
