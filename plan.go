@@ -39,6 +39,9 @@ type PlanOptions struct {
 	// first token. If Prompt is given, the plan is for it as with Memory.PromptTokens, and its context
 	// has room for the answer too. A prompt that the context cannot hold is refused with ErrContextFull.
 	Prompt, Answer int
+	// IDs says that the prompt is one of token ids, as [Session.GenerateIDs] gets it. Otherwise it may be a text, whose
+	// conversion the budget must have room for.
+	IDs bool
 	// Overflow is [GenerateOptions].Overflow of the conversation. With OverflowSlide the context needs
 	// no room for all of Prompt, of which the plan counts the tokens that a slide keeps.
 	Overflow Overflow

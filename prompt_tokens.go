@@ -47,7 +47,7 @@ func (o *Options) expect(how *PlanOptions) {
 		o.Memory.PromptTokens = max(o.Memory.PromptTokens, how.Prompt)
 		o.Memory.AnswerTokens = max(o.Memory.AnswerTokens, how.Answer)
 	}
-	if o.Memory.Prompt == 0 {
+	if o.Memory.Prompt == 0 && !how.IDs {
 		o.Memory.Prompt = PromptMemory(tokenText * int64(how.Prompt))
 	}
 }

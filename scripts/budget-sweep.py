@@ -11,8 +11,8 @@ A cell fails if the last VmHWM of the process exceeds the budget by more than 1 
 process, if its exit code is none of 0 (answered), 1 (the prompt exceeds the context) and 3 (refused for
 memory), or if plan, which knows only about how many tokens the prompt has, accepts what run refuses or refuses what run
 accepts. Both refuse in the same words, except for their numbers, or the table says "both refuse": for a text, whose bytes
-plan does not know. --overflow slide drops the oldest tokens of the long prompts, so that they are answered; plan, which
-then reserves memory for a text of as many tokens, is not compared.
+plan does not know. --overflow slide drops the oldest tokens of the long prompts, so that they are answered; of texts, for
+which plan then reserves memory by their number of tokens, only the ids of the others are compared.
 
 usage: scripts/budget-sweep.py LLMRUN [--budgets 45MiB,64MiB,150MiB] [--prompts short,200KB,3MB,10MB]
        [--models REGEX] [--part I/N] [--threads 2] [--overflow stop]
@@ -216,9 +216,10 @@ def main():
                     with open(ids) as stdin:
                         code, error, peak, kills = run(group, budget, command, None if tokenizer else stdin)
                     agreed = "–"
-                    if a.overflow != "slide":
-                        planned = tokens if not tokenizer else int(each * lines) + 1
-                        plan = subprocess.run([a.llmrun, "plan", *flags, "--prompt", str(planned), "--answer", "4"], capture_output=True, text=True)
+                    if a.overflow != "slide" or not tokenizer:
+                        asked = ["--prompt", str(int(each * lines) + 1)] if tokenizer else ["--ids", "-"]
+                        with open(ids) as stdin:
+                            plan = subprocess.run([a.llmrun, "plan", *flags, *asked, "--answer", "4"], stdin=stdin, capture_output=True, text=True)
                         said = (plan.stderr.strip().splitlines() or [""])[-1]
                         agreed = agreement((code, error), (plan.returncode, said), tokenizer)
                     beyond = peak - budget

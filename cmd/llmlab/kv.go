@@ -44,6 +44,7 @@ Prints a table in Markdown; --svg also draws it. Models with sliding-window laye
 			f.Count(&o.Repeats, "r repeats", "N", "measurements per mode; default: 3", 1, 1000)
 			f.Count(&o.Threads, "threads", "N", "number of threads; default: one for each fast core", 1, 1024)
 			addDisk(f, &o.Disk)
+			addFlash(f, &o.Flash)
 			f.Text(&cache, "cache-dir", "DIR", "directory of keys and values on flash; default: llmrun in the user's cache directory")
 			action := modelflag.Measurement[*measure.KVReport]{
 				Model:  &model,

@@ -57,6 +57,11 @@ func addDisk(f *cli.FlagSet, speed *llmrun.DiskSpeed) {
 	})
 }
 
+// addFlash declares --flash, which selects how files are read.
+func addFlash(f *cli.FlagSet, how *string) {
+	f.Choice(how, "flash", "HOW", "how what is on flash is read: direct, past the page cache, or mmap, through small mapped windows; default: direct", "direct", "mmap")
+}
+
 // cacheDir returns the directory of --cache-dir, or llmrun in the user's cache directory.
 func cacheDir(given string) (string, error) {
 	if given != "" {

@@ -19,6 +19,7 @@ Prints a table in Markdown.`,
 		Examples: []cli.Example{
 			{Line: "llmlab overhead model.pack", Purpose: "one model"},
 			{Line: "llmlab overhead small.pack large.pack --rounds 20", Purpose: "two models, with more pairs"},
+			{Line: "llmlab overhead model.pack --flash mmap --disk 1GB/s", Purpose: "embedding rows in mapped windows, at the flash speed of a phone"},
 			{Line: "llmlab overhead model.pack --json", Purpose: "for programs"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
@@ -27,6 +28,8 @@ Prints a table in Markdown.`,
 			f.Count(&b.o.Rounds, "rounds", "N", "pairs of generations; default: 9", 1, 1<<16)
 			f.Count(&b.o.Decode, "tg", "N", "tokens per generation; default: 8", 1, 256)
 			f.Count(&b.o.Threads, "threads", "N", "number of threads; default: one for each fast core", 1, 1024)
+			addDisk(f, &b.o.Disk)
+			addFlash(f, &b.o.Flash)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the table")
 			return b.run

@@ -15,7 +15,7 @@ func planCommand() *cli.Command {
 		Name:     "plan",
 		Synopsis: "[MODEL | -m MODEL] [--ram SIZE] [--ctx N] [flags of run] [--device NAME | --devices LIST] [--json]",
 		Summary:  "plan the memory of a model and predict its speed",
-		About: `Plans the memory of a model without loading it: which weights stay in memory, which are read from flash during each pass, and the predicted speed. A model that does not fit still runs: each pass streams the other weights from flash, and a larger budget makes it faster. plan takes the flags of run for the model and its memory, and refuses what run refuses, in the same words and with exit code 3. A model that llmrun pull could download, such as hf:OWNER/REPO:QUANT, is planned from its header, which is all that plan reads of it. The error lists the parts of the minimum; with --json, runs, refused and minimum_bytes say it.
+		About: `Plans the memory of a model without loading it: which weights stay in memory, which are read from flash during each pass, and the predicted speed. A model that does not fit still runs: each pass streams the other weights from flash, and a larger budget makes it faster. plan takes the flags of run for the model and its memory, and refuses what run refuses, in the same words and with exit code 3. A model that llmrun pull could download, such as hf:OWNER/REPO:QUANT, is planned from its header, which is all that plan reads of it. The error lists the parts of the minimum; with --json, runs, refused and minimum_bytes say it. --prompt N is the length of any prompt, and the plan leaves room to convert a text of that many tokens; --ids plans for a prompt of token ids, which need none.
 
 The prediction uses the speed of this machine, which is measured once and saved with the imported models. It is without guesses of tokens (see --draft of run); "with guesses" predicts the speed with those that --draft selects, from how often guesses were right in earlier runs of the model that streamed weights or named the drafter, with the same cache directory, or from an assumption. The speed of a named drafter with a model with experts is not predicted, because a guess may need other experts. "together" predicts the tokens per second of 2, 4, 8 and 16 answers that are generated at the same time and share passes (see --samples of run), as far as the budget has room for them, and not for a model with experts; with --json it lists n and tok_per_s. With --best-of reward:MODEL, the plan has the reward model too. With --json, guesses_not_predicted says why not, and guesses lists drafter, decode_tok_per_s, tokens_per_pass, guesses (in a pass; 0 where they do not pay) and seen_passes of those runs, 0 if it is assumed.
 
@@ -44,6 +44,7 @@ With --device gpu, or gpu: and part of a device's name, it also shows how many l
 			p.model.addSession(f)
 			f.Group("Plan")
 			f.Count(&p.how.Prompt, "prompt", "N", "plan a context for a prompt of N tokens, and predict its time; default: predict that of 512, or half of the context", 1, math.MaxInt32)
+			f.Text(&p.ids, "ids", "LIST", "in place of --prompt: the token ids that run gets with --ids; - reads them from standard input")
 			f.Count(&p.how.Answer, "answer", "M", "and of an answer of M tokens", 1, math.MaxInt32)
 			p.generation.addOverflow(f)
 			p.samples.addReward(f)
@@ -61,6 +62,8 @@ type planFlags struct {
 	model   modelFlags
 	devices deviceFlags
 	how     llmrun.PlanOptions
+	ids     string
+	heldIDs []int32 // of ids: their memory counts, as in run
 	json    bool
 
 	generation generationFlags // only how the context overflows
@@ -78,6 +81,10 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	defer stop()
 	if p.devices.names != nil {
 		return p.devices.plan(ctx, s, &p.model, p.model.cache, p.how.Measure, p.json)
+	}
+	long, err := p.expectIDs(s)
+	if err != nil {
+		return err
 	}
 	p.model.reward = p.samples.reward
 	remote, err := p.findRemote(ctx, s)
@@ -117,6 +124,11 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	} else {
 		plan, err = llmrun.PlanMemory(ctx, path, options, p.how)
 	}
+	if long != nil && (err == nil || errors.Is(err, llmrun.ErrBudget)) { // run does not read them
+		if err = long.refusal(err); plan != nil {
+			plan.Runs, plan.Refused = false, err.Error()
+		}
+	}
 	if plan != nil && p.json {
 		return errors.Join(s.Out.WriteJSON(planJSON{plan, newPlacementJSON(plan.GPU)}), err)
 	}
@@ -125,6 +137,23 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	}
 	showPlan(s, plan, p.model.ram.percentOf())
 	return nil
+}
+
+// expectIDs reads the prompt of --ids as run does. long is a list that run refuses to read.
+func (p *planFlags) expectIDs(s *cli.Streams) (long *longPrompt, err error) {
+	if p.ids == "" {
+		return nil, nil
+	}
+	p.how.IDs = true
+	ids, err := readIDs(s, p.ids, &p.model.ram)
+	if errors.As(err, &long) && long.bytes <= cli.MaxInput {
+		p.how.Prompt = long.tokens
+		p.model.prompt.expectLong(p.generation.overflow, long)
+		return long, nil
+	}
+	p.how.Prompt = len(ids)
+	p.heldIDs = ids
+	return nil, err
 }
 
 // findRemote finds a model on a server, nil if the model is on this machine.
@@ -159,6 +188,8 @@ func (p *planFlags) source(remote *hub.Remote) (path string, options llmrun.Opti
 func (p *planFlags) check() error {
 	split := p.devices.names != nil
 	switch {
+	case p.ids != "" && (p.how.Prompt > 0 || split):
+		return cli.Usagef("--ids is the prompt of a plan of the memory: leave out --prompt and --devices")
 	case split && (isGPU(p.model.device) || isSplit(p.model.device)):
 		return cli.Usagef("--device plans the memory of a model and --devices the split of its matmuls: give one of them")
 	case split && (p.model.ram.bytes != 0 || p.model.kvRAM != 0):

@@ -132,6 +132,7 @@ func residencyOf(pinned, all int64) string {
 func showSpeed(s *cli.Streams, p *llmrun.MemoryPlan) {
 	fmt.Fprintf(s.Out, "%-15s %s\n", "prompt", predicted(p.PredictedPrefill, fmt.Sprintf("in chunks of %d tokens, slower after a long context", p.Chunk), p.StreamedPerChunk, "chunk"))
 	fmt.Fprintf(s.Out, "%-15s %s\n", "answer", predicted(p.PredictedDecode, "at the start of a conversation", p.StreamedPerToken, "token"))
+	fmt.Fprintf(s.Out, "%-15s %s tok/s behind %d tokens, %s behind %d\n", "", speedText(p.Decode.Half), p.Context/2, speedText(p.Decode.Full), p.Context)
 	showGuesses(s, p)
 	showTogether(s, p)
 	showConversation(s, p)
@@ -180,11 +181,8 @@ func showTogether(s *cli.Streams, p *llmrun.MemoryPlan) {
 	}
 }
 
-// showConversation prints how the speed changes as the conversation grows, and the time of a
-// prompt and an answer.
+// showConversation prints the time of a prompt and an answer.
 func showConversation(s *cli.Streams, p *llmrun.MemoryPlan) {
-	d := p.Decode
-	fmt.Fprintf(s.Out, "%-15s %s tok/s behind %d tokens, %s behind %d\n", "", speedText(d.Half), p.Context/2, speedText(d.Full), p.Context)
 	text := fmt.Sprintf("after %s, with a prompt of %d tokens", secondsText(p.FirstToken), p.Prompt)
 	if p.Forgotten > 0 {
 		text += "; " + slidText(p.Prompt, p.Forgotten)

@@ -125,7 +125,9 @@ func (p *promptFlags) readFiles(s *cli.Streams, names []string) (string, error) 
 		}
 	}
 	if p.ram != nil && p.ram.bytes > 0 && int64(all.Len()) > p.ram.bytes/promptPart {
-		return "", &longPrompt{flag: "-f", limit: p.ram.bytes / promptPart, parts: promptPart, bytes: int64(all.Len())}
+		long := &longPrompt{flag: "-f", limit: p.ram.bytes / promptPart, parts: promptPart, bytes: int64(all.Len())}
+		long.begin.WriteString(all.String()[:min(all.Len(), longBegin)])
+		return "", long
 	}
 	return all.String(), nil
 }
@@ -155,10 +157,15 @@ type longPrompt struct {
 	flag   string
 	limit  int64 // bytes, 1/parts of --ram
 	parts  int64
-	bytes  int64 // of the prompt, or more than cli.MaxInput
-	beside int64 // bytes of the messages before it
-	tokens int   // that it lists, if it is a list
+	bytes  int64           // of the prompt, or more than cli.MaxInput
+	beside int64           // bytes of the messages before it
+	tokens int             // that it lists, if it is a list
+	begin  strings.Builder // of a text, at most longBegin bytes
 }
+
+// longBegin is how much of a text that is not read tells whether its context is too small in any budget. Texts of as many
+// bytes have more tokens than most contexts.
+const longBegin = 1 << 20
 
 func (p *longPrompt) Error() string {
 	if p.bytes > cli.MaxInput {
@@ -186,9 +193,15 @@ func (p *longPrompt) memory() int64 {
 // count counts the bytes of the prompt, and the tokens of a list, without holding it.
 func (p *longPrompt) count(text io.Reader) error {
 	window, inField := make([]byte, 4<<10), false
+	if p.parts != idsPart {
+		p.begin.Grow(longBegin)
+	}
 	for {
 		n, err := text.Read(window)
 		p.bytes += int64(n)
+		if p.parts != idsPart {
+			p.begin.Write(window[:min(n, longBegin-p.begin.Len())])
+		}
 		for _, c := range window[:n] {
 			separates := c == ',' || unicode.IsSpace(rune(c))
 			if p.parts == idsPart && inField && separates {
@@ -212,22 +225,27 @@ func (p *longPrompt) count(text io.Reader) error {
 
 // stateMinimum returns the refusal of a model for a prompt that is too long to be read, which
 // states a budget for both, or err for any other error. overflow tells whether the context must
-// have room for the tokens of a list.
+// have room for the tokens.
 func (m *modelFlags) stateMinimum(ctx context.Context, s *cli.Streams, overflow llmrun.Overflow, err error) error {
 	var long *longPrompt
 	if !errors.As(err, &long) || long.bytes > cli.MaxInput {
 		return err
 	}
-	m.prompt.memory = long.memory()
-	if overflow != llmrun.OverflowSlide {
-		m.prompt.tokens = long.tokens
-	}
+	m.prompt.expectLong(overflow, long)
 	engine, refused := m.open(ctx, s)
 	if refused == nil {
 		return errors.Join(err, engine.Close())
 	}
-	if errors.Is(refused, llmrun.ErrBudget) {
-		return fmt.Errorf("%s: the prompt has more than %s, 1/%d of --ram: %w", long.flag, cli.FormatBytes(long.limit), long.parts, refused)
+	return long.refusal(refused)
+}
+
+// refusal adds the prompt to the refusal of its model, which is nil if the budget has room for the model.
+func (p *longPrompt) refusal(refused error) error {
+	switch {
+	case refused == nil:
+		return p
+	case errors.Is(refused, llmrun.ErrBudget):
+		return fmt.Errorf("%s: the prompt has more than %s, 1/%d of --ram: %w", p.flag, cli.FormatBytes(p.limit), p.parts, refused)
 	}
 	return refused
 }
@@ -250,6 +268,18 @@ func (n *promptNeed) expect(overflow llmrun.Overflow, tokens int, texts ...strin
 	n.memory = llmrun.PromptMemory(n.bytes)
 	if overflow != llmrun.OverflowSlide {
 		n.texts, n.tokens = append(n.texts, texts...), n.tokens+tokens
+	}
+}
+
+// expectLong is expect for a prompt that is too long to be read.
+func (n *promptNeed) expectLong(overflow llmrun.Overflow, long *longPrompt) {
+	n.memory = long.memory()
+	if overflow == llmrun.OverflowSlide {
+		return
+	}
+	n.tokens = long.tokens
+	if begin := long.begin.String(); begin != "" {
+		n.texts = []string{begin}
 	}
 }
 

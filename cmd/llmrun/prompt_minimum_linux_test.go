@@ -72,8 +72,8 @@ func TestFirstRefusalOfACommandIsEnough(t *testing.T) {
 		{"ids that are too many to be read", "60KiB", list, []string{"run", "--ids", "-", "-n", "2"}, 0, "prompt 2561"},
 		{"ids from a pipe", "60KiB", "|" + list, []string{"run", "--ids", "-", "-n", "2"}, 0, "prompt 2561"},
 		{"logits of ids from a pipe", "60KiB", "|" + list, []string{"logits", "--ids", "-"}, 0, ""},
-		{"a text that is too long to be read", "4MiB", "", []string{"run", "-f", large, "-n", "2", "--ctx", "512"}, 1, "context"},
-		{"a text from a pipe", "4MiB", "|" + large, []string{"run", "-f", "-", "-n", "2", "--ctx", "512"}, 1, "context"},
+		{"a text that is too long to be read", "60KiB", "", []string{"run", "-f", long, "-n", "2"}, 0, "prompt 27"},
+		{"a text from a pipe", "60KiB", "|" + long, []string{"run", "-f", "-", "-n", "2"}, 0, "prompt 27"},
 		{"chat", "20MiB", long, []string{"chat", "-n", "2"}, 0, ""},
 		{"large message", "20MiB", large, []string{"chat", "-n", "2", "--ctx", "512", "--overflow", "slide"}, 0, ""},
 		{"system message", "20MiB", short, []string{"chat", "--system", text, "-n", "2"}, 0, ""},
@@ -94,8 +94,17 @@ func TestFirstRefusalOfACommandIsEnough(t *testing.T) {
 		})
 	}
 	// No budget helps against a prompt that the context cannot hold.
-	for _, arguments := range [][]string{{"run", "-f", large, "-n", "2", "--ctx", "512"}, {"run", "-f", large, "-n", "2", "--no-import"}, {"chat", "-n", "2", "--ctx", "512"}} {
-		code, refusal := run(large, append(arguments, "--ram", "20MiB")...)
+	for _, test := range []struct {
+		ram, input string
+		arguments  []string
+	}{
+		{"20MiB", large, []string{"run", "-f", large, "-n", "2", "--ctx", "512"}},
+		{"20MiB", large, []string{"run", "-f", large, "-n", "2", "--no-import"}},
+		{"20MiB", large, []string{"chat", "-n", "2", "--ctx", "512"}},
+		{"4MiB", "", []string{"run", "-f", large, "-n", "2", "--ctx", "512"}}, // is not read
+		{"4MiB", "|" + large, []string{"run", "-f", "-", "-n", "2", "--ctx", "512"}},
+	} {
+		code, refusal := run(test.input, append(test.arguments, "--ram", test.ram)...)
 		require.Equal(t, 1, code, refusal)
 		require.Contains(t, refusal, "context is full: the sequence has at least ")
 		require.NotContains(t, refusal, "needs at least")
@@ -128,6 +137,56 @@ func TestFirstRefusalOfACommandIsEnough(t *testing.T) {
 	require.NotEqual(t, short20, need)
 	require.Equal(t, need, perplexity(large, short20), "enough for the short text only")
 	perplexity(large, "4MiB")
+}
+
+// TestPlanRefusesLongPromptsAsRunDoes plans and runs prompts of megabytes: the exit codes are the same, and the refusals have the
+// same words. A plan gets the ids of a run, and of a text the number of its tokens.
+func TestPlanRefusesLongPromptsAsRunDoes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the command, and runs the bundled model")
+	}
+	binary, dir := builtCommand(t), t.TempDir()
+	text, list := filepath.Join(dir, "text"), filepath.Join(dir, "ids")
+	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("the fox ran into a forest; ", 10_000_000/27)), 0o600))
+	require.NoError(t, os.WriteFile(list, []byte(strings.Repeat("12,", 1_000_000)), 0o600))
+	model := shapedModel(t, "tiny")
+	number := regexp.MustCompile(`(at least )?[\d.]+( [KMG]iB)?`)
+	do := func(verb string, arguments ...string) (code int, refusal string) {
+		command := exec.Command(binary, append([]string{verb, "--threads", "2", "--no-import"}, arguments...)...)
+		input, err := os.Open(list)
+		require.NoError(t, err)
+		defer input.Close()
+		var stderr strings.Builder
+		command.Stdin, command.Stderr = input, &stderr
+		_ = command.Run() // a failure shows in the code
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		last, _, _ := strings.Cut(lines[len(lines)-1], "; the context holds ") // advice for the session of a run
+		return command.ProcessState.ExitCode(), number.ReplaceAllString(last, "#")
+	}
+	ids := []string{"-m", model, "--ids", "-"}
+	for _, test := range []struct {
+		name          string
+		ram, overflow string
+		run, plan     []string
+		code          int
+	}{
+		{"a text that is not read", "45MiB", "stop", []string{"-f", text}, []string{"--prompt", "2600000"}, 1},
+		{"a text", "150MiB", "stop", []string{"-f", text}, []string{"--prompt", "2600000"}, 1},
+		{"ids", "64MiB", "stop", ids, ids, 1},
+		{"ids that are not read", "32MiB", "slide", ids, ids, exitBudget},
+		{"ids that slide", "64MiB", "slide", ids, ids, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			with := []string{"--ram", test.ram, "--overflow", test.overflow}
+			code, said := do("run", append(slices.Concat(with, test.run), "-n", "4", "-q")...)
+			require.Equal(t, test.code, code, said)
+			planned, refused := do("plan", append(slices.Concat(with, test.plan), "--answer", "4")...)
+			require.Equal(t, code, planned, refused)
+			if code != 0 {
+				require.Equal(t, said, refused)
+			}
+		})
+	}
 }
 
 // TestLongIDsAreNoText checks that a list of ids that is too long to be read is counted, and not taken

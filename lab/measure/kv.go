@@ -23,6 +23,7 @@ type KVOptions struct {
 	// model's tensors. It needs a pack. "" = all weights stay in memory.
 	RAM     string
 	Disk    llmrun.DiskSpeed // speed of reading the model and the keys and values
+	Flash   string           // how both are read: mmap, or direct, the default
 	Dir     string           // directory of keys and values on flash
 	Threads int              // 0 = the fast cores
 	Decode  int              // tokens per measurement
@@ -41,6 +42,7 @@ type KVReport struct {
 	KV      string        `json:"kv"`
 	KVRAM   int64         `json:"kv_ram_bytes"`
 	Disk    int64         `json:"disk_bytes_per_s,omitempty"` // speed that --disk limits reads to
+	Flash   string        `json:"flash"`                      // direct or mmap
 	// Streamed reports that weights are on flash too. Then no row has everything in memory, and
 	// there is no crossing.
 	Streamed bool  `json:"weights_streamed"`

@@ -45,7 +45,15 @@ const kvRing = 8 << 20
 
 // open loads the model.
 func (b *kvBench) open(ctx context.Context) (err error) {
-	b.disk = vfs.OS()
+	b.disk, b.r.Flash = vfs.OS(), "direct"
+	if b.o.Flash == "mmap" {
+		mapped := &vfs.MappedReads{}
+		mapped.Enable()
+		b.disk = vfs.WithMappedReads(b.disk, mapped)
+	}
+	if vfs.ReadsMapped(b.disk) {
+		b.r.Flash = "mmap"
+	}
 	if b.o.Disk != (llmrun.DiskSpeed{}) {
 		b.disk = vfs.Throttled(b.disk, b.o.Disk.BytesPerSecond, b.o.Disk.Latency)
 	}

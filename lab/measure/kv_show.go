@@ -22,8 +22,8 @@ func (r *KVReport) WriteTable(w io.Writer) {
 			row.Predicted, 100*(row.Predicted/row.With-1), row.Stalled, row.FlashGBs)
 	}
 	s := &r.Summary
-	fmt.Fprintf(w, "\nMilliseconds per token, medians. %s, %d threads, keys and values in %s, %.0f MB in memory (%.0f tokens), %d bytes per token.\n\n",
-		r.Model, r.Threads, r.KV, float64(r.KVRAM)/1e6, s.Hot, r.TokenBytes)
+	fmt.Fprintf(w, "\nMilliseconds per token, medians. %s, %d threads, keys and values in %s, %.0f MB in memory (%.0f tokens), %d bytes per token. Flash reads are %s.\n\n",
+		r.Model, r.Threads, r.KV, float64(r.KVRAM)/1e6, s.Hot, r.TokenBytes, r.Flash)
 	if s.FlashGBs == 0 {
 		fmt.Fprintf(w, "- Nothing was on flash.\n")
 		return

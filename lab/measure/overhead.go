@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,12 +21,15 @@ type OverheadOptions struct {
 	Rounds  int      // pairs per comparison
 	Decode  int      // tokens per measurement
 	Threads int
+	Disk    llmrun.DiskSpeed        // speed of reading the model
+	Flash   string                  // how it is read, as MemoryOptions.Flash; "": direct
 	Running func(done, total int64) // may be nil
 }
 
 // OverheadReport holds two costs that should be close to zero.
 type OverheadReport struct {
 	Machine bench.Machine `json:"machine"`
+	Flash   string        `json:"flash"` // direct or mmap
 	Rows    []OverheadRow `json:"rows"`
 }
 
@@ -84,7 +88,8 @@ const (
 // variants take turns, so that other load affects both. They run in the same open model, because
 // the address of the weights makes a model permanently faster or slower.
 func Overheads(ctx context.Context, o OverheadOptions) (*OverheadReport, error) {
-	r := &OverheadReport{Machine: bench.ThisMachine()}
+	r := &OverheadReport{Machine: bench.ThisMachine(), Flash: cmp.Or(o.Flash, "direct")}
+	o.Flash = r.Flash
 	for _, path := range o.Paths {
 		row, err := overhead(ctx, path, &o, int64(len(r.Rows)))
 		if err != nil {
@@ -157,7 +162,7 @@ type overheadModel struct {
 
 // openOverhead opens a model under a budget and warms up.
 func openOverhead(ctx context.Context, path string, ram int64, o *OverheadOptions) (*overheadModel, error) {
-	engine, err := llmrun.OpenContext(ctx, path, llmrun.Options{Threads: o.Threads, Context: overheadContext, Memory: llmrun.MemoryOptions{RAM: ram, Pin: "anon"}})
+	engine, err := llmrun.OpenContext(ctx, path, llmrun.Options{Threads: o.Threads, Context: overheadContext, Memory: llmrun.MemoryOptions{RAM: ram, Pin: "anon", Flash: o.Flash}, Lab: llmrun.LabOptions{Disk: o.Disk}})
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +229,7 @@ func (r *OverheadReport) WriteTable(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "\nMilliseconds per token, medians. Costs are medians of the ratios of consecutive measurements; half of the ratios are in the range of the column after.\n")
+	fmt.Fprintf(w, "\nMilliseconds per token, medians. Costs are medians of the ratios of consecutive measurements; half of the ratios are in the range of the column after. Flash reads are %s.\n", r.Flash)
 }
 
 // write writes the comparison as cells of a row.
