@@ -18,8 +18,11 @@ type constraint struct {
 // constrain begins to hold the answer to what the options say. The prompt is known.
 func (g *generation) constrain() error {
 	s, err := g.options.constraint()
-	if err == nil && g.options.reading != nil && g.options.reading.calls != nil {
-		s = source{kind: "calls", calls: g.options.reading.calls}
+	if how := g.options.reading; err == nil && how != nil && how.required { // the answer is a call, to which its other constraint does not apply
+		s = source{}
+		if how.calls != nil {
+			s = source{kind: "calls", calls: how.calls}
+		}
 	}
 	if err != nil || s.kind == "" {
 		return err
@@ -45,7 +48,10 @@ func (g *generation) endConstraint() {
 
 // holdsNext reports whether the next token is held to the language.
 func (g *generation) holdsNext() bool {
-	return g.held != nil && !g.calling.waits() && g.channel.Shows() && (g.held.calls || g.channel.Answers() && !g.reader.thinks())
+	if g.held == nil || g.calling.waits() {
+		return false
+	}
+	return g.held.calls || g.channel.Shows() && g.channel.Answers() && !g.reader.thinks() // of a call, the name may be held too, in a header
 }
 
 // passed moves the constraint behind a token, and reports whether the answer is complete: nothing may follow, or the last token

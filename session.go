@@ -267,6 +267,9 @@ func (s *Session) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions
 	if err != nil && ctx.Err() != nil {
 		return endOf(ctx)
 	}
+	if err == nil {
+		return s.engine.fresh.check()
+	}
 	return s.engine.discardDamagedPack(err)
 }
 
