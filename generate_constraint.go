@@ -124,13 +124,14 @@ func (g *generation) certain() ([]int32, error) {
 // lookAhead computes the mask behind the last token while the pass runs that it belongs to.
 func (g *generation) lookAhead() {
 	h := g.held
-	if h == nil || !g.holdsNext() || h.cursor.Prepared() {
+	left := g.tokensLeft()
+	if h == nil || !g.holdsNext() || h.cursor.Prepared(left) {
 		return
 	}
 	h.ahead.Add(1)
 	go func() {
 		defer h.ahead.Done()
-		h.cursor.Prepare()
+		h.cursor.Prepare(left)
 	}()
 }
 

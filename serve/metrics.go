@@ -23,15 +23,16 @@ type metrics struct {
 }
 
 // engineTotals are counters of an engine since it was opened.
-type engineTotals struct{ passes, weightsRead, kvRead, kvWritten int64 }
+type engineTotals struct{ passes, passTokens, weightsRead, kvRead, kvWritten int64 }
 
 func totalsOf(e *llmrun.Engine) engineTotals {
-	kv := e.KVUse()
-	return engineTotals{e.PassUse().Passes, e.FlashUse().Bytes, kv.Read, kv.Written}
+	kv, passes := e.KVUse(), e.PassUse()
+	return engineTotals{passes.Passes, passes.Tokens, e.FlashUse().Bytes, kv.Read, kv.Written}
 }
 
 func (t *engineTotals) add(u engineTotals) {
 	t.passes += u.passes
+	t.passTokens += u.passTokens
 	t.weightsRead += u.weightsRead
 	t.kvRead += u.kvRead
 	t.kvWritten += u.kvWritten
@@ -96,6 +97,8 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "llmrun_flash_written_bytes_total %d\n", totals.kvWritten)
 	metric(w, "llmrun_passes_total", "counter", "Passes over the weights. Requests share them.")
 	fmt.Fprintf(w, "llmrun_passes_total %d\n", totals.passes)
+	metric(w, "llmrun_pass_tokens_total", "counter", "Tokens of these passes: of prompts, answers and guesses. They are counted while answers run.")
+	fmt.Fprintf(w, "llmrun_pass_tokens_total %d\n", totals.passTokens)
 	metric(w, "llmrun_requests_total", "counter", "Answered requests by status code.")
 	for _, code := range slices.Sorted(maps.Keys(m.requests)) {
 		fmt.Fprintf(w, "llmrun_requests_total{code=%q} %d\n", code, m.requests[code])

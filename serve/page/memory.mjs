@@ -24,7 +24,7 @@ export class Memory {
   constructor(busy) {
     this.busy = busy;
     this.last = null; // the counters before, and when they came
-    this.idle = null; // tokens and passes when nothing ran
+    this.tokens = this.passes = 0; // of all passes that the server counted last
     this.perPass = null;
     find('memory').addEventListener('toggle', () => this.poll());
     document.addEventListener('visibilitychange', () => this.poll());
@@ -65,16 +65,12 @@ export class Memory {
       h('dt', null, part && h('span', { class: `mark ${part}` }), name), h('dd', null, value)]));
   }
 
-  // tokensPerPass tells how many tokens, of prompts and answers, the last passes have served. The server counts tokens when an
-  // answer ends, so it changes only then.
+  // tokensPerPass tells how many tokens the passes since the counters before have computed, or the last ones that there were.
   tokensPerPass(counters) {
-    const tokens = (counters.tokens_total?.prompt ?? 0) + (counters.tokens_total?.generated ?? 0);
+    const tokens = counters.pass_tokens_total?.[''] ?? 0;
     const passes = counters.passes_total?.[''] ?? 0;
-    if (!this.busy()) {
-      const before = this.idle ?? { tokens: 0, passes: 0 };
-      if (tokens > before.tokens && passes > before.passes) this.perPass = (tokens - before.tokens) / (passes - before.passes);
-      this.idle = { tokens, passes };
-    }
+    if (passes > this.passes) this.perPass = (tokens - this.tokens) / (passes - this.passes);
+    [this.tokens, this.passes] = [tokens, passes];
     return this.perPass?.toFixed(2) ?? '–';
   }
 }

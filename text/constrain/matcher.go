@@ -2,6 +2,7 @@ package constrain
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"sync"
 )
@@ -17,7 +18,8 @@ type Matcher struct {
 	costs    *costs
 	masks    map[expr]*mask
 	cursors  map[*Cursor]struct{}
-	stack    []expr // [depth] of a walk
+	stack    []expr  // [depth] of a walk
+	plain    []uint8 // classes of plain bytes
 	reserved int64
 	fixed    int64 // bytes that do not change
 }
@@ -76,6 +78,11 @@ func NewMatcher(g *Grammar, v *Vocabulary, reserve func(bytes int64) error) (*Ma
 	m.costs.lower.solve()
 	m.costs.solve()
 	m.masks = map[expr]*mask{}
+	for b := range 256 {
+		if class := m.m.class[b]; isPlain(byte(b)) && !slices.Contains(m.plain, class) {
+			m.plain = append(m.plain, class)
+		}
+	}
 	switch {
 	case m.m.err != nil:
 		return nil, m.m.err
@@ -136,6 +143,7 @@ func (m *Matcher) compact() {
 	for c := range m.cursors {
 		c.state = m.m.adopt(&old, c.state)
 		c.saved = m.m.adopt(&old, c.saved)
+		c.ownOf = nothing
 	}
 	for _, c := range []*costs{m.costs, m.costs.lower} {
 		c.of = slices.Clone(c.of[:m.m.base])
@@ -150,6 +158,9 @@ type Cursor struct {
 	state expr // what may still follow
 	saved expr // at the last Branch
 	own   mask // with a limit of tokens
+	// ownOf and ownLeft are the state and the limit of own.
+	ownOf   expr
+	ownLeft int32
 }
 
 // Begin returns a cursor for a new answer. Close frees it.
@@ -232,17 +243,28 @@ func (c *Cursor) Mask(left int) (Mask, error) {
 	if err := m.prepare(); err != nil {
 		return Mask{}, err
 	}
-	k, err := m.mask(c.state)
+	k, err := c.mask(left)
 	if err != nil {
 		return Mask{}, err
 	}
-	if m.limits(c.state, k, left) {
-		if err := m.walk(c.state, &c.own, int32(left-1)); err != nil {
-			return Mask{}, err
-		}
-		k = &c.own
-	}
 	return Mask{Bits: k.bits, Only: k.only, Done: k.dearest < 0 && m.m.nodes[c.state].nullable}, nil
+}
+
+// mask returns the mask of the state with a limit of tokens.
+func (c *Cursor) mask(left int) (mask, error) {
+	m := c.m
+	k, err := m.mask(c.state)
+	if err != nil || !m.limits(c.state, &k, left) {
+		return k, err
+	}
+	if c.ownOf != c.state || c.ownLeft != int32(left) {
+		c.ownOf, c.ownLeft = nothing, int32(left)
+		if err := m.fill(c.state, &c.own, int32(left-1)); err != nil {
+			return mask{}, err
+		}
+		c.ownOf = c.state
+	}
+	return c.own, nil
 }
 
 // Done reports whether the answer is complete, and nothing may follow.
@@ -260,21 +282,21 @@ func (c *Cursor) Done() (bool, error) {
 	return err == nil && k.dearest < 0, err
 }
 
-// Prepare computes the mask of the state, so that Mask returns it at once. It may run at the same time as other methods.
-func (c *Cursor) Prepare() {
+// Prepare computes the mask of the state, so that Mask with the same limit returns it at once. It may run at the same time as other methods.
+func (c *Cursor) Prepare(left int) {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
 	if c.m.prepare() == nil {
-		_, _ = c.m.mask(c.state) // Mask returns the error
+		_, _ = c.mask(left) // Mask returns the error
 	}
 }
 
-// Prepared reports whether the mask of the state is known.
-func (c *Cursor) Prepared() bool {
+// Prepared reports whether the mask of the state with a limit is known.
+func (c *Cursor) Prepared(left int) bool {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
-	_, ok := c.m.masks[c.m.alike(c.state, alikeDepth)]
-	return ok
+	k, ok := c.m.known(c.state)
+	return ok && (!c.m.limits(c.state, &k, left) || c.ownOf == c.state && c.ownLeft == int32(left))
 }
 
 // limits reports whether a limit of tokens may forbid some that a mask allows.
@@ -297,7 +319,7 @@ func (c *Cursor) Forced(dst []int32, n, left int) ([]int32, error) {
 		if err != nil {
 			return dst, err
 		}
-		if k.only < 0 || m.limits(at, k, left) {
+		if k.only < 0 || m.limits(at, &k, left) {
 			break
 		}
 		dst = append(dst, k.only)
@@ -311,24 +333,133 @@ func (c *Cursor) Forced(dst []int32, n, left int) ([]int32, error) {
 	return dst, m.m.err
 }
 
-// mask returns the mask of a state without a limit.
-func (m *Matcher) mask(e expr) (*mask, error) {
-	e = m.alike(e, alikeDepth)
+// known returns the mask of a state without a limit, if it is known.
+func (m *Matcher) known(e expr) (mask, bool) {
 	if k, ok := m.masks[e]; ok {
+		return *k, true
+	}
+	like := m.alike(e)
+	k, ok := m.masks[like.e]
+	if !ok || like.exact < m.v.longest {
+		return mask{}, false
+	}
+	return like.of(k), true
+}
+
+// mask returns the mask of a state without a limit.
+func (m *Matcher) mask(e expr) (mask, error) {
+	if k, ok := m.known(e); ok {
 		return k, m.m.err
 	}
 	k := &mask{}
+	like := m.alike(e)
 	if id := m.certain(e); id >= 0 {
 		k.bits = make([]uint64, (m.v.size+63)/64)
 		k.allow(id, m.costs.get(m.behind(e, id)))
 		k.only = id
-	} else if err := m.walk(e, k, never-1); err != nil {
-		return nil, err
+		like = likeness{e: e, exact: m.v.longest}
+	} else if err := m.share(e, &like, k); err != nil {
+		return mask{}, err
+	}
+	if m.m.err == nil && like.exact >= m.v.longest {
+		m.masks[like.e] = k
+		return like.of(k), nil
 	}
 	if m.m.err == nil {
 		m.masks[e] = k
 	}
-	return k, m.m.err
+	return *k, m.m.err
+}
+
+// share computes a mask by means of that of a state which is like it.
+func (m *Matcher) share(e expr, like *likeness, k *mask) error {
+	if like.exact >= m.v.longest {
+		return m.fill(like.e, k, never-1)
+	}
+	other, ok := m.masks[like.e]
+	if !ok {
+		other = &mask{}
+		m.walk(like.e, other, never-1)
+		stuck := m.count(like.e, other)
+		if m.m.err != nil {
+			return m.m.err
+		}
+		if !stuck {
+			m.masks[like.e] = other
+		}
+	}
+	k.bits = slices.Clone(other.bits)
+	k.dearest, k.only = other.dearest+like.dearer, other.only
+	m.correct(e, k, like.exact, never-1)
+	return m.complete(e, k)
+}
+
+// fill computes a mask of the tokens behind which a state costs at most most.
+func (m *Matcher) fill(e expr, k *mask, most int32) error {
+	like := m.alike(e)
+	if most < never-1 {
+		most -= like.dearer
+	}
+	m.walk(like.e, k, most)
+	if most < never-1 {
+		most += like.dearer
+	}
+	k.dearest += like.dearer
+	m.correct(e, k, like.exact, most)
+	return m.complete(e, k)
+}
+
+// correct decides alone about each token that is longer than exact.
+func (m *Matcher) correct(e expr, k *mask, exact int, most int32) {
+	if exact >= m.v.longest {
+		return
+	}
+	from, _ := slices.BinarySearchFunc(m.v.long, exact+1, func(id int32, n int) int { return len(m.v.spelled[id]) - n })
+	for _, id := range m.v.long[from:] {
+		k.bits[id/64] &^= 1 << (id % 64)
+		if next := m.behind(e, id); next != nothing {
+			if cost := m.costs.get(next); cost <= most && cost < never {
+				k.allow(id, cost)
+			}
+		}
+	}
+}
+
+// complete completes a mask. One without tokens, where the language does not end, is an error.
+func (m *Matcher) complete(e expr, k *mask) error {
+	if stuck := m.count(e, k); stuck && m.m.err == nil {
+		m.m.err = ErrVocabulary
+	}
+	return m.m.err
+}
+
+// count completes a mask: it finds whether there is one token, or none, and adds those that end the generation. stuck tells that
+// nothing may follow, not even the end.
+func (m *Matcher) count(e expr, k *mask) (stuck bool) {
+	for _, id := range m.v.ends {
+		k.bits[id/64] &^= 1 << (id % 64)
+	}
+	nullable := m.m.nodes[e].nullable
+	found := 0
+	k.only = -1
+	for i, word := range k.bits {
+		if word != 0 && found == 0 {
+			k.only = int32(64*i + bits.TrailingZeros64(word))
+		}
+		found += bits.OnesCount64(word)
+	}
+	if found != 1 || nullable {
+		k.only = -1
+	}
+	if found == 0 {
+		k.dearest = -1
+	}
+	if nullable {
+		for _, id := range m.v.ends {
+			k.bits[id/64] |= 1 << (id % 64)
+		}
+	}
+	return found == 0 && !nullable
 }
 
 // allow adds a token with a cost behind it.
@@ -340,50 +471,81 @@ func (k *mask) allow(id, cost int32) {
 // behind returns the state behind a token.
 func (m *Matcher) behind(e expr, id int32) expr {
 	for _, b := range m.v.spelled[id] {
-		e = m.m.step(e, m.m.class[b])
+		if e = m.m.step(e, m.m.class[b]); e == nothing {
+			break
+		}
 	}
 	return e
 }
 
-// walk finds the tokens behind which a state costs at most most.
-func (m *Matcher) walk(start expr, k *mask, most int32) error {
+// walk finds the tokens behind which a state costs at most most, for count.
+func (m *Matcher) walk(start expr, k *mask, most int32) {
 	if k.bits == nil {
 		k.bits = make([]uint64, (m.v.size+63)/64)
 	}
 	clear(k.bits)
-	k.dearest, k.only = -1, -1
-	found := 0
+	k.dearest = -1
+	nodes, class := m.v.nodes, &m.m.class
+	looping, loops := nothing, false
 	m.stack[0] = start
-	for i := int32(0); int(i) < len(m.v.nodes); {
-		n := &m.v.nodes[i]
-		next := m.m.step(m.stack[n.depth-1], m.m.class[n.b])
-		if next == nothing || m.costs.get(next) >= never {
+	for i := int32(0); int(i) < len(nodes); {
+		n := &nodes[i]
+		from, next := m.stack[n.depth-1], notComputed
+		if row := m.m.rows[from]; row != nil {
+			next = row[class[n.b]]
+		}
+		if next == notComputed {
+			next = m.m.step(from, class[n.b])
+		}
+		cost := int32(never)
+		if next != nothing {
+			cost = m.costs.get(next)
+		}
+		if cost >= never {
 			i = n.end
 			continue
 		}
+		if next == from && n.plain {
+			if looping != from {
+				looping, loops = from, m.loops(from)
+			}
+			if loops {
+				if cost <= most {
+					m.allowAll(k, i, n.end, cost)
+				}
+				i = n.end
+				continue
+			}
+		}
 		m.stack[n.depth] = next
-		if n.token >= 0 && m.costs.get(next) <= most {
+		if n.token >= 0 && cost <= most {
 			for t := n.token; t >= 0; t = m.v.tokens[t].next {
-				k.only = m.v.tokens[t].id
-				k.allow(k.only, m.costs.get(next))
-				found++
+				k.allow(m.v.tokens[t].id, cost)
 			}
 		}
 		i++
 	}
-	nullable := m.m.nodes[start].nullable
-	if nullable {
-		for _, id := range m.v.ends {
+}
+
+// loops reports whether plain bytes lead from a state to itself.
+func (m *Matcher) loops(e expr) bool {
+	for _, class := range m.plain {
+		if m.m.step(e, class) != e {
+			return false
+		}
+	}
+	return true
+}
+
+// allowAll adds the tokens of nodes.
+func (m *Matcher) allowAll(k *mask, from, end, cost int32) {
+	k.dearest = max(k.dearest, cost)
+	for i := range m.v.nodes[from:end] {
+		for t := m.v.nodes[int(from)+i].token; t >= 0; t = m.v.tokens[t].next {
+			id := m.v.tokens[t].id
 			k.bits[id/64] |= 1 << (id % 64)
 		}
 	}
-	if found != 1 || nullable {
-		k.only = -1
-	}
-	if found == 0 && !nullable && m.m.err == nil {
-		m.m.err = ErrVocabulary
-	}
-	return m.m.err
 }
 
 // certain returns the token that is taken where the next bytes are certain, -1 otherwise: the longest that spells them. Where
@@ -441,41 +603,77 @@ func (m *Matcher) onlyByte(e expr) (b byte, only bool) {
 	return m.m.example[found], true
 }
 
-// alikeDepth is how deep alike looks for repetitions.
-const alikeDepth = 4
+const (
+	// alikeDepth is how deep alike looks for repetitions.
+	alikeDepth = 4
+	// sharedBytes is the least bound of a repetition that alike replaces: the fewer bytes it has, the more tokens are longer.
+	sharedBytes = 12
+)
 
-// alike returns a state with the same mask that more states have: a repetition whose bound no token reaches has none.
-func (m *Matcher) alike(e expr, depth int) expr {
+// likeness is a state from which tokens of at most exact bytes lead on exactly if they do from another one, which costs more by dearer.
+type likeness struct {
+	e      expr
+	exact  int
+	dearer int32
+}
+
+// of returns the mask that a state has by means of that of the one like it.
+func (l *likeness) of(k *mask) mask {
+	other := *k
+	if other.dearest >= 0 {
+		other.dearest += l.dearer
+	}
+	return other
+}
+
+// alike returns a state that many states are like: a bound of a repetition that no token reaches does not matter, and few tokens reach one
+// of sharedBytes or more.
+func (m *Matcher) alike(e expr) likeness {
+	like := likeness{exact: m.v.longest}
+	like.e = m.unbounded(e, alikeDepth, true, &like.exact)
+	if like.e != e {
+		like.dearer = m.costs.get(e) - m.costs.get(like.e)
+	}
+	return like
+}
+
+// unbounded returns an expression whose repetitions have no bounds, and reduces exact to the bytes that reach none. A repetition within an
+// intersection keeps its bounds: they decide whether the other parts can be met. Without least, lower bounds stay, which costs depend
+// on: of a choice only some states would cost more.
+func (m *Matcher) unbounded(e expr, depth int, least bool, exact *int) expr {
 	if depth == 0 {
 		return e
 	}
 	n := m.m.nodes[e]
 	switch n.kind {
 	case kindRepeat:
-		if int(n.high) > m.v.longest+1 && int(n.low) <= m.v.longest {
-			return m.m.repeat(expr(n.a), int(n.low), unlimited)
+		low, high := int(n.low), int(n.high)
+		if least && low >= sharedBytes {
+			*exact = min(*exact, low)
+			low = m.v.longest + 1
 		}
+		if high != unlimited && high >= sharedBytes {
+			*exact = min(*exact, high)
+			high = unlimited
+		}
+		return m.m.repeat(expr(n.a), low, high)
 	case kindSequence:
-		a, b := m.alike(expr(n.a), depth-1), m.alike(expr(n.b), depth-1)
+		a, b := m.unbounded(expr(n.a), depth-1, least, exact), m.unbounded(expr(n.b), depth-1, least, exact)
 		if a != expr(n.a) || b != expr(n.b) {
 			return m.m.pair(a, b)
 		}
-	case kindChoice, kindBoth:
+	case kindChoice:
 		var list []expr
 		for i, part := range n.list {
-			if like := m.alike(part, depth-1); like != part {
+			if like := m.unbounded(part, depth-1, false, exact); like != part {
 				if list == nil {
 					list = slices.Clone(n.list)
 				}
 				list[i] = like
 			}
 		}
-		switch {
-		case list == nil:
-		case n.kind == kindChoice:
+		if list != nil {
 			return m.m.choice(list...)
-		default:
-			return m.m.both(list...)
 		}
 	}
 	return e

@@ -109,6 +109,38 @@ func TestStatesAreShared(t *testing.T) {
 	require.Len(t, c.m.masks, 1)
 }
 
+// TestBoundsWithinConditions checks that a bound decides about a token that no text within all conditions has.
+func TestBoundsWithinConditions(t *testing.T) {
+	g, err := Schema([]byte(`{"type":"string","pattern":"^(x.{200}|y)$","maxLength":100}`), SchemaOptions{})
+	require.NoError(t, err)
+	m, err := NewMatcher(g, bytesVocabulary(), nil)
+	require.NoError(t, err)
+	c := m.Begin()
+	require.NoError(t, c.Accept('"'))
+	require.Equal(t, []int32{'y'}, allowed(t, c, 0))
+}
+
+// TestLongTokensAtBounds follows a text near its bounds, with tokens that reach them.
+func TestLongTokensAtBounds(t *testing.T) {
+	const long, closing, end = 256, 257, 258
+	c := begin(t, bytesVocabulary(strings.Repeat("a", 20), strings.Repeat("b", 13)+"c"), "[ab]{30,60}c")
+	require.Equal(t, []int32{'a', 'b', long}, allowed(t, c, 0))
+	require.Equal(t, 31, c.Needs())
+	for range 17 {
+		require.NoError(t, c.Accept('a'))
+	}
+	require.Equal(t, []int32{'a', 'b', long, closing}, allowed(t, c, 0))
+	require.NoError(t, c.Accept(long))
+	require.Equal(t, []int32{'a', 'b', 'c', long, closing}, allowed(t, c, 0))
+	require.Equal(t, []int32{'c', closing}, allowed(t, c, 1))
+	for range 4 {
+		require.NoError(t, c.Accept('b'))
+	}
+	require.Equal(t, []int32{'a', 'b', 'c', closing}, allowed(t, c, 0), "19 more letters")
+	require.NoError(t, c.Accept(closing))
+	require.Equal(t, []int32{end}, allowed(t, c, 0))
+}
+
 // TestCompaction checks that an answer goes on when the states are dropped, and what it holds stays bounded.
 func TestCompaction(t *testing.T) {
 	c := begin(t, bytesVocabulary("aaaa"), "[ab]{0,900000}c")

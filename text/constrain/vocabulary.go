@@ -22,6 +22,7 @@ func Mark(spelling string) string { return "\xff" + spelling }
 // trieNode is a node of a trie in the order of a depth-first walk.
 type trieNode struct {
 	b     byte
+	plain bool   // the byte and all below it are plain; see isPlain
 	depth uint16 // number of bytes of the node's text
 	end   int32  // first node that is not below this one
 	token int32  // first entry of tokens with this text, -1 for none
@@ -37,6 +38,7 @@ type Vocabulary struct {
 	longest int        // bytes of the longest token
 	first   [256]int32 // the node of each first byte, -1 for none
 	spelled [][]byte   // [id]
+	long    []int32    // tokens of more than sharedBytes bytes, by their length
 }
 
 // vocabularyToken is an entry of a list of tokens with the same bytes.
@@ -47,7 +49,7 @@ const maxToken = 1 << 10
 
 // VocabularyBytes returns the memory of a vocabulary of size ids whose tokens have a number of bytes in total.
 func VocabularyBytes(size int, bytes int64) int64 {
-	const node, token, header = 12, 8, 24
+	const node, token, header = 12, 12, 24
 	return bytes*(node+1) + int64(size)*(token+header)
 }
 
@@ -68,7 +70,19 @@ func NewVocabulary(size int, tokens []Token, ends []int32) *Vocabulary {
 	}
 	v.nodes = make([]trieNode, 0, min(total, math.MaxInt32))
 	v.add(tokens)
+	for id, text := range v.spelled {
+		if len(text) > sharedBytes {
+			v.long = append(v.long, int32(id))
+		}
+	}
+	slices.SortStableFunc(v.long, func(a, b int32) int { return len(v.spelled[a]) - len(v.spelled[b]) })
 	return v
+}
+
+// isPlain reports whether a byte is a letter, a digit or a space: most of a vocabulary has no other bytes, and where a text may have any
+// of them, a walk takes all tokens below a node at once.
+func isPlain(b byte) bool {
+	return b == ' ' || b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z'
 }
 
 // compareTokens orders tokens by their bytes; of those with the same, byte tokens are last.
@@ -105,6 +119,9 @@ func (v *Vocabulary) add(tokens []Token) {
 		for len(path) > depth {
 			last := len(path) - 1
 			v.nodes[path[last]].end = int32(len(v.nodes))
+			if last > 0 && !v.nodes[path[last]].plain {
+				v.nodes[path[last-1]].plain = false
+			}
 			path = path[:last]
 		}
 	}
@@ -117,7 +134,7 @@ func (v *Vocabulary) add(tokens []Token) {
 				v.first[b] = int32(len(v.nodes))
 			}
 			path = append(path, int32(len(v.nodes)))
-			v.nodes = append(v.nodes, trieNode{b: b, depth: uint16(len(path)), token: -1})
+			v.nodes = append(v.nodes, trieNode{b: b, plain: isPlain(b), depth: uint16(len(path)), token: -1})
 		}
 		node := &v.nodes[path[len(path)-1]]
 		if node.token >= 0 && t.Byte {

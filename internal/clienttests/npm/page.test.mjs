@@ -291,6 +291,15 @@ test('memory and flash are shown', { skip }, async () => {
   assert.match(facts, /Weights read\s+[\d.]+ [KMG]?i?B, /);
   assert.match(facts, /Tokens per pass\s+\d+\.\d\d/);
   assert.ok((await page.$$eval('#memory-bar span', (all) => all.filter((e) => e.getBoundingClientRect().width > 0).length)) > 1);
+  const perPass = (all) => /Tokens per pass\s+(\S+)/.exec(all)[1];
+  proxy.holdAfter = 4; // the answer does not end
+  await page.click('#new');
+  await say('Tell me a story about a bear.');
+  await until((before) => !document.querySelector('#stop').hidden && /Tokens per pass\s+(\S+)/.exec(document.querySelector('#memory-facts').innerText)?.[1] !== before, perPass(facts));
+  await page.keyboard.press('Escape');
+  await answered();
+  proxy.holdAfter = Infinity;
+  assert.match(perPass(await text('#memory-facts')), /^\d+\.\d\d$/);
   if (pictures) {
     await page.click('#conversations li:last-child button');
     await page.screenshot({ path: join(pictures, 'page.png') });
