@@ -53,7 +53,7 @@ type chatFlags struct {
 // run holds the conversation. A message that is too long to be read ends it with the budget that the
 // message needs, whether it is known before the model is opened or comes from a pipe.
 func (c *chatFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
-	err := c.model.takeArgument(args)
+	err := errors.Join(c.model.takeArgument(args), c.generation.checkOverflow())
 	if err == nil {
 		err = c.expectInput(s)
 	}
@@ -88,7 +88,7 @@ func (c *chatFlags) hold(ctx context.Context, s *cli.Streams) (err error) {
 		return err
 	}
 	noteSlides(s, &options)
-	talk := &conversation{s: s, model: &c.model, engine: engine, session: session, signals: signals, options: options, thinking: c.generation.thinking, messages: session.Messages(), named: c.model.session != ""}
+	talk := &conversation{s: s, model: &c.model, engine: engine, session: session, signals: signals, options: options, thinking: c.generation.thinking, limits: &c.generation, messages: session.Messages(), named: c.model.session != ""}
 	if c.system != nil {
 		talk.setSystem(*c.system)
 	}
@@ -114,6 +114,7 @@ type conversation struct {
 	signals  *signalWatch
 	options  llmrun.GenerateOptions
 	thinking thinkingFlags
+	limits   *generationFlags
 	messages []llmrun.Message
 	answers  uint64          // number of answers so far; each has its own seed
 	saved    map[string]bool // files that this conversation wrote
@@ -221,6 +222,7 @@ func (c *conversation) answer(ctx context.Context) (err error) {
 		options.Sampling.Seed = &next
 	}
 	c.answers++
+	options.WholePrompt = c.limits.promptOverflow(isFirst(c.session, c.messages)) == llmrun.OverflowStop
 	bar := cli.NewMeter(c.s, "reading", cli.FormatTokens)
 	defer bar.Finish()
 	options.OnPrefill = func(done, total int) { bar.Update(int64(done), int64(total)) }
@@ -237,12 +239,15 @@ func (c *conversation) answer(ctx context.Context) (err error) {
 	err = cli.Interruption(ctx, err)
 	c.s.Out.EndLine()
 	got.explainEmpty(func(text string) { c.note("(%s)", text) })
+	if err == nil && c.session.Stats().StopReason == llmrun.StopRepeats {
+		c.note("(%s)", loopText)
+	}
 	if len(got.ids) > 0 {
 		c.messages = append(c.messages, got.Message())
 	}
 	err = errors.Join(err, unsaved)
 	if isFull(err, c.session) {
-		c.note("(%s; /reset starts over)", c.model.contextFullMessage(c.engine, c.session, err))
+		c.note("(%s; /reset starts over)", c.model.contextFullMessage(c.engine, c.session, options.WholePrompt, err))
 	}
 	return err
 }

@@ -106,7 +106,7 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		defer measuring.Finish()
 		options.Device.Progress = func(done, total int) { measuring.Update(int64(done), int64(total)) }
 	}
-	p.how.Overflow = p.generation.overflow
+	p.how.Overflow = p.generation.promptOverflow(p.model.session == "")
 	if p.how.Answer == 0 { // as run without -n
 		options.Memory.AnswerTokens = llmrun.WholeContext
 	}
@@ -166,7 +166,7 @@ func (p *planFlags) check() error {
 	case !split && (p.devices.tokens != nil || p.devices.quota != 0):
 		return cli.Usagef("--tokens and --share need --devices")
 	}
-	return errors.Join(p.samples.checkReward(), p.model.checkDevice())
+	return errors.Join(p.generation.checkOverflow(), p.samples.checkReward(), p.model.checkDevice())
 }
 
 // planJSON is what plan prints with --json. The fields of the placement are those of earlier
