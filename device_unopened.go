@@ -52,7 +52,7 @@ var errNotRecalled = errors.New("what the model takes with the device is not kno
 // decide is admit for options that may name a device. It opens the device's driver only if the budget
 // has room for what that takes.
 func (o *Options) decide(ctx context.Context, f *modelfile.Files, perTensor *exec.W8A8, r *trace.Recorder) (admission, error) {
-	if err := o.checkNested(f); err != nil {
+	if err := errors.Join(o.checkContext(f), o.checkNested(f)); err != nil {
 		return admission{}, err
 	}
 	if a, refused := o.refuseUnopened(ctx, f, perTensor); refused != nil {

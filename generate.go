@@ -276,6 +276,8 @@ func (g *generation) accept(next *sampled) (stop StopReason) {
 		return StopEOS
 	case g.stats.GeneratedTokens == g.options.MaxTokens:
 		return StopLength
+	case g.options.StopRepeats && loops(g.answer.Text()):
+		return StopRepeats
 	case len(g.ids) > g.limit && (g.options.Overflow != OverflowSlide || g.limit < s.seq.Limit()):
 		return StopContext // the token is yielded, but the model cannot process it
 	}

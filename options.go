@@ -28,6 +28,8 @@ type Options struct {
 	// [Info].Context has the number, and Notify reports it if it is smaller than the model's limit.
 	// The engine allocates memory only as sessions grow.
 	Context int
+	// StrictContext refuses a Context above the model's limit with ErrOptions, for programs whose users state it.
+	StrictContext bool
 	// Exact multiplies quantized weights with float32 activations, for measurements. Without
 	// it, the engine quantizes activations to 8 bits first, which is several times faster.
 	// Float weights always use float32 activations.

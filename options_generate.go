@@ -20,6 +20,12 @@ type GenerateOptions struct {
 	// Overflow selects what happens when the session reaches its Limit: OverflowStop (the
 	// default, also "") or OverflowSlide.
 	Overflow Overflow
+	// StopRepeats ends an answer whose end is many copies of one piece, with StopRepeats: a model that has lost its way
+	// would go on until the context is full.
+	StopRepeats bool
+	// WholePrompt refuses a prompt that is longer than the Limit with ErrContextFull, also with OverflowSlide, which then
+	// drops tokens only while the answer is generated.
+	WholePrompt bool
 	// OnSlide, if set, is called when OverflowSlide drops old tokens, with the number of
 	// tokens that remain and that are dropped.
 	OnSlide func(remaining, dropped int)

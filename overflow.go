@@ -3,6 +3,8 @@ package llmrun
 import (
 	"fmt"
 	"slices"
+
+	"github.com/llmrun/llmrun/exec/modelfile"
 )
 
 // Overflow selects what happens when a session reaches [Session.Limit]. "" means OverflowStop.
@@ -19,6 +21,18 @@ const (
 	// following tokens are those of a new session with the remaining tokens as its prompt.
 	OverflowSlide Overflow = "slide"
 )
+
+// checkContext refuses a context that is longer than the model's, if the options are strict.
+func (o *Options) checkContext(f *modelfile.Files) error {
+	if !o.StrictContext || o.Context == 0 {
+		return nil
+	}
+	spec, err := f.Spec()
+	if err != nil || o.Context <= spec.Context {
+		return err
+	}
+	return fmt.Errorf("%w: Context is %d tokens, and %s supports at most %d (%s)", ErrOptions, o.Context, f.Path, spec.Context, spec.ContextFrom)
+}
 
 // slidePrefix is the number of first tokens that a slide keeps, or a quarter of the limit if
 // that is less.
@@ -63,7 +77,11 @@ func slideLength(tokens, limit int) int {
 
 // fitPrompt returns ErrContextFull if the prompt is too long, or slides it.
 func (g *generation) fitPrompt() error {
-	if _, err := fitTokens(len(g.ids), g.session.seq.Limit(), g.options.Overflow); err != nil {
+	overflow := g.options.Overflow
+	if g.options.WholePrompt {
+		overflow = OverflowStop
+	}
+	if _, err := fitTokens(len(g.ids), g.session.seq.Limit(), overflow); err != nil {
 		return err
 	}
 	g.slide()

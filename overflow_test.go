@@ -89,6 +89,16 @@ func TestSlideOfPrompt(t *testing.T) {
 	complete(t, s.GenerateIDs(ctx, text, o))
 	require.Equal(t, []int{34, 34}, dropped)
 
+	o.WholePrompt = true
+	require.NoError(t, s.Reset())
+	require.ErrorIs(t, collect(s.GenerateIDs(ctx, text, o)).err, llmrun.ErrContextFull)
+	require.Len(t, dropped, 2, "nothing of the prompt is dropped")
+	o = sliding(20, &dropped)
+	o.WholePrompt = true
+	complete(t, s.GenerateIDs(ctx, text[:tinyContext-4], o))
+	require.Len(t, dropped, 3, "the answer slides")
+
+	o = sliding(1, &dropped)
 	o.Overflow = llmrun.OverflowStop
 	require.NoError(t, s.Reset())
 	err := collect(s.GenerateIDs(ctx, text, o)).err

@@ -106,7 +106,7 @@ func TestTextBeyondTheContextIsRefusedAsItsPlan(t *testing.T) {
 			for _, err := range []error{planned, err} {
 				if part > 1 {
 					require.ErrorIs(t, err, llmrun.ErrContextFull, "%s", kind)
-					require.ErrorContains(t, err, "; the limit is 2048; use a shorter prompt, or drop the oldest tokens (--overflow slide)")
+					require.ErrorContains(t, err, "; the limit is 2048; use a shorter prompt, summarize it (llmrun summarize), or drop its oldest tokens (--overflow slide --allow-truncate)")
 				} else {
 					require.ErrorIs(t, err, llmrun.ErrBudget, "%s", kind)
 				}

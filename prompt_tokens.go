@@ -163,12 +163,12 @@ func (o *Options) exceedsContext(f *modelfile.Files, refusal error) error {
 		return nil
 	}
 	full := &ContextFullError{Tokens: max(o.Memory.PromptTokens, limit+1), Limit: limit, Prompt: true, AtLeast: len(o.Memory.PromptTexts) > 0}
-	return fmt.Errorf("%w; use a shorter prompt, or drop the oldest tokens (--overflow slide)", full)
+	return fmt.Errorf("%w; use a shorter prompt, summarize it (llmrun summarize), or drop its oldest tokens (--overflow slide --allow-truncate)", full)
 }
 
 // lessContext says what makes a long prompt take less memory.
 func (o *Options) lessContext() string {
-	text := "--overflow slide drops the oldest tokens"
+	text := "--overflow slide --allow-truncate drops the oldest tokens"
 	if o.sessionDir() == "" && !o.usesDevice() {
 		text = "--cache-dir moves older keys and values to flash; " + text
 	}

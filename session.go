@@ -61,6 +61,7 @@ const (
 	StopString    StopReason = "stop"      // a stop string was generated
 	StopLength    StopReason = "length"    // MaxTokens tokens were generated
 	StopContext   StopReason = "context"   // the session reached its Limit, or what was said before the answer
+	StopRepeats   StopReason = "repeats"   // the answer repeats itself, see GenerateOptions.StopRepeats
 	StopCancelled StopReason = "cancelled" // the caller left the loop, the context ended, or Close was called
 	StopError     StopReason = "error"     // an error ended the loop
 )

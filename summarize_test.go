@@ -195,6 +195,23 @@ func TestRepeatedAnswersStop(t *testing.T) {
 	}
 }
 
+// TestLoops: an answer is stopped for many copies of a piece, and not for what people ask for.
+func TestLoops(t *testing.T) {
+	line := "The fox went home, and the sun went down behind the hill.\n"
+	for text, want := range map[string]bool{
+		"Once. " + strings.Repeat(" fox", 150):                   true,
+		"Once. " + strings.Repeat(" fox", 140):                   false,
+		strings.Repeat(line, 12):                                 true,
+		strings.Repeat(line, 5):                                  false,
+		strings.Repeat(strings.Repeat(line, 8)+"And then:\n", 7): false,
+		strings.Repeat(line, 12) + "And so it ended.":            false,
+		"| a | b |\n" + strings.Repeat("| 1 | 0 |\n", 20):        false,
+		"": false,
+	} {
+		require.Equal(t, want, loops(text), "%.40q, %d bytes", text, len(text))
+	}
+}
+
 // TestRepeatedAnswersAreCounted expects a summary to say that an answer was stopped, also when a rerun finds it saved.
 func TestRepeatedAnswersAreCounted(t *testing.T) {
 	fsys, text := vfs.NewMem(), longText(testutil.Random(t), 12)

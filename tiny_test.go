@@ -1,8 +1,12 @@
 package llmrun_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,6 +74,27 @@ func TestModelContextLimit(t *testing.T) {
 	ids := make([]int32, tinyContext+1)
 	_, err := e.Logits(context.Background(), ids, nil)
 	require.ErrorIs(t, err, llmrun.ErrContextFull)
+}
+
+// TestStrictContextIsWithinTheModel refuses a context that is longer than the model's, in the same words for a plan and a
+// run: the limit, and what of the file states it.
+func TestStrictContextIsWithinTheModel(t *testing.T) {
+	dir := tinyModel(t, nil)
+	o := llmrun.Options{Context: tinyContext + 1, StrictContext: true, Threads: 1}
+	_, opened := llmrun.Open(dir, o)
+	require.ErrorIs(t, opened, llmrun.ErrOptions)
+	require.ErrorContains(t, opened, fmt.Sprintf("Context is %d tokens, and %s supports at most %d (field max_position_embeddings)", tinyContext+1, dir, tinyContext))
+	_, planned := llmrun.PlanMemory(t.Context(), dir, o, llmrun.PlanOptions{RatesDir: t.TempDir()})
+	require.EqualError(t, planned, opened.Error())
+
+	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	require.NoError(t, err)
+	scaled := bytes.Replace(config, []byte(`"rope_theta"`), []byte(`"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":64},"rope_theta"`), 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), scaled, 0o600))
+	require.Equal(t, tinyContext+1, newSession(t, open(t, dir, o)).Limit(), "scaling makes room for it")
+	o.Context = 4*tinyContext + 1
+	_, opened = llmrun.Open(dir, o)
+	require.ErrorContains(t, opened, "supports at most 256 (field max_position_embeddings is 64, and yarn scaling of its rotary positions makes it 256)")
 }
 
 // TestNonFiniteWeights replaces one weight of the last norm.

@@ -203,7 +203,7 @@ def main():
                 continue
             cache = tempfile.mkdtemp(dir=to)
             each = tokens_of_line(a, flags) if tokenizer else 0
-            common = [*flags, "--threads", a.threads, "--overflow", a.overflow] + ([] if "--no-import" in flags else ["--cache-dir", cache])
+            common = [*flags, "--threads", a.threads, "--overflow", a.overflow] + (["--allow-truncate"] if a.overflow == "slide" else []) + ([] if "--no-import" in flags else ["--cache-dir", cache])
             planned = subprocess.run([a.llmrun, "plan", *common, "--ram", "1MiB", "--json"], capture_output=True, text=True)
             least = json.loads(planned.stdout)["minimum_bytes"]
             for budget in [least] + [size(b) for b in a.budgets.split(",")]:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/llmrun/llmrun"
@@ -16,7 +17,7 @@ func chatCommand() *cli.Command {
 		Name:     "chat",
 		Synopsis: "[MODEL | -m MODEL] [flags]",
 		Summary:  "talk with a model",
-		About: `Holds a conversation in the terminal. The up and down keys recall earlier lines. A line that ends with \ continues in the next line, and so does a block between two """. Ctrl-C stops an answer; Ctrl-C twice at the prompt leaves. /help lists the commands.
+		About: `Holds a conversation in the terminal. The up and down keys recall earlier lines, also of earlier chats: the last 1000 are in llmrun/history below XDG_STATE_HOME, or below .local/state in the home directory, which only you may read; --no-history remembers none. A line that ends with \ continues in the next line, and so does a block between two """. Ctrl-C stops an answer; Ctrl-C twice at the prompt leaves. /help lists the commands.
 
 If standard input is not a terminal, each line is a message and chat prints only answers.`,
 		Examples: []cli.Example{
@@ -36,6 +37,7 @@ If standard input is not a terminal, each line is a message and chat prints only
 			c.model.addAnswering(f)
 			f.Group("Conversation")
 			f.OptionalText(&c.system, "system", "TEXT", "the system message at the beginning")
+			f.Toggle(&c.noHistory, "no-history", "do not remember the lines that are typed for the up key of later chats; with --cache-key-file they are not remembered in any case")
 			c.model.addSession(f)
 			c.generation.add(f)
 			return c.run
@@ -48,12 +50,13 @@ type chatFlags struct {
 	model      modelFlags
 	generation generationFlags
 	system     *string
+	noHistory  bool
 }
 
 // run holds the conversation. A message that is too long to be read ends it with the budget that the
 // message needs, whether it is known before the model is opened or comes from a pipe.
 func (c *chatFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
-	err := c.model.takeArgument(args)
+	err := errors.Join(c.model.takeArgument(args), c.generation.checkOverflow())
 	if err == nil {
 		err = c.expectInput(s)
 	}
@@ -66,41 +69,37 @@ func (c *chatFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 // hold loads the model and holds the conversation until the input ends.
 func (c *chatFlags) hold(ctx context.Context, s *cli.Streams) (err error) {
 	loading, stop := cli.Interruptible(ctx)
-	engine, err := c.model.open(loading, s)
+	talk := &conversation{s: s, model: &c.model, settings: &c.generation, named: c.model.session != ""}
+	err = talk.open(loading)
 	stop() // each answer handles Ctrl-C itself
 	if err != nil {
 		return err
 	}
-	defer engine.Close()
-	if err := needTokenizer(engine); err != nil {
-		return err
-	}
-	session, err := c.model.openSession(s, engine, true)
-	if err != nil {
-		return err
-	}
 	// A signal while a message is read must not lose the answer that is being saved.
-	signals := watchSignals(func() { _ = session.Flush() }) // its error has nobody to tell
+	signals := watchSignals(func() { _ = talk.session.Flush() }) // its error has nobody to tell
 	defer func() { err = signals.end(err) }()
-	defer func() { err = errors.Join(err, session.Close()) }()
-	options, err := c.generation.options(engine)
-	if err != nil {
-		return err
-	}
-	noteSlides(s, &options)
-	talk := &conversation{s: s, model: &c.model, engine: engine, session: session, signals: signals, options: options, thinking: c.generation.thinking, messages: session.Messages(), named: c.model.session != ""}
+	defer func() { err = errors.Join(err, talk.close()) }() // closing an engine writes the trace
+	talk.signals, talk.messages = signals, talk.session.Messages()
 	if c.system != nil {
 		talk.setSystem(*c.system)
 	}
-	input := newInput(s, signals, c.model.ram.bytes)
+	input := newInput(s, signals, c.model.ram.bytes, func() *history { return c.history(s) })
 	if input.interactive() {
 		talk.greet()
 		if n := len(talk.messages); n > 0 {
-			talk.note("Session %s continues: %d messages, %d tokens.", c.model.session, n, session.Len())
+			talk.note("Session %s continues: %d messages, %d tokens.", c.model.session, n, talk.session.Len())
 		}
 	}
-	err = talk.loop(ctx, input)
-	return errors.Join(err, engine.Close()) // Close writes the trace
+	return talk.loop(ctx, input)
+}
+
+// history returns the lines of earlier chats. What is kept encrypted elsewhere is not kept in plain text.
+func (c *chatFlags) history(s *cli.Streams) *history {
+	file := ""
+	if !c.noHistory && c.model.cache.keyFile == "" {
+		file, _ = historyFile(os.Getenv) // without a home directory only this chat remembers
+	}
+	return readHistory(file, s.Note)
 }
 
 // A conversation holds the messages so far and the session that continues them. The
@@ -113,7 +112,8 @@ type conversation struct {
 	session  *llmrun.Session
 	signals  *signalWatch
 	options  llmrun.GenerateOptions
-	thinking thinkingFlags
+	settings *generationFlags
+	attached string // texts of /file, for the next message
 	messages []llmrun.Message
 	answers  uint64          // number of answers so far; each has its own seed
 	saved    map[string]bool // files that this conversation wrote
@@ -161,6 +161,8 @@ func (c *conversation) loop(ctx context.Context, input input) error {
 		case errors.Is(err, errExit):
 			return nil
 		case err == nil:
+		case c.engine == nil: // no model could be opened
+			return err
 		case !input.interactive() || c.s.Out.Failure() != nil:
 			return err
 		case errors.Is(err, cli.ErrInterrupted):
@@ -200,12 +202,15 @@ func (c *conversation) handle(ctx context.Context, text string) error {
 
 // ask adds a message to the conversation and answers it.
 func (c *conversation) ask(ctx context.Context, text string) error {
-	before := c.messages
-	c.messages = llmrun.AddUserMessage(c.messages, text)
+	before, attached := c.messages, c.attached
+	if attached != "" {
+		text = attached + "\n\n" + text
+	}
+	c.messages, c.attached = llmrun.AddUserMessage(c.messages, text), ""
 	err := c.answer(ctx)
 	if last := c.messages[len(c.messages)-1]; last.Role == "user" {
 		// There is no answer: the message is removed, so that asking again does not repeat it.
-		c.messages = before
+		c.messages, c.attached = before, attached
 	}
 	return err
 }
@@ -221,12 +226,13 @@ func (c *conversation) answer(ctx context.Context) (err error) {
 		options.Sampling.Seed = &next
 	}
 	c.answers++
+	options.WholePrompt = c.settings.promptOverflow(isFirst(c.session, c.messages)) == llmrun.OverflowStop
 	bar := cli.NewMeter(c.s, "reading", cli.FormatTokens)
 	defer bar.Finish()
 	options.OnPrefill = func(done, total int) { bar.Update(int64(done), int64(total)) }
 
 	var got answer
-	printer := c.thinking.printer(c.s)
+	printer := c.settings.thinking.printer(c.s)
 	unsaved := c.session.Flush() // of the answer before
 	err = got.collect(c.session.ChatMessages(ctx, c.messages, options), func(piece *llmrun.Piece) error {
 		bar.Finish()
@@ -237,12 +243,15 @@ func (c *conversation) answer(ctx context.Context) (err error) {
 	err = cli.Interruption(ctx, err)
 	c.s.Out.EndLine()
 	got.explainEmpty(func(text string) { c.note("(%s)", text) })
+	if err == nil && c.session.Stats().StopReason == llmrun.StopRepeats {
+		c.note("(%s)", loopText)
+	}
 	if len(got.ids) > 0 {
 		c.messages = append(c.messages, got.Message())
 	}
 	err = errors.Join(err, unsaved)
 	if isFull(err, c.session) {
-		c.note("(%s; /reset starts over)", c.model.contextFullMessage(c.engine, c.session, err))
+		c.note("(%s; /reset starts over)", c.model.contextFullMessage(c.engine, c.session, options.WholePrompt, err))
 	}
 	return err
 }

@@ -26,9 +26,13 @@ type slashCommand struct {
 func slashCommands() []slashCommand {
 	return []slashCommand{
 		{"help", "", "print this list", (*conversation).help},
+		{"file", "PATH", "read a file: its text comes before your next message; - forgets what was read", (*conversation).file},
 		{"retry", "", "generate another answer to the last message", (*conversation).retry},
+		{"undo", "", "remove the last message and its answer", (*conversation).undo},
 		{"reset", "", "clear the conversation, also in the session on flash; the system message stays", (*conversation).reset},
 		{"system", "TEXT", "set the system message; without TEXT, remove it", (*conversation).system},
+		{"set", "NAME VALUE", "set what a flag of that name sets, such as /set temp 0; without NAME, list what can be set", (*conversation).set},
+		{"model", "NAME", "go on with another model; without NAME, describe this one", (*conversation).changeModel},
 		{"adapters", "NAME", "use adapters of --lora NAME=PATH: one or more, NAME:0.5 for half of it, - for none; without NAME, list them", (*conversation).adapters},
 		{"save", "FILE", "save the conversation, as JSON if FILE ends in .json, else as text", (*conversation).save},
 		{"load", "FILE", "load a conversation that was saved as JSON", (*conversation).load},
@@ -60,7 +64,7 @@ func (c *conversation) runSlashCommand(ctx context.Context, line string) error {
 
 func (c *conversation) help(context.Context, string) error {
 	for _, command := range slashCommands() {
-		c.note("  %-14s %s", "/"+command.name+" "+command.argument, command.summary)
+		c.note("  %-16s %s", "/"+command.name+" "+command.argument, command.summary)
 	}
 	c.note("A line that ends with \\ continues in the next line; \"\"\" begins and ends a block of lines.")
 	return nil
@@ -87,7 +91,7 @@ func (c *conversation) reset(context.Context, string) error {
 	if len(c.messages) > 0 && c.messages[0].Role == "system" {
 		system = c.messages[0].Content
 	}
-	c.messages = withSystem(nil, system)
+	c.messages, c.attached = withSystem(nil, system), ""
 	if !c.named {
 		c.note("The conversation is cleared.")
 		return nil

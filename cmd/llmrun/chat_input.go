@@ -36,9 +36,9 @@ type input interface {
 	refused() error
 }
 
-// newInput returns an input with line editing for a terminal, else plain lines, whose messages ram
-// limits.
-func newInput(s *cli.Streams, signals *signalWatch, ram int64) input {
+// newInput returns an input with line editing for a terminal, where past are the lines of earlier chats, else plain lines,
+// whose messages ram limits.
+func newInput(s *cli.Streams, signals *signalWatch, ram int64, past func() *history) input {
 	if !s.InTerminal || !s.Out.Terminal && !s.ErrTerminal {
 		return &pipeInput{lines: bufio.NewReader(s.In), signals: signals, ram: ram}
 	}
@@ -46,7 +46,7 @@ func newInput(s *cli.Streams, signals *signalWatch, ram int64) input {
 	if s.Out.Terminal {
 		screen = s.Out
 	}
-	return newTerminalInput(s.In, screen, signals)
+	return newTerminalInput(s.In, screen, signals, past())
 }
 
 // readMessage reads a message: a line, lines that \ joins, a pasted text, or a block between
@@ -216,9 +216,10 @@ type terminalInput struct {
 	signals *signalWatch
 }
 
-func newTerminalInput(file *os.File, screen io.Writer, signals *signalWatch) *terminalInput {
+func newTerminalInput(file *os.File, screen io.Writer, signals *signalWatch, past *history) *terminalInput {
 	t := &terminalInput{file: file, keys: &keyReader{file: file}, screen: screen, signals: signals}
 	t.editor = t.newEditor()
+	t.editor.History = past
 	return t
 }
 
@@ -243,11 +244,16 @@ func (t *terminalInput) begin() (end func(), err error) {
 		_ = term.Restore(fd, cooked)
 		t.signals.quit(s)
 	})
-	if width, height, err := term.GetSize(fd); err == nil && width > 0 {
-		_ = t.editor.SetSize(width, height) // otherwise long lines wrap at the wrong column
+	resize := func() {
+		if width, height, err := term.GetSize(fd); err == nil && width > 0 {
+			_ = t.editor.SetSize(width, height) // otherwise long lines wrap at the wrong column
+		}
 	}
+	resize()
+	unwatchSize := onResize(resize)
 	t.editor.SetBracketedPasteMode(true)
 	return func() {
+		unwatchSize()
 		t.editor.SetBracketedPasteMode(false)
 		unwatch()
 		_ = term.Restore(fd, cooked) // fails only if the terminal was closed

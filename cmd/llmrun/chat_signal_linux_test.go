@@ -89,7 +89,7 @@ func TestSignalBetweenAnswerAndPromptKeepsTheAnswer(t *testing.T) {
 			keyboard.WriteString("\x04") // Ctrl-D ends the test's conversation
 		}
 		before := mode(t, terminal)
-		in := &gapInput{newTerminalInput(terminal, terminal, signals), 0, func() {
+		in := &gapInput{newTerminalInput(terminal, terminal, signals, &history{}), 0, func() {
 			require.NoError(t, syscall.Kill(os.Getpid(), number))
 			testutil.Eventually(t, "the signal has arrived", func() bool {
 				signals.mu.Lock()

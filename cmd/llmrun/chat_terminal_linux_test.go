@@ -36,6 +36,12 @@ func (s *screen) contains(text string) bool {
 	return bytes.Contains(s.text.Bytes(), []byte(text))
 }
 
+func (s *screen) count(text string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Count(s.text.Bytes(), []byte(text))
+}
+
 // openTerminal returns the two ends of a pseudo-terminal: that of the user and that of the program.
 func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	t.Helper()
@@ -64,6 +70,38 @@ func mode(t *testing.T, terminal *os.File) term.State {
 	return *state
 }
 
+// TestChatFollowsTheWidth makes the terminal narrower, and then wider, while a line is edited: the line is drawn again without
+// a key, and stays as it is.
+func TestChatFollowsTheWidth(t *testing.T) {
+	keyboard, terminal := openTerminal(t)
+	var shown screen
+	go io.Copy(&shown, keyboard)
+	resize := func(columns uint16) {
+		require.NoError(t, unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
+	}
+	resize(80)
+	before := mode(t, terminal)
+	signals := watchSignals(func() {})
+	defer func() { require.NoError(t, signals.end(nil)) }()
+	in := newTerminalInput(terminal, terminal, signals, &history{})
+	typed := strings.Repeat("word ", 14)
+	go func() {
+		testutil.HoldsWithin(time.Minute, func() bool { return mode(t, terminal) != before })
+		keyboard.WriteString(typed)
+		testutil.HoldsWithin(time.Minute, func() bool { return shown.contains(typed) })
+		for i, columns := range []uint16{40, 100} {
+			resize(columns)
+			unix.Kill(os.Getpid(), unix.SIGWINCH) // the kernel sends it to programs in the foreground of the terminal only
+			testutil.HoldsWithin(time.Minute, func() bool { return shown.count(promptFirst+"word word") == i+2 })
+		}
+		keyboard.WriteString("end\r")
+	}()
+	message, err := readMessage(in)
+	require.NoError(t, err)
+	require.Equal(t, typed+"end", message)
+	require.Equal(t, 3, shown.count(promptFirst+"word word"), "drawn by typing and by both changes")
+}
+
 // TestLineEditing checks editing, history, pasting and Ctrl keys of chat on a terminal.
 func TestLineEditing(t *testing.T) {
 	const (
@@ -77,7 +115,7 @@ func TestLineEditing(t *testing.T) {
 	before := mode(t, terminal)
 	signals := watchSignals(func() {})
 	defer func() { require.NoError(t, signals.end(nil)) }()
-	in := newTerminalInput(terminal, terminal, signals)
+	in := newTerminalInput(terminal, terminal, signals, &history{})
 
 	steps := []struct {
 		name, keys string

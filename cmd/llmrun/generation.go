@@ -23,6 +23,7 @@ type generationFlags struct {
 	stop      []string
 	ignoreEOS bool
 	overflow  llmrun.Overflow
+	truncate  bool // a slide may also drop tokens of the first prompt
 	thinking  thinkingFlags
 
 	temperature      *float32
@@ -43,7 +44,7 @@ func (g *generationFlags) add(f *cli.FlagSet) {
 	f.Group("Length")
 	f.Count(&g.maxTokens, "n", "N", "at most N new tokens; default: until the model ends the answer or the context is full, see --overflow", 1, math.MaxInt32)
 	f.List(&g.stop, "stop", "TEXT", "end the answer before TEXT; may be given several times")
-	f.Toggle(&g.ignoreEOS, "ignore-eos", "continue after the model's end-of-text token; also give -n")
+	f.Toggle(&g.ignoreEOS, "ignore-eos", "continue after the model's end-of-text token, and when the answer repeats itself; also give -n")
 
 	g.addOverflow(f)
 	g.thinking.add(f)
@@ -116,7 +117,9 @@ func (g *generationFlags) options(engine *llmrun.Engine) (llmrun.GenerateOptions
 		Stop:      g.stop,
 		IgnoreEOS: g.ignoreEOS,
 		Overflow:  g.overflow,
-		Chat:      llmrun.ChatOptions{Thinking: g.thinking.level},
+
+		StopRepeats: !g.ignoreEOS,
+		Chat:        llmrun.ChatOptions{Thinking: g.thinking.level},
 	}, nil
 }
 
@@ -192,6 +195,9 @@ func (a *answer) explainEmpty(note func(text string)) {
 		note("the answer ended while the model was thinking; --show-thinking and --json print its thoughts, and a greater -n leaves room for an answer")
 	}
 }
+
+// loopText says that an answer was stopped.
+const loopText = "the answer repeats itself and was stopped; --repeat-penalty 1.1 makes that unlikely, and --ignore-eos lets it go on"
 
 // addLogProbs returns a function that adds the probabilities of the tokens to a report, if they were collected.
 func (a *answer) addLogProbs(engine *llmrun.Engine) func(*runReport) {

@@ -232,7 +232,7 @@ func (m *modelFlags) addRounded(f *cli.FlagSet) {
 
 // addContext declares --ctx, for commands that generate.
 func (m *modelFlags) addContext(f *cli.FlagSet) {
-	f.Count(&m.context, "ctx", "N", "tokens of context, prompt and answer together (8K is 8192); default: the model's maximum", 1, math.MaxInt32)
+	f.Count(&m.context, "ctx", "N", "tokens of context, prompt and answer together (8K is 8192), at most those that the model supports; default: the model's maximum", 1, math.MaxInt32)
 }
 
 // source returns the path and the library's options for the flags. It returns an error that names
@@ -251,7 +251,7 @@ func (m *modelFlags) source() (path string, options llmrun.Options, err error) {
 
 // options returns the library's options for the flags, whatever the model is.
 func (m *modelFlags) options() (llmrun.Options, error) {
-	options := llmrun.Options{Threads: m.threads, Context: m.context, Adapters: m.lora, AdaptersBeside: m.beside, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, Prompt: m.prompt.memory, PromptTexts: m.prompt.texts, PromptTokens: m.prompt.tokens, AnswerTokens: m.prompt.answer, LogitRows: m.prompt.logitRows, KVRAM: m.kvRAM, Pin: m.pin, Flash: m.flash, WatchPressure: m.pressure, WatchProcess: true}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Drafts: m.drafts, Reward: m.reward, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
+	options := llmrun.Options{Threads: m.threads, Context: m.context, StrictContext: true, Adapters: m.lora, AdaptersBeside: m.beside, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, Prompt: m.prompt.memory, PromptTexts: m.prompt.texts, PromptTokens: m.prompt.tokens, AnswerTokens: m.prompt.answer, LogitRows: m.prompt.logitRows, KVRAM: m.kvRAM, Pin: m.pin, Flash: m.flash, WatchPressure: m.pressure, WatchProcess: true}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Drafts: m.drafts, Reward: m.reward, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
 	options.SessionAdapters, options.Describes = m.sessionAdapters(), m.describes
 	return options, checkAdapters(m.lora)
 }

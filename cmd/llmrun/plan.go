@@ -113,7 +113,7 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		defer measuring.Finish()
 		options.Device.Progress = func(done, total int) { measuring.Update(int64(done), int64(total)) }
 	}
-	p.how.Overflow = p.generation.overflow
+	p.how.Overflow = p.generation.promptOverflow(p.model.session == "")
 	if p.how.Answer == 0 { // as run without -n
 		options.Memory.AnswerTokens = llmrun.WholeContext
 	}
@@ -148,7 +148,7 @@ func (p *planFlags) expectIDs(s *cli.Streams) (long *longPrompt, err error) {
 	ids, err := readIDs(s, p.ids, &p.model.ram)
 	if errors.As(err, &long) && long.bytes <= cli.MaxInput {
 		p.how.Prompt = long.tokens
-		p.model.prompt.expectLong(p.generation.overflow, long)
+		p.model.prompt.expectLong(p.generation.promptOverflow(p.model.session == ""), long)
 		return long, nil
 	}
 	p.how.Prompt = len(ids)
@@ -197,7 +197,7 @@ func (p *planFlags) check() error {
 	case !split && (p.devices.tokens != nil || p.devices.quota != 0):
 		return cli.Usagef("--tokens and --share need --devices")
 	}
-	return errors.Join(p.samples.checkReward(), p.model.checkDevice())
+	return errors.Join(p.generation.checkOverflow(), p.samples.checkReward(), p.model.checkDevice())
 }
 
 // planJSON is what plan prints with --json. The fields of the placement are those of earlier

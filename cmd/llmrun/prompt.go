@@ -63,6 +63,9 @@ func (p *promptFlags) read(s *cli.Streams, exact bool) (string, error) {
 	return nonEmpty(text)
 }
 
+// hasDocument reports whether the prompt that was read begins with a document, or is one.
+func (p *promptFlags) hasDocument() bool { return p.document > 0 || p.text == nil }
+
 // checkText refuses an empty text of -p.
 func (p *promptFlags) checkText() error {
 	_, err := nonEmpty(*p.text)

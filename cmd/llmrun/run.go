@@ -112,7 +112,7 @@ func (r *runFlags) check() error {
 	case r.logProbs != nil && !r.json:
 		return cli.Usagef("--logprobs needs --json")
 	}
-	if err := r.constraint.check(&r.generation); err != nil {
+	if err := errors.Join(r.generation.checkOverflow(), r.constraint.check(&r.generation)); err != nil {
 		return err
 	}
 	return r.samples.check()
@@ -130,7 +130,7 @@ func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 	// fails at once.
 	prompt, err := r.readPrompt(s)
 	if err != nil {
-		return r.model.stateMinimum(ctx, s, r.generation.overflow, err)
+		return r.model.stateMinimum(ctx, s, r.promptOverflow(), err)
 	}
 	if r.held, err = r.constraint.read(s, r.prompt.ram); err != nil {
 		return err
@@ -166,6 +166,7 @@ func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 type runPrompt struct {
 	ids  []int32 // if not nil, text is unused
 	text string
+	said []llmrun.Message // of the session, before it
 }
 
 func (r *runFlags) readPrompt(s *cli.Streams) (runPrompt, error) {
@@ -177,13 +178,18 @@ func (r *runFlags) readPrompt(s *cli.Streams) (runPrompt, error) {
 	return runPrompt{ids: ids}, err
 }
 
+// promptOverflow is what happens to a long prompt as far as it is known before the session is open.
+func (r *runFlags) promptOverflow() llmrun.Overflow {
+	return r.generation.promptOverflow(r.model.session == "")
+}
+
 // expectPrompt tells the plan what the prompt needs.
 func (r *runFlags) expectPrompt(prompt *runPrompt) {
 	texts := []string{prompt.text}
 	if r.system != nil {
 		texts = append(texts, *r.system)
 	}
-	r.model.prompt.expect(r.generation.overflow, len(prompt.ids), texts...)
+	r.model.prompt.expect(r.promptOverflow(), len(prompt.ids), texts...)
 	r.model.prompt.answer = cmp.Or(r.generation.maxTokens, llmrun.WholeContext)
 }
 
@@ -195,8 +201,11 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 		return err
 	}
 	options.Schema, options.Regexp, options.Grammar = r.held.Schema, r.held.Regexp, r.held.Grammar
+	options.StopRepeats = options.StopRepeats && !r.raw && prompt.ids == nil && r.held.Schema+r.held.Regexp+r.held.Grammar == ""
 	options.ParseSpecial, options.KeepPrompt = r.specialText, r.model.session != ""
-	options.KeepText = r.keptText(session.Messages(), prompt.text)
+	options.WholePrompt = r.generation.promptOverflow(isFirst(session, session.Messages())) == llmrun.OverflowStop
+	prompt = r.follow(s, session.Messages(), prompt)
+	options.KeepText = r.keptText(prompt.said, prompt.text)
 	progress := newPromptProgress(s, &options)
 	defer progress.finish()
 	if r.logProbs != nil {
@@ -229,15 +238,18 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	s.Out.EndLine()
 	r.printSources(s, got.Text())
 	got.explainEmpty(s.Note)
+	if session.Stats().StopReason == llmrun.StopRepeats {
+		s.Note(loopText)
+	}
 	unsaved := r.save(session) // before the report, which includes the bytes written
 	switch {
 	case err == nil || cli.WasStopped(err):
 		if isFull(err, session) {
-			s.Note(r.model.contextFullMessage(engine, session, err))
+			s.Note(r.model.contextFullMessage(engine, session, options.WholePrompt, err))
 		}
 		err = errors.Join(err, r.report(s, &got, engine, session.Stats(), options.Sampling.Seed, got.addLogProbs(engine)))
 	case isFull(err, session):
-		err = fmt.Errorf("%w; %s", err, r.model.contextFullMessage(engine, session, err))
+		err = fmt.Errorf("%w; %s", err, r.model.contextFullMessage(engine, session, options.WholePrompt, err))
 	}
 	if cli.WasStopped(err) && len(got.ids) == 0 {
 		r.noteInterrupted(s, progress, session.Stats(), unsaved)
@@ -279,7 +291,7 @@ func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, st
 // pieces starts the generation. A model without a chat template continues the prompt; with
 // --system it uses the library's simple template.
 func (r *runFlags) pieces(ctx context.Context, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt, options llmrun.GenerateOptions) (iter.Seq2[llmrun.Piece, error], error) {
-	p, err := r.libraryPrompt(engine, session, prompt)
+	p, err := r.libraryPrompt(engine, prompt)
 	switch {
 	case err != nil:
 		return nil, err
@@ -292,7 +304,7 @@ func (r *runFlags) pieces(ctx context.Context, engine *llmrun.Engine, session *l
 }
 
 // libraryPrompt returns the prompt as the library takes it.
-func (r *runFlags) libraryPrompt(engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt) (llmrun.Prompt, error) {
+func (r *runFlags) libraryPrompt(engine *llmrun.Engine, prompt runPrompt) (llmrun.Prompt, error) {
 	info := engine.Info()
 	switch {
 	case prompt.ids != nil:
@@ -302,7 +314,7 @@ func (r *runFlags) libraryPrompt(engine *llmrun.Engine, session *llmrun.Session,
 	case r.raw || !info.HasChatTemplate && r.system == nil:
 		return llmrun.Prompt{Text: prompt.text}, nil
 	}
-	messages := session.Messages()
+	messages := prompt.said
 	if r.system != nil {
 		messages = withSystem(messages, *r.system)
 	}
@@ -358,6 +370,8 @@ func stopText(reason llmrun.StopReason) string {
 		return "ended at -n tokens"
 	case llmrun.StopContext:
 		return "ended because the context is full"
+	case llmrun.StopRepeats:
+		return "stopped because it repeats itself"
 	case llmrun.StopCancelled:
 		return "interrupted"
 	}

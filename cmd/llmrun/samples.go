@@ -145,7 +145,7 @@ func (r *runFlags) generateSamples(ctx context.Context, s *cli.Streams, engine *
 			err = errors.Join(err, unsaved)
 		}
 		if isFull(err, session) {
-			err = fmt.Errorf("%w; %s", err, r.model.contextFullMessage(engine, session, err))
+			err = fmt.Errorf("%w; %s", err, r.model.contextFullMessage(engine, session, options.WholePrompt, err))
 		}
 		return err
 	}
@@ -175,7 +175,7 @@ func (r *runFlags) collectSamples(ctx context.Context, engine *llmrun.Engine, se
 	if r.logProbs != nil {
 		c.logProbs = func(k *llmrun.Candidate) []tokenReport { return candidateTokens(engine, k) }
 	}
-	p, err := r.libraryPrompt(engine, session, prompt)
+	p, err := r.libraryPrompt(engine, prompt)
 	if err != nil {
 		return c, err
 	}

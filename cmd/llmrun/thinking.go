@@ -49,6 +49,9 @@ const (
 	notDimmed = "\x1b[0m"
 )
 
+// dims reports whether thoughts are dimmed.
+func (p *answerPrinter) dims() bool { return p.streams.Out.Terminal && !cli.NoColor() }
+
 // print prints a piece.
 func (p *answerPrinter) print(piece *llmrun.Piece) {
 	text := piece.Text
@@ -62,7 +65,7 @@ func (p *answerPrinter) print(piece *llmrun.Piece) {
 			return
 		}
 		p.thinking = true
-		if p.streams.Out.Terminal {
+		if p.dims() {
 			fmt.Fprint(p.streams.Out, dimmed)
 		}
 	}
@@ -76,7 +79,7 @@ func (p *answerPrinter) endThinking() {
 	}
 	p.thinking = false
 	p.streams.Out.EndLine()
-	if p.streams.Out.Terminal {
+	if p.dims() {
 		fmt.Fprint(p.streams.Out, notDimmed)
 	}
 	fmt.Fprintln(p.streams.Out)

@@ -62,6 +62,11 @@ func TestContextOfLongFactors(t *testing.T) {
 		s, err := specOf(modeltest.ConfigOf(t, "phi3", scaling(original)))
 		require.NoError(t, err)
 		require.Equal(t, want, s.Context)
+		from := "field max_position_embeddings"
+		if original == 512 {
+			from += " is 512, and longrope scaling of its rotary positions makes it 3840"
+		}
+		require.Equal(t, from, s.ContextFrom)
 	}
 }
 

@@ -127,6 +127,7 @@ func (f *Family) Spec(h *Hyper) (*Spec, error) {
 		return nil, err
 	}
 	s.Context = h.scaledContext()
+	s.ContextFrom = h.contextFrom(s.Context)
 	return s, s.setActivation(h)
 }
 
@@ -143,6 +144,23 @@ func (h *Hyper) scaledContext() int {
 	}
 	stretched := math.Min(r.Factor*float64(r.OriginalContext), maxContext)
 	return max(h.Context, int(stretched))
+}
+
+// contextFrom names the key or field that states the longest sequence, and rope scaling where that makes it longer.
+func (h *Hyper) contextFrom(scaled int) string {
+	from := keyContext.in(h)
+	if scaled == h.Context {
+		return from
+	}
+	return fmt.Sprintf("%s is %d, and %s scaling of its rotary positions makes it %d", from, h.Context, h.Rope.scaling(), scaled)
+}
+
+// scaling returns the name of the rope scaling.
+func (r *RopeHyper) scaling() string {
+	if len(r.Long) > 0 {
+		return cmp.Or(r.Kind, "longrope")
+	}
+	return r.Kind
 }
 
 // addRopes computes the rotary tables: one for all layers, or a second one for layers with

@@ -32,6 +32,7 @@ func (k keyName) in(h *Hyper) string {
 
 // The names of values that are checked in several places.
 var (
+	keyContext    = keyName{"context_length", "max_position_embeddings"}
 	KeyLayers     = keyName{"block_count", "num_hidden_layers"}
 	keyKVHeads    = keyName{"attention.head_count_kv", "num_key_value_heads"}
 	keyRopeDim    = keyName{"rope.dimension_count", "partial_rotary_factor"}
@@ -77,7 +78,7 @@ func (h *Hyper) validateSizes() error {
 		{keyName{"attention.key_length", "head_dim"}, h.HeadDim, 1, maxDim},
 		{keyName{"feed_forward_length", "intermediate_size"}, h.FFN, 0, maxDim},
 		{keyName{"vocab_size", "vocab_size"}, h.Vocab, 1, maxVocab},
-		{keyName{"context_length", "max_position_embeddings"}, h.Context, 1, maxContext},
+		{keyContext, h.Context, 1, maxContext},
 		{keyName{"expert_count", "num_experts"}, h.Experts, 0, maxExperts},
 		{keyName{"expert_feed_forward_length", "moe_intermediate_size"}, h.ExpertFFN, 0, maxDim},
 		{keyWindow, h.Window, 0, math.MaxInt32},

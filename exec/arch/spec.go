@@ -15,6 +15,8 @@ type Spec struct {
 	Inner   int // width of a dense MLP, the widest if layers differ; 0 = omitted by the file
 	Vocab   int
 	Context int // longest sequence
+	// ContextFrom is what of the file states it, for errors.
+	ContextFrom string
 
 	Norm           NormSpec
 	Act            Activation

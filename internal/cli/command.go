@@ -84,7 +84,7 @@ func (c *Command) Flags() *FlagSet {
 // Dispatch runs the command that args name.
 func (p *Program) Dispatch(ctx context.Context, s *Streams, args []string) error {
 	if len(args) == 0 {
-		p.writeOverview(s.Err)
+		p.writeOverview(s.Err, helpColumns(s.errColumns()))
 		return p.usage(&UsageError{Message: "no command was given"})
 	}
 	switch args[0] {
@@ -117,7 +117,7 @@ func (p *Program) run(ctx context.Context, s *Streams, c *Command, args []string
 	positional, err := flags.Parse(args)
 	p.addCommandsWithFlag(err)
 	if err == nil && (flags.help || flags.helpAll) {
-		p.writeHelp(s.Out, c, flags)
+		p.writeHelp(s.Out, c, flags, helpColumns(s.Out.width()))
 		return nil
 	}
 	if err == nil {
@@ -306,10 +306,10 @@ func (p *Program) Execute(ctx context.Context, s *Streams, args []string) int {
 	case errors.As(err, &stopped):
 		return stopped.ExitCode()
 	case errors.As(err, &usage):
-		fmt.Fprintf(s.Err, "%s: %s\n%s\n", p.Name, VisibleText(usage.Message), usage.hint())
+		fmt.Fprintf(s.Err, "%s\n%s\n", s.fit(p.Name+": "+VisibleText(usage.Message)), s.fit(usage.hint()))
 		return ExitUsage
 	}
-	fmt.Fprintf(s.Err, "%s: %s\n", p.Name, OneLine(err))
+	fmt.Fprintln(s.Err, s.fit(p.Name+": "+OneLine(err)))
 	if p.ExitCode != nil {
 		return p.ExitCode(err)
 	}

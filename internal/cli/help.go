@@ -7,9 +7,19 @@ import (
 )
 
 const (
-	helpWidth  = 80 // columns of all help
+	helpWidth  = 80 // most columns of all help
 	helpColumn = 28 // column of the explanations of flags
+	// narrowWidth is the width below which explanations stand below what they explain, from narrowColumn on.
+	narrowWidth, narrowColumn = 60, 4
 )
+
+// helpColumns returns the width of help on a terminal of that width, 0 for none.
+func helpColumns(terminal int) int {
+	if terminal <= 0 {
+		return helpWidth
+	}
+	return min(max(terminal, 20), helpWidth)
+}
 
 // help prints the overview, or the manual of one command.
 func (p *Program) help(s *Streams, args []string) error {
@@ -18,7 +28,7 @@ func (p *Program) help(s *Streams, args []string) error {
 		args = args[:len(args)-1]
 	}
 	if len(args) == 0 || args[0] == "help" {
-		p.writeOverview(s.Out)
+		p.writeOverview(s.Out, helpColumns(s.Out.width()))
 		return nil
 	}
 	c := p.Find(args[0])
@@ -27,44 +37,44 @@ func (p *Program) help(s *Streams, args []string) error {
 	}
 	flags := c.Flags()
 	flags.helpAll = all
-	p.writeHelp(s.Out, c, flags)
+	p.writeHelp(s.Out, c, flags, helpColumns(s.Out.width()))
 	return nil
 }
 
 // writeOverview prints the list of commands.
-func (p *Program) writeOverview(w io.Writer) {
+func (p *Program) writeOverview(w io.Writer, columns int) {
 	width := 0
 	for _, name := range p.Names() {
 		width = max(width, len(name))
 	}
-	fmt.Fprintf(w, "%s\n\n", p.Intro)
+	fmt.Fprintf(w, "%s\n\n", reflow(p.Intro, columns))
 	for _, group := range p.Groups {
 		fmt.Fprintln(w, group.Title)
 		for _, c := range group.Commands {
-			fmt.Fprintf(w, "  %-*s  %s\n", width, c.Name, c.Summary)
+			writeRow(w, "  "+c.Name, c.Summary, width+4, columns)
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintln(w, p.End)
+	fmt.Fprintln(w, reflow(p.End, columns))
 }
 
 // writeHelp prints a command's manual with its everyday flags, or with all flags for --help-all
 // and for commands without everyday flags.
-func (p *Program) writeHelp(w io.Writer, c *Command, flags *FlagSet) {
+func (p *Program) writeHelp(w io.Writer, c *Command, flags *FlagSet, columns int) {
 	usage := strings.TrimSpace("Usage: " + p.Name + " " + c.Name + " " + c.Synopsis)
 	short := len(flags.everyday) > 0 && !flags.helpAll
 	about := c.About
 	if short && c.Brief != "" {
 		about = c.Brief
 	}
-	fmt.Fprintf(w, "%s\n\n%s\n", usage, wrap(about, helpWidth))
+	fmt.Fprintf(w, "%s\n\n%s\n", reflow(usage, columns), wrap(about, columns))
 	if short {
-		p.writeEveryday(w, c, flags)
+		p.writeEveryday(w, c, flags, columns)
 	} else {
 		for _, group := range flags.groups {
 			fmt.Fprintf(w, "\n%s\n", group.title)
 			for _, f := range group.flags {
-				writeFlagHelp(w, f)
+				writeRow(w, "  "+f.names, f.usage, helpColumn, columns)
 			}
 		}
 	}
@@ -81,7 +91,7 @@ func (p *Program) writeHelp(w io.Writer, c *Command, flags *FlagSet) {
 const everydayExamples = 3
 
 // writeEveryday prints the everyday flags and how to list the others.
-func (p *Program) writeEveryday(w io.Writer, c *Command, flags *FlagSet) {
+func (p *Program) writeEveryday(w io.Writer, c *Command, flags *FlagSet, columns int) {
 	fmt.Fprint(w, "\nEveryday flags\n")
 	count := 0
 	for _, group := range flags.groups {
@@ -92,21 +102,23 @@ func (p *Program) writeEveryday(w io.Writer, c *Command, flags *FlagSet) {
 			if e.usage != "" {
 				f.usage = e.usage
 			}
-			writeFlagHelp(w, f)
+			writeRow(w, "  "+f.names, f.usage, helpColumn, columns)
 		}
 	}
 	fmt.Fprintf(w, "\n%d more flags: %s %s --help-all\n", count-len(flags.everyday), p.Name, c.Name)
 }
 
-// writeFlagHelp prints a flag and, in the second column, its explanation.
-func writeFlagHelp(w io.Writer, f flagHelp) {
-	head := "  " + f.names
-	if len(head) > helpColumn-2 {
+// writeRow prints a head and, from a column on, its explanation.
+func writeRow(w io.Writer, head, explanation string, column, columns int) {
+	if columns < narrowWidth {
+		column = narrowColumn
+	}
+	if Cells(head) > column-2 {
 		fmt.Fprintln(w, head)
 		head = ""
 	}
-	for line := range strings.Lines(wrap(f.usage, helpWidth-helpColumn)) {
-		fmt.Fprintf(w, "%-*s%s\n", helpColumn, head, strings.TrimSuffix(line, "\n"))
+	for line := range strings.Lines(wrap(explanation, columns-column)) {
+		fmt.Fprintf(w, "%-*s%s\n", column, head, strings.TrimSuffix(line, "\n"))
 		head = ""
 	}
 }
@@ -127,7 +139,7 @@ func wrap(text string, width int) string {
 		for _, word := range strings.Fields(paragraph) {
 			switch {
 			case column == 0:
-			case column+1+len(word) > width:
+			case column+1+Cells(word) > width:
 				out.WriteByte('\n')
 				column = 0
 			default:
@@ -135,7 +147,7 @@ func wrap(text string, width int) string {
 				column++
 			}
 			out.WriteString(word)
-			column += len(word)
+			column += Cells(word)
 		}
 	}
 	return out.String()

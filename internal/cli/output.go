@@ -23,17 +23,20 @@ type Streams struct {
 	Err         io.Writer
 	InTerminal  bool // In is a terminal
 	ErrTerminal bool // Err is a terminal
-	Quiet       bool // -q: only the result
+	// ErrColumns returns the width of the terminal that Err is, 0 if it is unknown; nil: it is.
+	ErrColumns func() int
+	Quiet      bool // -q: only the result
 }
 
 // SystemStreams returns the streams of the process.
 func SystemStreams() *Streams {
 	return &Streams{
 		In:          os.Stdin,
-		Out:         &output{w: os.Stdout, Terminal: term.IsTerminal(int(os.Stdout.Fd()))},
+		Out:         &output{w: os.Stdout, Terminal: term.IsTerminal(int(os.Stdout.Fd())), columns: columnsOf(os.Stdout)},
 		Err:         os.Stderr,
 		InTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
 		ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		ErrColumns:  columnsOf(os.Stderr),
 	}
 }
 
@@ -43,11 +46,26 @@ type output struct {
 	Terminal bool
 	err      error
 	last     byte // the last byte written; 0 before the first
+
+	columns func() int // of the terminal; nil: unknown
+	line    filling    // the end of the text of a model
 }
 
 func (o *output) Write(p []byte) (int, error) {
+	if held := o.line.flush(); held != "" {
+		_, _ = o.write([]byte(held))
+	}
+	o.line.column = 0
+	return o.write(p)
+}
+
+// write writes what follows the text that is held back.
+func (o *output) write(p []byte) (int, error) {
 	if o.err != nil {
 		return 0, o.err
+	}
+	if len(p) == 0 {
+		return 0, nil
 	}
 	n, err := o.w.Write(p)
 	if n > 0 {
@@ -55,6 +73,14 @@ func (o *output) Write(p []byte) (int, error) {
 	}
 	o.err = err
 	return n, err
+}
+
+// width returns the columns of the terminal, 0 if it is none.
+func (o *output) width() int {
+	if !o.Terminal || o.columns == nil {
+		return 0
+	}
+	return o.columns()
 }
 
 // Failure returns the first error of a write.
@@ -67,16 +93,25 @@ func (o *output) Failure() error {
 
 // ModelText writes text from a model or its files. On a terminal it makes control characters
 // visible, so that the text cannot move the cursor, set the title, fill the clipboard or change
-// the order of what is shown.
+// the order of what is shown. There it also breaks lines between words; the last word is held back until its end is known, or
+// until EndLine.
 func (o *output) ModelText(text string) {
-	if o.Terminal {
-		text = VisibleText(text)
+	if !o.Terminal {
+		fmt.Fprint(o, text)
+		return
 	}
-	fmt.Fprint(o, text)
+	if o.columns != nil {
+		o.line.columns = o.columns()
+	}
+	_, _ = o.write([]byte(o.line.add(VisibleText(text))))
 }
 
 // EndLine writes a line break unless the last byte was one.
 func (o *output) EndLine() {
+	if held := o.line.flush(); held != "" {
+		_, _ = o.write([]byte(held))
+	}
+	o.line.column = 0
 	if o.last != '\n' && o.last != 0 {
 		fmt.Fprintln(o)
 	}
@@ -225,7 +260,7 @@ func appendJSONFloat(text []byte, x float32) []byte {
 // Note reports a problem that does not change the result, on standard error.
 func (s *Streams) Note(text string) {
 	if !s.Quiet {
-		fmt.Fprintf(s.Err, "llmrun: %s\n", OneLine(errors.New(text)))
+		fmt.Fprintln(s.Err, s.fit("llmrun: "+OneLine(errors.New(text))))
 	}
 }
 

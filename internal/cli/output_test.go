@@ -2,11 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,9 +115,95 @@ func TestFormats(t *testing.T) {
 // TestMeterLine checks the text of a progress bar.
 func TestMeterLine(t *testing.T) {
 	m := &Meter{label: "loading", amount: FormatTokens}
-	require.Equal(t, "loading ██████░░░░░░░░░░░░░░░░░░  25%  5 tokens of 20 tokens, 0:30 left", m.line(5, 20, 10*time.Second))
-	require.Equal(t, "loading ░░░░░░░░░░░░░░░░░░░░░░░░   0%  0 tokens of 20 tokens", m.line(0, 20, 10*time.Second))
-	require.Equal(t, "loading ████████████████████████ 100%  20 tokens of 20 tokens, 0:00 left", m.line(21, 20, 10*time.Second))
+	require.Equal(t, "loading ██████░░░░░░░░░░░░░░░░░░  25%  5 tokens of 20 tokens, 0:30 left", m.line(5, 20, 10*time.Second, 0))
+	require.Equal(t, "loading ░░░░░░░░░░░░░░░░░░░░░░░░   0%  0 tokens of 20 tokens", m.line(0, 20, 10*time.Second, 0))
+	require.Equal(t, "loading ████████████████████████ 100%  20 tokens of 20 tokens, 0:00 left", m.line(21, 20, 10*time.Second, 0))
+	for columns, want := range map[int]string{
+		80: "loading ██████░░░░░░░░░░░░░░░░░░  25%  5 tokens of 20 tokens, 0:30 left",
+		70: "loading ███░░░░░░░░░  25%  5 tokens of 20 tokens, 0:30 left",
+		45: "loading ███░░░░░░░░░  25%, 0:30 left",
+		33: "loading █░░░░░  25%, 0:30 left",
+		25: "loading  25%, 0:30 left", 20: "loading  25%", 8: "loading",
+	} {
+		require.Equal(t, want, m.line(5, 20, 10*time.Second, columns), columns)
+	}
+}
+
+// TestMeterFollowsTheWidth draws a bar on a terminal that becomes narrower: what it has broken into lines is removed.
+func TestMeterFollowsTheWidth(t *testing.T) { synctest.Test(t, testMeterFollowsTheWidth) }
+
+func testMeterFollowsTheWidth(t *testing.T) {
+	var screen bytes.Buffer
+	columns := 80
+	m := NewMeter(&Streams{Err: &screen, ErrTerminal: true, ErrColumns: func() int { return columns }}, "loading", FormatTokens)
+	time.Sleep(10 * time.Second)
+	m.Update(0, 20)
+	time.Sleep(meterInterval)
+	m.Update(5, 20)
+	require.Contains(t, screen.String(), "loading ██████░░░░░░░░░░░░░░░░░░  25%  5 tokens of 20 tokens, 0:30 left\x1b[K")
+	screen.Reset()
+	columns = 40
+	time.Sleep(meterInterval)
+	m.Update(5, 20)
+	require.Equal(t, "\r\x1b[1A\x1b[Jloading ███░░░░░░░░░  25%, 0:31 left\x1b[K", screen.String())
+	screen.Reset()
+	m.Finish()
+	require.Equal(t, "\r\x1b[K", screen.String())
+}
+
+// TestAnswersAreBrokenBetweenWords prints a text in pieces of every size on terminals of two widths.
+func TestAnswersAreBrokenBetweenWords(t *testing.T) {
+	for columns, lines := range map[int]map[string]string{
+		12: {
+			"The fox went home.\n\nIt slept.":                      "The fox went\nhome.\n\nIt slept.",
+			"a  indented words here":                               "a  indented\nwords here",
+			"中文字符没有空格也要换行":                                         "中文字符没有空格也要换行",
+			"e\u0301e\u0301e\u0301 e\u0301e\u0301e\u0301 abcd end": "e\u0301e\u0301e\u0301 e\u0301e\u0301e\u0301 abcd\nend",
+			"😀😀 😀😀 😀😀 x":                                           "😀😀 😀😀 😀😀 x",
+			"short abcdefghijklmnopqrst":                           "short\nabcdefghijklmnopqrst",
+		},
+		0: {"The fox went home.": "The fox went home."},
+	} {
+		for text, want := range lines {
+			for size := 1; size <= len([]rune(text)); size++ {
+				var screen bytes.Buffer
+				o := &output{w: &screen, Terminal: true, columns: func() int { return columns }}
+				for rest := []rune(text); len(rest) > 0; {
+					n := min(size, len(rest))
+					o.ModelText(string(rest[:n]))
+					rest = rest[n:]
+				}
+				o.EndLine()
+				require.Equal(t, want+"\n", screen.String(), "%d columns, %d characters at a time", columns, size)
+			}
+		}
+	}
+}
+
+// TestHelpFitsTheTerminal checks that help, notes and errors have no line that is wider than a narrow terminal, except
+// for what is to be copied.
+func TestHelpFitsTheTerminal(t *testing.T) {
+	p := &Program{Name: "prog", Intro: "prog does several things that take\nsome words to tell, on this machine.\n\nUsage: prog COMMAND", End: "The end.", Groups: []CommandGroup{{Title: "All", Commands: []*Command{{
+		Name: "do", Synopsis: "[-n N]", Summary: "do one thing that has a long explanation of its own", About: "It does one thing, which this paragraph describes in more words than a line has.",
+		Prepare: func(f *FlagSet) Action {
+			f.Group("Flags")
+			n := 0
+			f.Count(&n, "n number", "N", "how often it does the thing; default: as often as seems useful to it", 1, 9)
+			return func(context.Context, *Streams, []string) error {
+				return errors.New("an error that needs more words than a narrow line has columns")
+			}
+		},
+	}}}}}
+	for _, args := range [][]string{{"help"}, {"help", "do"}, {"do"}, {"do", "-n", "0"}, {}} {
+		var out, errs bytes.Buffer
+		s := &Streams{Out: &output{w: &out, Terminal: true, columns: func() int { return 40 }}, Err: &errs, ErrTerminal: true, ErrColumns: func() int { return 40 }}
+		p.Execute(t.Context(), s, args)
+		s.Note("a note that needs more words than a narrow line has columns")
+		require.Greater(t, strings.Count(out.String()+errs.String(), "\n"), 3)
+		for line := range strings.Lines(out.String() + errs.String()) {
+			require.LessOrEqual(t, Cells(strings.TrimSuffix(line, "\n")), 40, line)
+		}
+	}
 }
 
 // TestMeterWaits checks that a Meter shows no progress bar for a short operation, and none if

@@ -27,6 +27,9 @@ type Meter struct {
 	// first is the amount at the first update: what was done before does not say how fast the operation is.
 	first   int64
 	updated bool
+
+	columns func() int // of the terminal; nil: unknown
+	drew    int        // columns of the last drawing
 }
 
 // NewMeter returns a meter, or nil if standard error is not a terminal.
@@ -34,7 +37,7 @@ func NewMeter(s *Streams, label string, amount func(int64) string) *Meter {
 	if !s.ErrTerminal {
 		return nil
 	}
-	return &Meter{w: s.Err, label: label, amount: amount, started: time.Now()}
+	return &Meter{w: s.Err, label: label, amount: amount, started: time.Now(), columns: s.errColumns}
 }
 
 // Update draws the bar, at most once per meterInterval.
@@ -52,20 +55,49 @@ func (m *Meter) Update(done, total int64) {
 		return
 	}
 	m.drawn, m.visible = now, true
-	fmt.Fprintf(m.w, "\r%s\x1b[K", m.line(done, total, now.Sub(m.started)))
+	columns := 0
+	if m.columns != nil {
+		columns = m.columns()
+	}
+	line := m.line(done, total, now.Sub(m.started), columns)
+	fmt.Fprint(m.w, m.toStart(columns), line, "\x1b[K")
+	m.drew = Cells(line)
 }
 
-// line formats the label, the bar, the amounts and the remaining time at the current rate.
-func (m *Meter) line(done, total int64, elapsed time.Duration) string {
-	done = min(max(done, 0), total)
-	full := int(done * meterCells / total)
-	bar := strings.Repeat("█", full) + strings.Repeat("░", meterCells-full)
-	text := fmt.Sprintf("%s %s %3d%%  %s of %s", m.label, bar, done*100/total, m.amount(done), m.amount(total))
-	if done <= m.first {
-		return text
+// toStart moves to the beginning of what was drawn. A terminal that has become narrower has broken it into lines, which are
+// removed.
+func (m *Meter) toStart(columns int) string {
+	if columns <= 0 || m.drew <= columns {
+		return "\r"
 	}
-	left := time.Duration(float64(elapsed) * float64(total-done) / float64(done-m.first))
-	return text + fmt.Sprintf(", %s left", FormatLeft(left))
+	return fmt.Sprintf("\r\x1b[%dA\x1b[J", (m.drew-1)/columns)
+}
+
+// line formats the label, the bar, the amounts and the remaining time at the current rate, in fewer than so many columns:
+// a narrow terminal has a shorter bar, then no amounts, then no bar. 0 columns are unknown.
+func (m *Meter) line(done, total int64, elapsed time.Duration, columns int) string {
+	done = min(max(done, 0), total)
+	amounts := fmt.Sprintf("  %s of %s", m.amount(done), m.amount(total))
+	left := ""
+	if done > m.first {
+		left = fmt.Sprintf(", %s left", FormatLeft(time.Duration(float64(elapsed)*float64(total-done)/float64(done-m.first))))
+	}
+	line := ""
+	for _, form := range []struct {
+		cells int
+		rest  string
+	}{{meterCells, amounts + left}, {meterCells / 2, amounts + left}, {meterCells / 2, left}, {meterCells / 4, left}, {0, left}, {0, ""}} {
+		bar := ""
+		if form.cells > 0 {
+			full := int(done * int64(form.cells) / total)
+			bar = strings.Repeat("█", full) + strings.Repeat("░", form.cells-full) + " "
+		}
+		line = fmt.Sprintf("%s %s%3d%%%s", m.label, bar, done*100/total, form.rest)
+		if columns <= 0 || Cells(line) < columns { // the last column stays free: some terminals break the line behind it
+			return line
+		}
+	}
+	return cut(line, columns-1)
 }
 
 // Finish removes the bar. Further calls do nothing.
@@ -76,7 +108,11 @@ func (m *Meter) Finish() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.visible {
-		fmt.Fprint(m.w, "\r\x1b[K")
+		columns := 0
+		if m.columns != nil {
+			columns = m.columns()
+		}
+		fmt.Fprint(m.w, m.toStart(columns), "\x1b[K")
 		m.visible = false
 	}
 }
