@@ -41,7 +41,9 @@ type Files struct {
 	latent       *latentHeads // nil: no matrices of latent attention appear apart
 
 	// Hashes remembers the hashes of the model's files. nil remembers them for the process.
-	Hashes  *digest.Memo
+	Hashes *digest.Memo
+	// Known are hashes of the model's files, by path, that Hashes is not asked for.
+	Known   map[string]digest.File
 	content *Content             // nil until it is known
 	stamps  map[string]vfs.Stamp // of the files when they were opened
 	// stampErr is why some files have no stamp, nil if all were read.
