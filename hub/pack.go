@@ -64,6 +64,7 @@ type packState struct {
 	ID    string   `json:"id"`
 	Piece int64    `json:"piece"` // bytes of the pieces of files
 	Step  PackStep `json:"step"`
+	Hash  []byte   `json:"hash,omitempty"` // state of the SHA-256 of the pack
 }
 
 // Errors of PullPack after which Pull and an import help.
@@ -102,7 +103,7 @@ func (s *Store) PullPack(ctx context.Context, c *Client, r *Remote, plan func(fs
 		}
 		return m, err
 	}
-	p := &packPull{pull: pull{store: s, client: c, remote: r, progress: progress}, pack: r.Name + packSuffix, use: map[string][]int64{}, hashes: map[string]FileHash{}}
+	p := &packPull{pull: pull{store: s, client: c, remote: r, progress: progress}, pack: r.Name + packSuffix, use: map[string][]int64{}, made: map[string]int64{}, hashes: map[string]FileHash{}}
 	p.changed.L = &p.mu
 	if err := p.begin(); err != nil {
 		return Model{}, err
@@ -128,9 +129,11 @@ type packPull struct {
 	pull
 	packer Packer
 	pack   string // name of the pack
+	out    *hashedFile
 	files  *arrivingFS
 
-	use map[string][]int64 // PackStep.Body after which a piece of a file is not read any more, 0 without reads
+	use  map[string][]int64 // PackStep.Body after which a piece of a file is not read any more, 0 without reads
+	made map[string]int64   // end of what is in the pack of a file, by an earlier call
 
 	mu      sync.Mutex // guards state, and what follows
 	changed sync.Cond
@@ -139,9 +142,12 @@ type packPull struct {
 	failed  error               // why
 }
 
-// isStreamed reports whether a file is stored in pieces: one of weights. Small ones of a repository are stored as a whole.
-func isStreamed(f *RemoteFile) bool {
-	return (strings.HasSuffix(f.Path, ".gguf") || strings.HasSuffix(f.Path, ".safetensors")) && !strings.HasPrefix(f.Digest, "git:")
+// isStreamed reports whether PullPack stores a file in pieces: one of weights. Small ones of a repository are stored as a
+// whole.
+func (f *RemoteFile) isStreamed() bool { return isStreamed(f.Path, f.Digest) }
+
+func isStreamed(path, digest string) bool {
+	return (strings.HasSuffix(path, ".gguf") || strings.HasSuffix(path, ".safetensors")) && !strings.HasPrefix(digest, "git:")
 }
 
 // begin reads the state of an earlier call.
@@ -162,7 +168,7 @@ func (p *packPull) plan(ctx context.Context, plan func(fs.FS) (Packer, error)) (
 	remote := p.client.Open(ctx, p.remote).(*remoteFS)
 	p.files = &arrivingFS{remoteFS: remote, pull: p, planning: true}
 	for i := range p.remote.Files {
-		if f := &p.remote.Files[i]; !isStreamed(f) {
+		if f := &p.remote.Files[i]; !f.isStreamed() {
 			if err := p.file(ctx, i); err != nil {
 				return err
 			}
@@ -220,11 +226,15 @@ func (p *packPull) plannedUse() {
 		for k := off / piece; k*piece < off+size && k < int64(len(use)); k++ {
 			use[k] = max(use[k], body)
 		}
+		if body <= p.state.Pack.Step.Body {
+			p.made[file] = max(p.made[file], off+size)
+		}
 		return true
 	})
 }
 
-// isThere reports whether the pieces that are still read, and the beginning of the pack, are on the disk.
+// isThere reports whether the pieces that are still read, and the beginning of the pack, are on the disk, and the pack
+// was made of these files: of a file that is another one now nothing is durable.
 func (p *packPull) isThere() bool {
 	s, pack := p.store, p.state.Pack
 	if _, err := s.FS.Stat(vfs.Join(s.Dir, p.pack)); err == nil {
@@ -238,7 +248,10 @@ func (p *packPull) isThere() bool {
 	}
 	for i := range p.state.Files {
 		f := &p.state.Files[i]
-		for k := int64(0); isStreamed(&p.remote.Files[i]) && k*pack.Piece < f.Durable; k++ {
+		if f.Durable < p.made[f.Path] {
+			return false
+		}
+		for k := int64(0); p.remote.Files[i].isStreamed() && k*pack.Piece < f.Durable; k++ {
 			info, err := s.FS.Stat(p.pieceName(f.Path, k))
 			if p.use[f.Path][k] > pack.Step.Body && (err != nil || info.Size < min(pack.Piece, f.Durable-k*pack.Piece)) {
 				return false
@@ -324,8 +337,7 @@ func (p *packPull) write(ctx context.Context) (err error) {
 	if _, err := s.FS.Stat(final); err == nil {
 		return nil // an earlier call has renamed the complete pack
 	}
-	out, err := p.openPack(final + partialSuffix)
-	if err != nil {
+	if err := p.openPack(final + partialSuffix); err != nil {
 		return err
 	}
 	p.files.running = true
@@ -336,10 +348,10 @@ func (p *packPull) write(ctx context.Context) (err error) {
 	arriving.Go(func() { p.end(p.arrive(ctx)) })
 	stop := context.AfterFunc(ctx, func() { p.end(context.Cause(ctx)) })
 	defer stop()
-	err = p.packer.Write(ctx, out, PackSteps{From: p.state.Pack.Step, Every: p.state.Pack.Piece, Checkpoint: p.checkpoint, Hashes: p.allHashes})
+	err = p.packer.Write(ctx, p.out, PackSteps{From: p.state.Pack.Step, Every: p.state.Pack.Piece, Checkpoint: p.checkpoint, Hashes: p.allHashes})
 	cancel(err)
 	arriving.Wait()
-	err = errors.Join(cancelled(whole, p.cause(err)), out.Close())
+	err = errors.Join(cancelled(whole, p.cause(err)), p.out.Close())
 	if errors.Is(err, errBegun) || errors.Is(err, ErrDigest) || errors.Is(err, ErrPackStart) {
 		return p.discarded(err)
 	}
@@ -349,7 +361,13 @@ func (p *packPull) write(ctx context.Context) (err error) {
 	if err := s.FS.Rename(final+partialSuffix, final); err != nil {
 		return err
 	}
-	return s.FS.SyncDir(s.Dir)
+	if err := s.FS.SyncDir(s.Dir); err != nil {
+		return err
+	}
+	if info, err := s.FS.Stat(final); err == nil && s.Hashed != nil && info.Size == p.out.at {
+		s.Hashed(final, [sha256.Size]byte(p.out.sum.Sum(nil)), info.Size)
+	}
+	return nil
 }
 
 // cause returns why the pack was not written: the failure of the download, if that is the reason.
@@ -363,25 +381,37 @@ func (p *packPull) cause(err error) error {
 }
 
 // openPack opens the pack that is on the way.
-func (p *packPull) openPack(name string) (vfs.File, error) {
-	if p.state.Pack.Step.File > 0 {
-		return vfs.Reopen(p.store.FS, name)
+func (p *packPull) openPack(name string) error {
+	p.out = &hashedFile{sum: sha256.New()}
+	pack, fsys := p.state.Pack, p.store.FS
+	var err error
+	if pack.Step.File > 0 {
+		if p.out.at = pack.Step.File; p.out.sum.(encoding.BinaryUnmarshaler).UnmarshalBinary(pack.Hash) != nil {
+			p.out.at = unknownHash
+		}
+		p.out.File, err = vfs.Reopen(fsys, name)
+		return err
 	}
-	f, err := p.store.FS.Create(name)
-	if err != nil {
-		return nil, err
+	if p.out.File, err = fsys.Create(name); err != nil {
+		return err
 	}
-	if err := p.store.FS.SyncDir(p.store.Dir); err != nil {
-		return nil, errors.Join(err, f.Close())
+	if err := fsys.SyncDir(p.store.Dir); err != nil {
+		return errors.Join(err, p.out.Close())
 	}
-	return f, nil
+	return nil
 }
 
 // checkpoint saves how far the pack is, and deletes the pieces behind it.
 func (p *packPull) checkpoint(step PackStep) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.Pack.Step = step
+	p.state.Pack.Step, p.state.Pack.Hash = step, nil
+	if p.out.at == step.File {
+		var err error
+		if p.state.Pack.Hash, err = p.out.sum.(encoding.BinaryMarshaler).MarshalBinary(); err != nil {
+			return err
+		}
+	}
 	if err := p.store.writeRecord(p.stateFile(), p.state); err != nil {
 		return err
 	}
@@ -392,7 +422,7 @@ func (p *packPull) checkpoint(step PackStep) error {
 func (p *packPull) arrive(ctx context.Context) error {
 	for i := range p.remote.Files {
 		f, state := &p.remote.Files[i], &p.state.Files[i]
-		if !isStreamed(f) {
+		if !f.isStreamed() {
 			continue
 		}
 		sum, err := p.stream(ctx, f, state)
@@ -486,9 +516,9 @@ func (p *packPull) await(file string, end int64) error {
 func (p *packPull) discardStreams() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.Pack.Step = PackStep{}
+	p.state.Pack.Step, p.state.Pack.Hash = PackStep{}, nil
 	for i := range p.state.Files {
-		if isStreamed(&p.remote.Files[i]) {
+		if p.remote.Files[i].isStreamed() {
 			p.state.Files[i].Durable, p.state.Files[i].Hash = 0, nil
 		}
 	}

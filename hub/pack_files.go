@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 
 	"github.com/llmrun/llmrun/store/vfs"
@@ -43,7 +44,7 @@ func (f *arrivingFile) Read(p []byte) (int, error) {
 func (f *arrivingFile) ReadAt(p []byte, off int64) (int, error) {
 	pull := f.fs.pull
 	switch {
-	case !isStreamed(f.file):
+	case !f.file.isStreamed():
 		return readFile(pull.store.FS, vfs.Join(pull.store.Dir, f.file.Path), p, off)
 	case f.fs.planning:
 		return f.remoteFile.ReadAt(p, off)
@@ -194,3 +195,25 @@ func (f *pieceFile) Size() (int64, error) { return 0, errors.ErrUnsupported }
 
 // Name implements vfs.File.
 func (f *pieceFile) Name() string { return f.file.Path }
+
+// hashedFile hashes what is written to a file from its beginning to its end.
+type hashedFile struct {
+	vfs.File
+	sum hash.Hash
+	at  int64 // end of what is hashed, or unknownHash
+}
+
+// unknownHash stands for a file that was not written in order.
+const unknownHash = -1
+
+// WriteAt implements io.WriterAt.
+func (f *hashedFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.File.WriteAt(p, off)
+	if off != f.at {
+		f.at = unknownHash
+		return n, err
+	}
+	f.sum.Write(p[:n])
+	f.at += int64(n)
+	return n, err
+}

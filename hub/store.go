@@ -583,6 +583,9 @@ func (s *Store) Remove(name string) (freed int64, err error) {
 		if err := s.FS.SyncDir(s.Dir); err != nil {
 			return freed, err
 		}
+		if r.Pack != nil { // it may be complete, and its record missing
+			r.Files = append(r.Files, storedFile{Path: name + packSuffix})
+		}
 		n, err := s.removeFiles(r)
 		freed += n
 		if err != nil {
@@ -599,6 +602,9 @@ func (s *Store) Remove(name string) (freed int64, err error) {
 func (s *Store) removeFiles(r *record) (freed int64, err error) {
 	dirs := map[string]bool{}
 	for _, f := range r.Files {
+		if r.Pack != nil && isStreamed(f.Path, f.Digest) {
+			continue // it is in pieces, and what has its name is the user's
+		}
 		for _, name := range []string{f.Path, f.Path + partialSuffix} {
 			full := vfs.Join(s.Dir, name)
 			info, failed := s.FS.Stat(full)

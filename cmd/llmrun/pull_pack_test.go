@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -22,6 +23,7 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/internal/testutil/hubserver"
+	"github.com/llmrun/llmrun/store/gguf"
 	"github.com/llmrun/llmrun/store/safetensors"
 	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -35,6 +37,7 @@ type packPull struct {
 	remote *hub.Remote
 	want   []byte // the pack that an import of the downloaded files writes
 	source int64  // bytes of the files
+	known  int    // times that the hash of the pack was handed over
 
 	mu    sync.Mutex
 	disk  *vfs.Mem
@@ -87,9 +90,18 @@ func (p *packPull) op(op vfs.Op) error {
 	return p.fault(op)
 }
 
+// hashed notes that the hash of the pack is known, which must be its own.
+func (p *packPull) hashed(path string, sum [32]byte, size int64) {
+	if strings.HasSuffix(path, llmrun.PackSuffix) {
+		require.Equal(p.t, sha256.Sum256(p.want), sum)
+		require.EqualValues(p.t, len(p.want), size)
+		p.known++
+	}
+}
+
 // pull pulls the model.
 func (p *packPull) pull(ctx context.Context) (hub.Model, error) {
-	store := &hub.Store{FS: vfs.NewFaulty(p.disk, p.op), Dir: "models", Checkpoint: pieceBytes}
+	store := &hub.Store{FS: vfs.NewFaulty(p.disk, p.op), Dir: "models", Checkpoint: pieceBytes, Hashed: p.hashed}
 	plan := func(files fs.FS) (hub.Packer, error) {
 		steps, err := llmrun.PlanSteppedImport(files, p.remote.Path, nil)
 		return packer{steps}, err
@@ -166,6 +178,7 @@ func TestPullPackHoldsTheModelOnce(t *testing.T) {
 			require.NoError(t, err)
 			p.requirePack(m)
 			t.Logf("model %d, pack %d, at most %d on the disk", p.source, len(p.want), p.peak)
+			require.Equal(t, 1, p.known)
 			require.LessOrEqual(t, p.peak, max(p.source, int64(len(p.want)))+8*pieceBytes+c.twice)
 			before := len(p.server.Requests)
 			again, err := p.pull(t.Context())
@@ -212,6 +225,7 @@ func TestPullPackSurvivesPowerCuts(t *testing.T) {
 			require.Zero(t, whole(p.server), "%d bytes were durable", durable)
 		}
 	}
+	require.Greater(t, p.known, testutil.Effort(12, 300)/2, "the hash of a pack that was continued is known, too")
 }
 
 // durableBytes returns how many bytes of the model the state on a disk says are durable.
@@ -263,17 +277,7 @@ func TestPullPackKeepsNothingOfAnotherFile(t *testing.T) {
 	}
 
 	// An interrupted download, of which a byte of the pack changes on the disk.
-	ctx, cancel := context.WithCancelCause(t.Context())
-	stopped := errors.New("stopped")
-	p.fault = func(op vfs.Op) error {
-		if op.Kind == vfs.OpWrite && strings.HasSuffix(op.Path, ".pack.partial") && op.Offset > pieceBytes*3/2 {
-			cancel(stopped)
-		}
-		return nil
-	}
-	_, err := p.pull(ctx)
-	require.ErrorIs(t, err, stopped)
-	p.fault = nil
+	p.interrupt()
 	f, err := vfs.Reopen(p.disk, "models/m.pack.partial")
 	require.NoError(t, err)
 	one := make([]byte, 1)
@@ -289,6 +293,48 @@ func TestPullPackKeepsNothingOfAnotherFile(t *testing.T) {
 	m, err := p.pull(t.Context())
 	require.NoError(t, err)
 	p.requirePack(m)
+
+	// One that the server replaces meanwhile: its header and the plan stay the same.
+	_, err = (&hub.Store{FS: p.disk, Dir: "models"}).Remove("m")
+	require.NoError(t, err)
+	p.interrupt()
+	other := newPackPull(t, changedWeights(t, data), "m.gguf")
+	require.False(t, bytes.Equal(p.want, other.want))
+	other.disk = p.disk
+	m, err = other.pull(t.Context())
+	require.NoError(t, err)
+	other.requirePack(m)
+}
+
+// interrupt stops a pull when more than a piece of the pack is written.
+func (p *packPull) interrupt() {
+	p.t.Helper()
+	ctx, cancel := context.WithCancelCause(p.t.Context())
+	stopped := errors.New("stopped")
+	p.fault = func(op vfs.Op) error {
+		if op.Kind == vfs.OpWrite && strings.HasSuffix(op.Path, ".pack.partial") && op.Offset > pieceBytes*3/2 {
+			cancel(stopped)
+		}
+		return nil
+	}
+	_, err := p.pull(ctx)
+	require.ErrorIs(p.t, err, stopped)
+	p.fault = nil
+}
+
+// changedWeights writes a GGUF file with one bit of its first tensor flipped.
+func changedWeights(t *testing.T, data []byte) (dir string) {
+	dir = t.TempDir()
+	path := filepath.Join(dir, "m.gguf")
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	g, err := gguf.Open(vfs.OS(), path)
+	require.NoError(t, err)
+	at := g.Tensors()[0].Offset + 5
+	require.NoError(t, g.Close())
+	changed := bytes.Clone(data)
+	changed[at] ^= 1
+	require.NoError(t, os.WriteFile(path, changed, 0o600))
+	return dir
 }
 
 // TestPullPackOfAnotherDownload continues a download that began without --pack: it is finished first. One that began with
@@ -326,10 +372,34 @@ func TestPullPackOfAnotherDownload(t *testing.T) {
 	other := &hub.Store{FS: p.disk, Dir: "models"}
 	_, err = other.Pull(t.Context(), p.client, p.remote, nil)
 	require.ErrorContains(t, err, "m is on its way as a pack: give --pack, too, or delete what is here of it with llmrun models rm m")
+	require.NoError(t, vfs.WriteFile(p.disk, "models/m.gguf", []byte("the user's")))
 	freed, err := other.Remove("m")
 	require.NoError(t, err)
 	require.Positive(t, freed)
 	left, err := p.disk.ReadDir("models")
+	require.NoError(t, err)
+	require.Equal(t, []vfs.Info{{Name: "m.gguf", Size: 10}}, left)
+	p.fault = nil
+	_, err = p.pull(t.Context())
+	require.NoError(t, err)
+	mine, err := vfs.ReadFile(p.disk, "models/m.gguf", 100)
+	require.NoError(t, err)
+	require.Equal(t, "the user's", string(mine))
+
+	p.disk = vfs.NewMem() // the disk fails between the complete pack and its record
+	p.fault = func(op vfs.Op) error {
+		if op.Kind == vfs.OpRename && op.Path == "models/m.model.json" {
+			return errCut
+		}
+		return nil
+	}
+	_, err = p.pull(t.Context())
+	require.ErrorIs(t, err, errCut)
+	_, err = p.disk.Stat("models/m.pack")
+	require.NoError(t, err)
+	_, err = (&hub.Store{FS: p.disk, Dir: "models"}).Remove("m")
+	require.NoError(t, err)
+	left, err = p.disk.ReadDir("models")
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
