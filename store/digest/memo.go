@@ -116,9 +116,9 @@ func (m *Memo) Written(fsys vfs.FS, path string, sum Sum, size int64) error {
 		return err
 	}
 	_, err := withFile(fsys, path, func(f vfs.File) (d File, err error) {
-		stamp, known, err := vfs.StampOf(f)
+		stamp, err := vfs.StampForReading(f)
 		switch {
-		case err != nil || !known:
+		case err != nil || stamp == (vfs.Stamp{}):
 			return d, err
 		case stamp.Size != size:
 			return d, fmt.Errorf("%s: %w", f.Name(), store.ErrChanged)
