@@ -2,6 +2,7 @@ package llmrun
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 
@@ -57,6 +58,13 @@ func (o *Options) hashes() *digest.Memo {
 		dir = o.sessionDir()
 	}
 	return digest.NewMemo(vfs.OSOwn(), dir)
+}
+
+// RememberHash tells Open the SHA-256 of a model's file that the caller has just written, such as a download that was
+// compared with a published hash, so that the first use does not read the file for it. dir is [CacheOptions].Dir. It
+// sets the file's time of modification back by a minute, by which Open recognizes later changes.
+func RememberHash(dir, path string, sum [sha256.Size]byte, size int64) error {
+	return digest.NewMemo(vfs.OSOwn(), dir).Written(vfs.OS(), path, sum, size)
 }
 
 // mayCache reports whether the options permit a pack from the cache.

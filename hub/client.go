@@ -173,7 +173,7 @@ func final(err error) bool {
 	case errors.As(err, &dns):
 		return dns.IsNotFound
 	}
-	return errors.Is(err, ErrDowngrade) || errors.Is(err, ErrServer) || errors.As(err, &unknownAuthority) || errors.As(err, &hostname) || errors.As(err, &invalid)
+	return errors.Is(err, ErrDowngrade) || errors.Is(err, errBegun) || errors.Is(err, ErrServer) || errors.As(err, &unknownAuthority) || errors.As(err, &hostname) || errors.As(err, &invalid)
 }
 
 // statusError describes an answer that is no success. Servers of hf: say more in headers.

@@ -2,11 +2,13 @@ package hub
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun/store/vfs"
@@ -28,7 +30,8 @@ type download struct {
 	client *Client
 	file   *RemoteFile
 	out    vfs.File
-	hash   hash.Hash // of the bytes before at; nil without a published digest
+	sum    hash.Hash // SHA-256 of the bytes before at
+	hash   hash.Hash // as the published digest is, which may be sum; nil without one
 	at     int64     // bytes that are written
 	synced int64     // bytes that are durable and saved as such
 	every  int64     // bytes between checkpoints
@@ -98,15 +101,31 @@ func (d *download) restart() error {
 	if err := d.save(0); err != nil {
 		return err
 	}
-	if d.file.Digest != "" {
-		h, err := newDigest(d.file.Digest, d.file.Size)
-		if err != nil {
-			return err
-		}
-		d.hash = h
+	if err := d.beginHashes(); err != nil {
+		return err
 	}
 	d.report(0)
 	return d.out.Truncate(0)
+}
+
+// beginHashes makes the hashes those of no bytes.
+func (d *download) beginHashes() (err error) {
+	d.sum, d.hash = sha256.New(), nil
+	switch {
+	case strings.HasPrefix(d.file.Digest, digestSHA256):
+		d.hash = d.sum
+	case d.file.Digest != "":
+		d.hash, err = newDigest(d.file.Digest, d.file.Size)
+	}
+	return err
+}
+
+// addHashes continues the hashes with the next bytes.
+func (d *download) addHashes(p []byte) {
+	d.sum.Write(p)
+	if d.hash != nil && d.hash != d.sum {
+		d.hash.Write(p)
+	}
 }
 
 // attempt transfers what one connection brings. It returns nil if the connection brought what was asked for.
@@ -257,9 +276,7 @@ func (d *download) write(p []byte) error {
 	if _, err := d.out.WriteAt(p, d.at); err != nil {
 		return err
 	}
-	if d.hash != nil {
-		d.hash.Write(p)
-	}
+	d.addHashes(p)
 	d.at += int64(len(p))
 	d.report(d.at)
 	if d.at-d.synced >= d.every {

@@ -2,11 +2,17 @@ package hub_test
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -50,6 +56,38 @@ func TestPullHF(t *testing.T) {
 	require.ErrorContains(t, err, "the repository has no Q5_0; choose Q8_0 (0.0 GiB), Q4_K_M")
 	_, err = b.pull("hf:owner/Wolf")
 	require.ErrorContains(t, err, "404 Not Found; correct the name owner/Wolf")
+}
+
+// TestPullHashesWhatArrives receives the SHA-256 of each file, also of those with no published one or one of git, and of
+// a download that is continued or begins again.
+func TestPullHashesWhatArrives(t *testing.T) {
+	b := newBench(t)
+	hashed := map[string]string{}
+	b.store.Hashed = func(path string, sum [32]byte, size int64) {
+		require.EqualValues(t, len(b.stored(strings.TrimPrefix(path, "models/"))), size)
+		hashed[path] = hex.EncodeToString(sum[:])
+	}
+	config, weights, plain := []byte(`{"a":1}`), hubserver.Content(fileBytes, 1), hubserver.Content(fileBytes, 2)
+	b.server.AddRepo("o/m", map[string][]byte{"config.json": config, "model.safetensors": weights})
+	_, err := b.pull("hf:o/m")
+	require.NoError(t, err)
+	for _, noRanges := range []bool{false, true} {
+		b.server.Files["/plain.gguf"], b.server.ETag["/plain.gguf"] = plain, `"one"`
+		r := b.find(b.server.URL + "/plain.gguf")
+		require.NoError(t, r.Rename(fmt.Sprintf("plain-%v", noRanges)))
+		b.server.DropAfter, b.server.Drops, b.server.NoRanges = 3000, 1, noRanges
+		ctx, cancel := context.WithCancelCause(context.Background())
+		b.client.Pause = func(context.Context, time.Duration) error { cancel(errors.New("stopped")); return ctx.Err() }
+		_, err = b.store.Pull(ctx, b.client, r, nil)
+		require.Error(t, err)
+		b.client.Pause = func(context.Context, time.Duration) error { return nil }
+		_, err = b.store.Pull(context.Background(), b.client, r, nil)
+		require.NoError(t, err)
+	}
+	require.Equal(t, map[string]string{
+		"models/m/config.json": hubserver.SHA256(config), "models/m/model.safetensors": hubserver.SHA256(weights),
+		"models/plain-false.gguf": hubserver.SHA256(plain), "models/plain-true.gguf": hubserver.SHA256(plain),
+	}, hashed)
 }
 
 // TestPullParts pulls a split GGUF file, and a safetensors repository, each file of which is checked.
@@ -330,6 +368,89 @@ func TestNamesOfServers(t *testing.T) {
 		require.ErrorIs(t, err, hub.ErrName, "%q", bad)
 	}
 }
+
+// TestDowngradesAreRefused is about a server with encryption that redirects to one without: to itself, to another host,
+// and back again. Nothing is asked of the second one, and the token stays with the first.
+func TestDowngradesAreRefused(t *testing.T) {
+	b := newBench(t)
+	var mu sync.Mutex
+	var reached []string // without encryption
+	plain := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		reached = append(reached, r.URL.Path)
+	}))
+	defer plain.Close()
+	var asked []string // with encryption, with what authorization
+	target := ""
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, r.URL.Path+" "+r.Header.Get("Authorization"))
+		if strings.HasPrefix(r.URL.Path, "/again") {
+			http.Redirect(w, r, target, http.StatusFound)
+			return
+		}
+		http.Redirect(w, r, "/again"+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	defer secure.Close()
+	b.client.Endpoint, b.client.Transport = secure.URL, secure.Client().Transport
+	for _, target = range []string{plain.URL + "/m.gguf", "http://" + strings.TrimPrefix(secure.URL, "https://") + "/m.gguf"} {
+		for _, reference := range []string{"hf:o/m", secure.URL + "/m.gguf"} {
+			asked = nil
+			_, err := b.pull(reference)
+			require.ErrorIs(t, err, hub.ErrDowngrade, reference)
+			require.ErrorContains(t, err, "redirects to http, which is not encrypted")
+			require.Len(t, asked, 2, "an answer that cannot change is asked for once: %s", asked)
+			for _, one := range asked {
+				require.Equal(t, reference == "hf:o/m", strings.HasSuffix(one, "Bearer hf_secret"), one)
+			}
+		}
+	}
+	require.Empty(t, reached)
+	require.Empty(t, b.pauses)
+}
+
+// TestProxy asks through the proxy of the environment for hosts that it is for, also for connections with encryption,
+// whose content the proxy does not see. It never gets the token.
+func TestProxy(t *testing.T) {
+	if os.Getenv(proxied) == "" { // package http reads the environment once in a process
+		var mu sync.Mutex
+		var asked []string
+		data := hubserver.Content(fileBytes, 1)
+		origin := hubserver.New(t)
+		origin.Files["/m.gguf"] = data
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			asked = append(asked, strings.TrimSpace(r.Method+" "+r.Host+" "+r.Header.Get("Authorization")))
+			mu.Unlock()
+			if r.Method == http.MethodConnect || r.URL.Host != "models.test" {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			origin.Config.Handler.ServeHTTP(w, r)
+		}))
+		defer proxy.Close()
+		command := exec.Command(os.Args[0], "-test.run", "^TestProxy$")
+		command.Env = append(os.Environ(), proxied+"="+hubserver.SHA256(data), "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "HTTPS_PROXY="+proxy.URL, "https_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=")
+		out, err := command.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, []string{"GET models.test", "CONNECT hub.test:443"}, slices.Compact(asked))
+		return
+	}
+	b := newBench(t)
+	_, err := b.pull("http://models.test/m.gguf")
+	require.NoError(t, err)
+	require.Equal(t, os.Getenv(proxied), hubserver.SHA256(b.stored("m.gguf")))
+	b.client.Endpoint = "https://hub.test"
+	_, err = b.pull("hf:o/m")
+	require.ErrorContains(t, err, "Bad Gateway")
+}
+
+// proxied is the variable of the process that TestProxy starts: the hash of what it downloads.
+const proxied = "LLMRUN_TEST_PROXIED"
 
 // TestPullOnAFullDisk keeps what was written, and goes on when there is room.
 func TestPullOnAFullDisk(t *testing.T) {

@@ -131,12 +131,15 @@ var ErrDigest = errors.New("the download is damaged, or the server has another f
 
 var hexDigest = regexp.MustCompile(`^(?:sha256:[0-9a-f]{64}|git:[0-9a-f]{40})$`)
 
+// digestSHA256 begins a digest that is a SHA-256.
+const digestSHA256 = "sha256:"
+
 // newDigest returns the hash for a published digest.
 func newDigest(digest string, size int64) (hash.Hash, error) {
 	if !hexDigest.MatchString(digest) {
 		return nil, fmt.Errorf("%w: %q is no hash that can be checked", ErrServer, limitedLine(digest))
 	}
-	if strings.HasPrefix(digest, "sha256:") {
+	if strings.HasPrefix(digest, digestSHA256) {
 		return sha256.New(), nil
 	}
 	h := sha1.New()

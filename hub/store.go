@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ type Store struct {
 	Dir string
 	// Checkpoint is how many bytes a power cut may lose; 0 = 64 MiB.
 	Checkpoint int64
+	// Hashed, if set, receives the SHA-256 and the size of each file that Pull has completed.
+	Hashed func(path string, sum [sha256.Size]byte, size int64)
 }
 
 // Endings of the files that belong to a model NAME.
@@ -52,6 +55,8 @@ type record struct {
 	Files  []storedFile `json:"files"`
 	// Made are the files of which the model was made, if they were replaced by a pack.
 	Made []storedFile `json:"made,omitempty"`
+	// Pack says how far a pack is that is made while the files arrive; nil without one.
+	Pack *packState `json:"pack,omitempty"`
 }
 
 // A storedFile is a file of a model.
@@ -63,6 +68,8 @@ type storedFile struct {
 	LastModified string `json:"last_modified,omitempty"`
 	// Durable is how many bytes from the beginning are known to be on the disk.
 	Durable int64 `json:"durable,omitempty"`
+	// Hash is the state of the SHA-256 of these bytes, of files that are stored in pieces.
+	Hash []byte `json:"hash,omitempty"`
 }
 
 // isOf reports whether the file here is the one on the server, as far as both say.
@@ -182,7 +189,7 @@ func (s *Store) Pull(ctx context.Context, c *Client, r *Remote, progress func(do
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	if m, has, err := s.Has(r); has || err != nil {
 		if has { // a call that was killed between the record and this
-			err = s.removeIfThere(r.Name + stateSuffix)
+			err = s.tidy(r.Name)
 		}
 		return m, err
 	}
@@ -205,6 +212,7 @@ type pull struct {
 	remote   *Remote
 	state    *record
 	done     int64 // bytes of the files before the one under way
+	inSteps  bool  // a pack is made meanwhile
 	progress func(done, total int64)
 }
 
@@ -225,15 +233,24 @@ func (p *pull) begin() error {
 		p.client.notify("%v: the download begins again", err)
 	case before.Source != r.Source && !slices.ContainsFunc(r.Files, func(f RemoteFile) bool { return before.durable(&f) > 0 }):
 		return fmt.Errorf("%s is on its way from %s; llmrun models rm %s deletes what is here of it, and --name gives this one another name", r.Name, before.Source, r.Name)
+	case before.Pack != nil && !p.inSteps:
+		return fmt.Errorf("%s is on its way as a pack: give --pack, too, or delete what is here of it with llmrun models rm %s", r.Name, r.Name)
 	}
-	p.state = &record{Name: r.Name, Source: r.Source, Path: r.Path}
+	p.state = &record{Name: r.Name, Source: r.Source, Path: r.Path, Pack: before.Pack}
 	for i := range r.Files {
 		f := &r.Files[i]
 		durable := before.durable(f)
 		if durable == 0 && slices.ContainsFunc(before.Files, func(b storedFile) bool { return b.Path == f.Path && b.Durable > 0 }) {
 			p.client.notify("%s has changed on the server: its download begins again", f.Path)
 		}
-		p.state.Files = append(p.state.Files, storedFile{f.Path, f.Size, f.Digest, f.ETag, f.LastModified, durable})
+		stored := storedFile{Path: f.Path, Size: f.Size, Digest: f.Digest, ETag: f.ETag, LastModified: f.LastModified, Durable: durable}
+		if at := slices.IndexFunc(before.Files, func(b storedFile) bool { return b.Path == f.Path }); at >= 0 && durable > 0 {
+			stored.Hash = before.Files[at].Hash
+		}
+		p.state.Files = append(p.state.Files, stored)
+	}
+	if p.inSteps {
+		return s.writeRecord(p.stateFile(), p.state)
 	}
 	if err := p.checkSpace(); err != nil {
 		return err
@@ -295,7 +312,8 @@ func (p *pull) file(ctx context.Context, i int) (err error) {
 		return err
 	}
 	if !complete {
-		if err := p.transfer(ctx, f, state, partial, report); err != nil {
+		sum, err := p.transfer(ctx, f, state, partial, report)
+		if err != nil {
 			return err
 		}
 		if err := p.store.FS.Rename(partial, final); err != nil {
@@ -304,6 +322,9 @@ func (p *pull) file(ctx context.Context, i int) (err error) {
 		dir, _ := vfs.Split(final)
 		if err := p.store.FS.SyncDir(dir); err != nil {
 			return err
+		}
+		if p.store.Hashed != nil {
+			p.store.Hashed(final, sum, f.Size)
 		}
 	}
 	p.done += f.Size
@@ -328,8 +349,8 @@ func (p *pull) isComplete(final, partial string, state *storedFile) (bool, error
 	return false, fmt.Errorf("%s is %w, and llmrun has not pulled it; move it, or give --name", final, ErrExists)
 }
 
-// transfer downloads a file to its partial name, and checks it.
-func (p *pull) transfer(ctx context.Context, f *RemoteFile, state *storedFile, partial string, report func(int64)) (err error) {
+// transfer downloads a file to its partial name, and checks it. It returns the SHA-256 of what it has written.
+func (p *pull) transfer(ctx context.Context, f *RemoteFile, state *storedFile, partial string, report func(int64)) (sum [sha256.Size]byte, err error) {
 	d := &download{client: p.client, file: f, every: p.store.Checkpoint, report: report}
 	if d.every <= 0 {
 		d.every = defaultCheckpoint
@@ -339,7 +360,7 @@ func (p *pull) transfer(ctx context.Context, f *RemoteFile, state *storedFile, p
 		return p.store.writeRecord(p.stateFile(), p.state)
 	}
 	if d.out, err = p.open(partial, state); err != nil {
-		return err
+		return sum, err
 	}
 	closed := false
 	defer func() {
@@ -347,25 +368,23 @@ func (p *pull) transfer(ctx context.Context, f *RemoteFile, state *storedFile, p
 			err = errors.Join(err, d.out.Close())
 		}
 	}()
-	if f.Digest != "" {
-		if d.hash, err = newDigest(f.Digest, f.Size); err != nil {
-			return err
-		}
+	if err := d.beginHashes(); err != nil {
+		return sum, err
 	}
 	if err := d.resume(ctx, state.Durable); err != nil {
-		return err
+		return sum, err
 	}
 	if err := d.run(ctx); err != nil {
-		return explainFull(err, p.store.Dir)
+		return sum, explainFull(err, p.store.Dir)
 	}
 	closed = true
 	if err := d.out.Close(); err != nil {
-		return err
+		return sum, err
 	}
 	if err := d.verify(); err != nil {
-		return errors.Join(fmt.Errorf("%w; what was downloaded of it is deleted", err), p.discard(state, partial))
+		return sum, errors.Join(fmt.Errorf("%w; what was downloaded of it is deleted", err), p.discard(state, partial))
 	}
-	return nil
+	return [sha256.Size]byte(d.sum.Sum(nil)), nil
 }
 
 // explainFull says what helps against a full disk.
@@ -425,7 +444,7 @@ func (p *pull) open(partial string, state *storedFile) (vfs.File, error) {
 // resume hashes what is here of the file. The bytes are read again, so that damage of the disk is found too.
 func (d *download) resume(ctx context.Context, durable int64) error {
 	buffer := make([]byte, transferBytes)
-	for d.hash != nil && d.at < durable {
+	for d.at < durable {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -433,10 +452,10 @@ func (d *download) resume(ctx context.Context, durable int64) error {
 		if _, err := d.out.ReadAt(part, d.at); err != nil {
 			return err
 		}
-		d.hash.Write(part)
+		d.addHashes(part)
 		d.at += int64(len(part))
 	}
-	d.at, d.synced = durable, durable
+	d.synced = durable
 	d.report(d.at)
 	return nil
 }
@@ -564,6 +583,9 @@ func (s *Store) Remove(name string) (freed int64, err error) {
 		if err := s.FS.SyncDir(s.Dir); err != nil {
 			return freed, err
 		}
+		if r.Pack != nil { // it may be complete, and its record missing
+			r.Files = append(r.Files, storedFile{Path: name + packSuffix})
+		}
 		n, err := s.removeFiles(r)
 		freed += n
 		if err != nil {
@@ -580,6 +602,9 @@ func (s *Store) Remove(name string) (freed int64, err error) {
 func (s *Store) removeFiles(r *record) (freed int64, err error) {
 	dirs := map[string]bool{}
 	for _, f := range r.Files {
+		if r.Pack != nil && isStreamed(f.Path, f.Digest) {
+			continue // it is in pieces, and what has its name is the user's
+		}
 		for _, name := range []string{f.Path, f.Path + partialSuffix} {
 			full := vfs.Join(s.Dir, name)
 			info, failed := s.FS.Stat(full)
@@ -595,6 +620,10 @@ func (s *Store) removeFiles(r *record) (freed int64, err error) {
 		if dir := path.Dir(f.Path); dir != "." {
 			dirs[dir] = true
 		}
+	}
+	if r.Pack != nil {
+		n, failed := s.removePieces(r)
+		freed, err = freed+n, errors.Join(err, failed)
 	}
 	for dir := range dirs {
 		_ = s.FS.Remove(vfs.Join(s.Dir, dir)) // it may hold files of the user

@@ -37,6 +37,26 @@ func TestUntil(t *testing.T) {
 	}
 }
 
+// TestEndAt ends work at a time, and also when the clock has passed it while the timers stood still.
+func TestEndAt(t *testing.T) {
+	stopped := errors.New("stopped at 07:00")
+	end := time.Date(9999, 1, 2, 7, 0, 0, 0, time.UTC)
+	clock := end
+	ctx, check, cancel := EndAt(t.Context(), end, func() time.Time { return clock }, stopped)
+	defer cancel()
+	clock = end.Add(-time.Second)
+	require.NoError(t, check(ctx))
+	require.NoError(t, ctx.Err())
+	clock = end
+	require.ErrorIs(t, check(ctx), stopped)
+	require.Error(t, ctx.Err())
+	require.ErrorIs(t, context.Cause(ctx), stopped)
+
+	ctx, _, cancel = EndAt(t.Context(), time.Unix(0, 0), time.Now, stopped)
+	defer cancel()
+	require.ErrorIs(t, context.Cause(ctx), stopped)
+}
+
 func TestOnBattery(t *testing.T) {
 	for _, c := range []struct {
 		name           string

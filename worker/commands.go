@@ -188,14 +188,15 @@ func (c *workFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
+	var check func(context.Context) error // nil: nothing ends the work
 	if c.until != "" {
 		end, err := jobs.Until(c.until, time.Now())
 		if err != nil {
 			return err
 		}
-		limited, cancel := context.WithDeadlineCause(ctx, end, fmt.Errorf("stopped at %s", c.until))
+		var cancel func()
+		ctx, check, cancel = jobs.EndAt(ctx, end, time.Now, fmt.Errorf("stopped at %s", c.until))
 		defer cancel()
-		ctx = limited
 	}
 	patience := time.Duration(c.lost) * time.Second
 	q, err := c.server.open(ctx, patience)
@@ -220,7 +221,7 @@ func (c *workFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	w := &worker{queue: q, engine: engine, dir: dir, lostAfter: patience, note: s.Note}
+	w := &worker{queue: q, engine: engine, dir: dir, lostAfter: patience, note: s.Note, wait: check}
 	return errors.Join(w.run(ctx, c.drain), w.close(), os.RemoveAll(dir), engine.Close())
 }
 

@@ -33,6 +33,7 @@ type worker struct {
 	dir       string        // for documents
 	lostAfter time.Duration // see openQueue
 	note      func(string)
+	wait      func(context.Context) error // of the options of summaries
 
 	current    job // that of summarizer
 	summarizer *llmrun.Summarizer
@@ -234,6 +235,7 @@ func (w *worker) open(j job) error {
 		return err
 	}
 	o := j.options(w.engine.DefaultSampling())
+	o.Wait = w.wait
 	o.Progress = func(llmrun.SummaryProgress) { w.alive() }
 	s, err := w.engine.NewSummarizer(o)
 	w.summarizer, w.current = s, j

@@ -152,13 +152,16 @@ func TestKilledWorkersGiveBackTheirParts(t *testing.T) {
 		name, content := fmt.Sprintf("doc%d.md", i), text(r, 8+r.IntN(12))
 		want[add(t, q, name, content)] = alone(t, single, name, content)
 	}
-	var handled, finished atomic.Int64
-	results := map[string]bool{}
+	var handled, stored, finished atomic.Int64
+	steps, results := map[string]bool{}, map[string]bool{} // each may be stored a second time
 	_, err := q.conn.Subscribe(">", func(msg *nats.Msg) {
-		if strings.HasPrefix(msg.Subject, "$O.llmrun_results.M.") { // the end of a result, perhaps for the second time
+		if strings.HasPrefix(msg.Subject, "$KV."+answerBucket+".") {
+			steps[msg.Subject] = true
+		} else if strings.HasPrefix(msg.Subject, "$O.llmrun_results.M.") { // the end of a result
 			results[msg.Subject] = true
 			finished.Store(int64(len(results)))
 		}
+		stored.Store(int64(len(steps) + len(results)))
 		handled.Add(1)
 	})
 	require.NoError(t, err)
@@ -195,8 +198,8 @@ func TestKilledWorkersGiveBackTheirParts(t *testing.T) {
 		kill(kills % len(running))
 		start(kills % len(running))
 	}
-	for n := finished.Load(); !done(); n = finished.Load() {
-		testutil.Eventually(t, "another document is done", func() bool { return finished.Load() > n })
+	for n := stored.Load(); !done(); n = stored.Load() {
+		testutil.Eventually(t, "another step, or a document, is done", func() bool { return stored.Load() > n })
 	}
 	for id := range want {
 		requireSame(t, q, id, want[id])

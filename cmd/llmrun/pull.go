@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,7 +26,7 @@ func pullCommand() *cli.Command {
 
 Before the download pull reads the model's header, and says how much of the model stays in memory here and how fast it is. If it would not run or be slow (below 2 tokens per second), pull asks; --yes answers yes, and where nobody can be asked pull refuses. plan hf:… shows the whole plan.
 
-A download that was interrupted continues with the same command, also after a power cut. The files are compared with the SHA-256 that the server publishes, or with --sha256; those of other URLs have none. --pack imports the model after the download and then deletes what was downloaded, so that the disk holds the model once; until then it holds both.
+A download that was interrupted continues with the same command, also after a power cut. The files are compared with the SHA-256 that the server publishes, or with --sha256; those of other URLs have none. --pack imports the model while it is downloaded, and deletes what is in the pack, so that the disk holds the model once. Where that is not possible a line says so, and the model is imported after the download.
 
 HF_TOKEN is sent to huggingface.co, or to the server of HF_ENDPOINT, and to no other. HTTPS_PROXY and NO_PROXY are used. Models are kept in llmrun/models of the user's data directory (XDG_DATA_HOME), or in LLMRUN_MODELS.
 
@@ -59,7 +61,7 @@ var sha256Text = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
 func (p *pullFlags) add(f *cli.FlagSet) {
 	f.Group("Download")
 	f.Toggle(&p.yes, "y yes", "download the model even if it would be slow here, or not run")
-	f.Toggle(&p.pack, "pack", "import the model after the download, and delete what was downloaded")
+	f.Toggle(&p.pack, "pack", "import the model while it is downloaded, and keep only the pack")
 	f.Text(&p.name, "name", "NAME", "the name of the model here; default: that of its file without the ending")
 	f.Value("sha256", "HEX", "with a URL: the SHA-256 that the file must have", func(text string) error {
 		if !sha256Text.MatchString(text) {
@@ -110,6 +112,7 @@ func (p *pullFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		s.Note(remote.Note)
 	}
 	store := modelPlaces().Store()
+	store.Hashed = rememberHash
 	m, has, err := store.Has(remote)
 	if err != nil {
 		return err
@@ -118,7 +121,7 @@ func (p *pullFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		if err := p.consider(ctx, s, client, store, remote); err != nil {
 			return cli.Interruption(ctx, err)
 		}
-		if m, err = download(ctx, s, client, store, remote); err != nil {
+		if m, err = p.download(ctx, s, client, store, remote); err != nil {
 			return err
 		}
 	}
@@ -128,6 +131,14 @@ func (p *pullFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		}
 	}
 	return p.report(s, m, has)
+}
+
+// rememberHash spares the first use of a file the reading of all of it. What cannot be remembered only costs time.
+func rememberHash(path string, sum [sha256.Size]byte, size int64) {
+	cache := &cacheFlags{}
+	if dir, err := cache.directory(); err == nil {
+		_ = llmrun.RememberHash(dir, path, sum, size)
+	}
 }
 
 // check refuses names that no file can have.
@@ -177,11 +188,7 @@ func (p *pullFlags) adjust(remote *hub.Remote) error {
 // consider says what the model needs and how fast it would be, and asks where that is poor.
 func (p *pullFlags) consider(ctx context.Context, s *cli.Streams, client *hub.Client, store *hub.Store, remote *hub.Remote) error {
 	missing := store.Missing(remote)
-	need := missing
-	if p.pack {
-		need += remote.Bytes()
-	}
-	if err := store.CheckSpace(need); err != nil {
+	if err := store.CheckSpace(missing); err != nil {
 		return err
 	}
 	outlook, err := foresee(ctx, client, remote, p.model.ram)
@@ -244,22 +251,86 @@ func smallerText(remote *hub.Remote) string {
 	return "; smaller: " + strings.Join(list, ", ")
 }
 
+// download downloads a model, with --pack as a pack where that is possible.
+func (p *pullFlags) download(ctx context.Context, s *cli.Streams, client *hub.Client, store *hub.Store, remote *hub.Remote) (hub.Model, error) {
+	if !p.pack || filepath.Ext(remote.Path) == llmrun.PackSuffix {
+		return download(ctx, s, client, store, remote)
+	}
+	m, err := downloadPack(ctx, s, client, store, remote)
+	if !errors.Is(err, hub.ErrNotInSteps) {
+		return m, err
+	}
+	if err := store.CheckSpace(store.Missing(remote) + remote.Bytes()); err != nil {
+		return m, err
+	}
+	s.Note(fmt.Sprintf("%v: the model is downloaded first, and the disk holds both until it is imported", err))
+	return download(ctx, s, client, store, remote)
+}
+
+// packer is an import for package hub.
+type packer struct{ *llmrun.SteppedImport }
+
+// Write implements hub.Packer.
+func (p packer) Write(ctx context.Context, to hub.PackFile, o hub.PackSteps) error {
+	err := p.SteppedImport.Write(ctx, to, llmrun.ImportSteps{
+		From: llmrun.ImportStep(o.From), Every: o.Every,
+		Checkpoint: func(step llmrun.ImportStep) error { return o.Checkpoint(hub.PackStep(step)) },
+		Hashes: func(ctx context.Context) (map[string]llmrun.FileHash, error) {
+			hashes, err := o.Hashes(ctx)
+			files := map[string]llmrun.FileHash{}
+			for path, h := range hashes {
+				files[path] = llmrun.FileHash(h)
+			}
+			return files, err
+		},
+	})
+	if errors.Is(err, llmrun.ErrImportStep) {
+		return fmt.Errorf("%w: %w", hub.ErrPackStart, err)
+	}
+	return err
+}
+
+// downloadPack downloads a model and makes a pack of it meanwhile.
+func downloadPack(ctx context.Context, s *cli.Streams, client *hub.Client, store *hub.Store, remote *hub.Remote) (hub.Model, error) {
+	plan := func(files fs.FS) (hub.Packer, error) {
+		steps, err := llmrun.PlanSteppedImport(files, remote.Path, s.Note)
+		if err != nil {
+			return nil, err
+		}
+		return packer{steps}, nil
+	}
+	checking := &phases{s: s, labels: []string{"checking"}}
+	defer checking.finish()
+	check := func(path string) error { return llmrun.Verify(ctx, path, checking.report) }
+	return withProgress(ctx, s, client, remote, remote.Source+" --pack", func(progress func(done, total int64)) (hub.Model, error) {
+		return store.PullPack(ctx, client, remote, plan, check, progress)
+	})
+}
+
 // download downloads a model with a progress bar.
 func download(ctx context.Context, s *cli.Streams, client *hub.Client, store *hub.Store, remote *hub.Remote) (hub.Model, error) {
+	return withProgress(ctx, s, client, remote, remote.Source, func(progress func(done, total int64)) (hub.Model, error) {
+		return store.Pull(ctx, client, remote, progress)
+	})
+}
+
+// withProgress shows the progress of a download, and after a failure what is kept, and with what arguments pull
+// continues.
+func withProgress(ctx context.Context, s *cli.Streams, client *hub.Client, remote *hub.Remote, arguments string, pull func(progress func(done, total int64)) (hub.Model, error)) (hub.Model, error) {
 	bar := cli.NewMeter(s, "downloading", cli.FormatBytes)
 	defer bar.Finish()
 	client.Notify = func(text string) { bar.Finish(); s.Note(text) }
 	here := int64(0)
-	m, err := store.Pull(ctx, client, remote, func(done, total int64) {
+	m, err := pull(func(done, total int64) {
 		here = done
 		bar.Update(done, total)
 	})
 	bar.Finish()
-	if err == nil {
-		return m, nil
+	if err == nil || errors.Is(err, hub.ErrNotInSteps) {
+		return m, err
 	}
-	if here > 0 && !errors.Is(err, hub.ErrDigest) {
-		s.Note(fmt.Sprintf("%s of %s are kept; llmrun pull %s continues, and llmrun models rm %s deletes them", cli.FormatBytes(here), cli.FormatBytes(remote.Bytes()), remote.Source, remote.Name))
+	if here > 0 && !errors.Is(err, hub.ErrDigest) && !errors.Is(err, hub.ErrDiscarded) {
+		s.Note(fmt.Sprintf("%s of %s are kept; llmrun pull %s continues, and llmrun models rm %s deletes them", cli.FormatBytes(here), cli.FormatBytes(remote.Bytes()), arguments, remote.Name))
 	}
 	return m, cli.Interruption(ctx, err)
 }
@@ -343,20 +414,19 @@ func foresee(ctx context.Context, client *hub.Client, remote *hub.Remote, ram ra
 	if ctx.Err() != nil {
 		return outlook{}, context.Cause(ctx)
 	}
-	available := ram.bytes
-	if available <= 0 {
-		available = llmrun.AvailableMemory()
+	memory := fmt.Sprintf("on this machine with --ram %s:", cli.FormatBytes(ram.bytes))
+	if ram.bytes <= 0 {
+		memory = fmt.Sprintf("on this machine with %s free:", cli.FormatBytes(llmrun.AvailableMemory()))
 	}
-	memory := fmt.Sprintf("with %s of memory", cli.FormatBytes(available))
 	switch {
 	case errors.Is(err, hub.ErrNoRanges), errors.Is(err, hub.ErrTooMuch):
 		return outlook{text: fmt.Sprintf("not planned before the download: %v", err)}, nil
 	case errors.Is(err, llmrun.ErrBudget):
-		return outlook{text: fmt.Sprintf("%s it does not run here: %s", memory, needText(err)), poor: true, err: err}, nil
+		return outlook{text: fmt.Sprintf("%s it does not run: %s", memory, needText(err)), poor: true, err: err}, nil
 	case err != nil:
 		return outlook{text: fmt.Sprintf("llmrun cannot run it: %v", err), poor: true, err: err}, nil
 	}
-	text := fmt.Sprintf("%s %s of the weights stay in memory here, about %s tok/s", memory, residentText(plan), speedText(plan.PredictedDecode))
+	text := fmt.Sprintf("%s %s resident, about %s tok/s", memory, residentText(plan), speedText(plan.PredictedDecode))
 	return outlook{text: text, poor: plan.PredictedDecode < slowSpeed}, nil
 }
 

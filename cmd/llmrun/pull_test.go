@@ -5,12 +5,14 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/hub"
 	"github.com/llmrun/llmrun/internal/cli"
 	"github.com/llmrun/llmrun/internal/testutil/hubserver"
@@ -47,9 +49,34 @@ func TestPullAsks(t *testing.T) {
 		p.model.ram.bytes = 1 << 20
 		s, screen := asking(t, typed)
 		require.ErrorIs(t, p.consider(ctx, s, client, store, remote), want, typed)
-		require.Contains(t, screen.String(), "with 1.0 MiB of memory it does not run here: it needs at least ")
+		require.Contains(t, screen.String(), "on this machine with --ram 1.0 MiB: it does not run: it needs at least ")
 		require.Contains(t, screen.String(), "Download it all the same? [y/N] ")
 	}
+}
+
+// TestPullSaysHowMuchIsResident is about the line before the download for a model of which only a part stays in memory.
+func TestPullSaysHowMuchIsResident(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(layered(t, 8, 4096, false), "m.gguf"))
+	require.NoError(t, err)
+	server := hubserver.New(t)
+	server.AddRepo("o/m", map[string][]byte{"m-Q8_0.gguf": data, "m-Q4_0.gguf": data[:len(data)/2]})
+	client := &hub.Client{Endpoint: server.URL}
+	ref, err := hub.ParseReference("hf:o/m:Q8_0")
+	require.NoError(t, err)
+	ctx := context.Background()
+	remote, err := client.Find(ctx, ref)
+	require.NoError(t, err)
+	store := &hub.Store{FS: vfs.NewMem(), Dir: "models"}
+	p := pullFlags{yes: true}
+	p.model.ram.bytes = 1 << 20
+	poor, err := foresee(ctx, client, remote, p.model.ram)
+	require.NoError(t, err)
+	var minimum *llmrun.MinimumError
+	require.ErrorAs(t, poor.err, &minimum)
+	p.model.ram.bytes = minimum.Minimum
+	s, screen := asking(t, "")
+	require.NoError(t, p.consider(ctx, s, client, store, remote))
+	require.Regexp(t, `^llmrun: m-Q8_0: \d+\.\d [KM]iB; on this machine with --ram \d+\.\d MiB: \d?\d % resident, about \d\S* tok/s; smaller: Q4_0 \d+\.\d [KM]iB`, screen.String())
 }
 
 // TestPullStoppedSaysHowToGoOn stops a download: the note says what is kept, and which command continues.

@@ -127,7 +127,17 @@ func (c *summarizeFlags) limit(ctx context.Context, s *cli.Streams) (context.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	limited, cancel := context.WithDeadlineCause(ctx, end, fmt.Errorf("stopped at %s", c.until))
+	limited, check, cancel := jobs.EndAt(ctx, end, time.Now, fmt.Errorf("stopped at %s", c.until))
+	pause := c.options.Wait
+	c.options.Wait = func(ctx context.Context) error {
+		if err := check(ctx); err != nil || pause == nil {
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+		return check(ctx) // pauses may be long
+	}
 	return limited, cancel, nil
 }
 

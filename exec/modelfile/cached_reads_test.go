@@ -54,6 +54,26 @@ func (o *openings) open(t *testing.T) (packed string) {
 	return packed
 }
 
+// TestWrittenModelIsReadOnce counts what the first use of a model reads whose writer has handed over its hash: each
+// tensor once for the pack, and the header when it is opened, but the file is not hashed.
+func TestWrittenModelIsReadOnce(t *testing.T) {
+	t.Parallel()
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.FFN, shape.Tied = 4096, false
+	o := &openings{path: filepath.Join(t.TempDir(), "m.gguf"), cache: t.TempDir()}
+	require.NoError(t, synth.Write(t.Context(), vfs.OS(), o.path, synth.Options{Shape: shape, Quant: "q8_0"}))
+	sum, err := digest.Of(t.Context(), vfs.OS(), o.path, nil)
+	require.NoError(t, err)
+	require.NoError(t, digest.NewMemo(vfs.OS(), o.cache).Written(vfs.OS(), o.path, sum.Sum, sum.Size))
+	o.open(t)
+	read := o.bytes[o.path]
+	require.Less(t, read, o.size(t)+o.size(t)/4, "headers are read more than once")
+	o.open(t)
+	require.LessOrEqual(t, o.bytes[o.path], int64(64))
+	t.Logf("%d bytes read of a file of %d", read, o.size(t))
+}
+
 // size returns the size of the model's file.
 func (o *openings) size(t *testing.T) int64 {
 	info, err := os.Stat(o.path)

@@ -42,7 +42,9 @@ type Files struct {
 	latent       *latentHeads // nil: no matrices of latent attention appear apart
 
 	// Hashes remembers the hashes of the model's files. nil remembers them for the process.
-	Hashes  *digest.Memo
+	Hashes *digest.Memo
+	// Known are hashes of the model's files, by path, that Hashes is not asked for.
+	Known   map[string]digest.File
 	content *Content             // nil until it is known
 	stamps  map[string]vfs.Stamp // of the files before they were opened
 	stamped time.Time            // when stamps were taken

@@ -48,9 +48,11 @@ func (f *Files) contentOf(ctx context.Context, fsys vfs.FS, paths []string) (c C
 	c.stamps = map[string]vfs.Stamp{}
 	var files []pack.SourceFile
 	for _, path := range paths {
-		d, err := f.Hashes.Of(ctx, fsys, path, nil)
-		if err != nil {
-			return c, err
+		d, known := f.Known[path]
+		if !known {
+			if d, err = f.Hashes.Of(ctx, fsys, path, nil); err != nil {
+				return c, err
+			}
 		}
 		files = append(files, pack.SourceFile{Role: role(path), Size: d.Size, Sum: d.Sum})
 		c.Bytes += d.Size

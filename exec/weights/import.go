@@ -119,6 +119,18 @@ const mostImportWorkers = 2 * loadReaders
 // The source is hashed at the same time, unless its hash is known: the pack needs tensors in
 // another order than they have in the file, but the page cache serves most second reads.
 func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
+	hash := func(ctx context.Context) error {
+		_, err := im.files.About(ctx, im.made)
+		return err
+	}
+	return im.run(ctx, 0, hash, func(body func(w io.Writer) error) error {
+		return pack.Write(fsys, path, im.contents, body)
+	})
+}
+
+// run calls write, whose body writes the bytes of tensors from byte from of all of them on. hash, which runs at the same
+// time, makes the hash of the source known.
+func (im *importer) run(ctx context.Context, from int64, hash func(context.Context) error, write func(body func(io.Writer) error) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	workers := min(max(loadReaders, runtime.GOMAXPROCS(0)), mostImportWorkers)
@@ -129,23 +141,20 @@ func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 	wg.Go(func() {
 		defer close(ordered)
 		defer close(work)
-		im.submitBlocks(ctx, work, ordered)
+		im.submitBlocks(ctx, from, work, ordered)
 	})
 	for range workers {
 		wg.Go(func() { im.arrangeBlocks(work, spare) })
 	}
 	hashed := make(chan error, 1)
-	wg.Go(func() {
-		_, err := im.files.About(ctx, im.made)
-		hashed <- err
-	})
+	wg.Go(func() { hashed <- hash(ctx) })
 	im.contents.Origin = func() (pack.About, error) {
 		if err := <-hashed; err != nil {
 			return pack.About{}, err
 		}
 		return im.files.AboutImported(ctx, im.made)
 	}
-	err := pack.Write(fsys, path, im.contents, func(w io.Writer) error { return im.writeBlocks(ctx, w, ordered, spare) })
+	err := write(func(w io.Writer) error { return im.writeBlocks(ctx, w, ordered, spare) })
 	cancel()
 	wg.Wait()
 	return err
@@ -188,24 +197,53 @@ func (im *importer) writeBlocks(ctx context.Context, w io.Writer, ordered <-chan
 }
 
 // submitBlocks cuts all tensors into blocks. It sends them to the workers and, in the same
-// order, to the writer.
-func (im *importer) submitBlocks(ctx context.Context, work, ordered chan<- *rowBlock) {
+// order, to the writer. It leaves out those that end before byte from of all tensors.
+func (im *importer) submitBlocks(ctx context.Context, from int64, work, ordered chan<- *rowBlock) {
+	im.eachBlock(func(c *rowBlock, end int64) bool {
+		if end <= from {
+			return true
+		}
+		c.done = make(chan struct{})
+		for _, to := range []chan<- *rowBlock{ordered, work} {
+			select {
+			case to <- c:
+			case <-ctx.Done():
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// eachBlock calls yield with the blocks of all tensors in order, and where each one ends in the bytes of all of them,
+// until yield returns false.
+func (im *importer) eachBlock(yield func(c *rowBlock, end int64) bool) {
+	end := int64(0)
 	for _, p := range im.places {
 		step := p.Slice.Rows
 		if p.Vector == nil {
 			step = max(1, tileReadBytes/p.rowBytes()/tiled.TileRows) * tiled.TileRows
 		}
-		for first := 0; first < p.Slice.Rows; first += step {
-			c := &rowBlock{p: p, first: first, rows: min(step, p.Slice.Rows-first), done: make(chan struct{})}
-			for _, to := range []chan<- *rowBlock{ordered, work} {
-				select {
-				case to <- c:
-				case <-ctx.Done():
-					return
-				}
+		first := end
+		for row := 0; row < p.Slice.Rows; row += step {
+			c := &rowBlock{p: p, first: row, rows: min(step, p.Slice.Rows-row)}
+			// Blocks but the last one end with whole tiles.
+			if end = first + int64(p.Bytes())/int64(p.blockRows())*int64(row+step); row+step >= p.Slice.Rows {
+				end = first + int64(p.Bytes())
+			}
+			if !yield(c, end) {
+				return
 			}
 		}
 	}
+}
+
+// blockRows returns the rows that the placement takes room for: those of whole tiles.
+func (p *Placement) blockRows() int {
+	if !p.tile {
+		return p.Slice.Rows
+	}
+	return (p.Slice.Rows + tiled.TileRows - 1) / tiled.TileRows * tiled.TileRows
 }
 
 // rowBytes returns the size of a row in the source.

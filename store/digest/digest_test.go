@@ -113,6 +113,39 @@ func TestFreshFilesAreReadAgain(t *testing.T) {
 	require.False(t, vfs.Stamp{Changed: at(time.Hour), Modified: at(-time.Hour)}.Settled(now), "the clock was set back")
 }
 
+// TestWrittenFilesAreNotReadAgain hands over the hash of a file that was just written: it is found at once, also by the
+// next process, and a later write shows although it comes within the same tick of the clock and keeps the size.
+func TestWrittenFilesAreNotReadAgain(t *testing.T) {
+	forget()
+	path, _ := settledFile(t, "weights")
+	memo := NewMemo(vfs.OS(), filepath.Join(t.TempDir(), "cache"))
+	known := Sum{1, 2, 3} // shows that the file is not read
+	require.NoError(t, memo.Written(vfs.OS(), path, known, int64(len("weights"))))
+	for range 2 {
+		require.True(t, memo.Knows(vfs.OS(), []string{path}))
+		d, err := memo.Of(t.Context(), vfs.OS(), path, func(int64) { t.Error("the file is read") })
+		require.NoError(t, err)
+		require.Equal(t, known, d.Sum)
+		forget() // the second time it is in the file
+	}
+	require.NoError(t, os.WriteFile(path, []byte("heights"), 0o600))
+	d, err := memo.Of(t.Context(), vfs.OS(), path, nil)
+	require.NoError(t, err)
+	require.Equal(t, Sum(sha256.Sum256([]byte("heights"))), d.Sum)
+
+	other, _ := settledFile(t, "weights")
+	require.ErrorIs(t, memo.Written(vfs.OS(), other, known, 3), store.ErrChanged)
+	require.False(t, memo.Knows(vfs.OS(), []string{other}), "it has another size")
+	stuck := vfs.NewFaulty(vfs.OS(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpTouch {
+			return os.ErrPermission
+		}
+		return nil
+	})
+	require.ErrorIs(t, memo.Written(stuck, other, known, int64(len("weights"))), os.ErrPermission)
+	require.False(t, memo.Knows(vfs.OS(), []string{other}), "its time cannot be set back")
+}
+
 // TestDamagedMemo flips every bit of a memo's file. No flip yields a hash.
 func TestDamagedMemo(t *testing.T) {
 	whole := encode(map[vfs.Stamp]entry{{Size: 5, Inode: 1}: {Sum{1}, 1}, {Size: 6, Inode: 2}: {Sum{2}, 2}})

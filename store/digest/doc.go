@@ -10,6 +10,8 @@
 // hash is remembered apart, and only [Memo.Verify] uses it: to say that the content is still
 // the same, not that it has changed.
 //
+// A program that writes a file knows its hash, and hands it to [Memo.Written].
+//
 // The stamp does not reveal damage below the file system. [Of] always reads the file; use it
 // where damage must be found.
 package digest

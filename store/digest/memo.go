@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -98,6 +99,36 @@ func (m *Memo) Of(ctx context.Context, fsys vfs.FS, path string, progress func(n
 		}
 		return d, err
 	})
+}
+
+// setBack is how far Written sets the time of a file back: more than file systems round times by.
+const setBack = time.Minute
+
+// errUnsettled reports a file system that keeps no time that a program sets.
+var errUnsettled = errors.New("the file system sets no times")
+
+// Written remembers the hash of a file that the caller has just written, so that it is not read for it. It sets the time
+// of modification back: every later write sets it forward, and shows, also within the same tick of the clock. It
+// remembers nothing about a file that has another size.
+func (m *Memo) Written(fsys vfs.FS, path string, sum Sum, size int64) error {
+	begin := time.Now()
+	if err := vfs.SetModified(fsys, path, begin.Add(-setBack)); err != nil {
+		return err
+	}
+	_, err := withFile(fsys, path, func(f vfs.File) (d File, err error) {
+		stamp, err := vfs.StampForReading(f)
+		switch {
+		case err != nil || stamp == (vfs.Stamp{}):
+			return d, err
+		case stamp.Size != size:
+			return d, fmt.Errorf("%s: %w", f.Name(), store.ErrChanged)
+		case stamp.Modified > begin.Add(-setBack/2).UnixNano():
+			return d, fmt.Errorf("%s: %w", f.Name(), errUnsettled)
+		}
+		m.add(memoName, stamp, entry{sum, begin.UnixNano()})
+		return d, nil
+	})
+	return err
 }
 
 // find returns the remembered hash for a stamp.

@@ -9,8 +9,13 @@ import (
 // file. The record need not survive a crash. Touch does nothing on file systems without
 // such records.
 func Touch(fsys FS, name string) error {
+	return SetModified(fsys, name, time.Now())
+}
+
+// SetModified sets the time at which a file was last written. It does nothing on file systems without such times.
+func SetModified(fsys FS, name string, at time.Time) error {
 	if t, ok := fsys.(useTracker); ok {
-		return t.touch(name, time.Now())
+		return t.touch(name, at)
 	}
 	return nil
 }
@@ -69,21 +74,21 @@ func (m *Mem) lastUsed(name string) (time.Time, bool) {
 	return time.Unix(node.lastUse, 0), true
 }
 
-func (f *faultyFS) touch(name string, _ time.Time) error {
+func (f *faultyFS) touch(name string, at time.Time) error {
 	if err := f.check(OpTouch, name, noOffset, 0); err != nil {
 		return err
 	}
-	return Touch(f.fsys, name)
+	return SetModified(f.fsys, name, at)
 }
 
 func (f *faultyFS) lastUsed(name string) (time.Time, bool) { return LastUsed(f.fsys, name) }
 
-func (t *throttledFS) touch(name string, _ time.Time) error { return Touch(t.FS, name) }
+func (t *throttledFS) touch(name string, at time.Time) error { return SetModified(t.FS, name, at) }
 
 func (t *throttledFS) lastUsed(name string) (time.Time, bool) { return LastUsed(t.FS, name) }
 
-func (s subFS) touch(name string, _ time.Time) error {
-	return s.onPath("touch", name, func(full string) error { return Touch(s.fsys, full) })
+func (s subFS) touch(name string, at time.Time) error {
+	return s.onPath("touch", name, func(full string) error { return SetModified(s.fsys, full, at) })
 }
 
 func (s subFS) lastUsed(name string) (time.Time, bool) {
