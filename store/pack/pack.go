@@ -154,7 +154,7 @@ func (f *File) buildIndex() error {
 		})
 	}
 	var err error
-	f.Index, err = store.NewPlacedIndex([]vfs.File{f.file}, tensors)
+	f.Index, err = store.NewPlacedIndex([]vfs.File{f.file}, make([]vfs.Stamp, 1), tensors) // checksums find changes
 	return err
 }
 
