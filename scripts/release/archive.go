@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// tarOf returns a compressed tar whose files belong to root.
-func tarOf(files []file, at time.Time, level int) ([]byte, error) {
+// tarOf returns a compressed tar whose files belong to root. Their names follow prefix.
+func tarOf(prefix string, files []file, at time.Time, level int) ([]byte, error) {
 	var buffer bytes.Buffer
 	compressed, err := gzip.NewWriterLevel(&buffer, level)
 	if err != nil {
@@ -23,10 +23,10 @@ func tarOf(files []file, at time.Time, level int) ([]byte, error) {
 	out := tar.NewWriter(compressed)
 	made := map[string]bool{}
 	for _, f := range files {
-		if err := addParents(out, made, path.Dir(f.name), at); err != nil {
+		if err := addParents(out, prefix, made, path.Dir(f.name), at); err != nil {
 			return nil, err
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: int64(f.mode.Perm()), Size: int64(len(f.data)), ModTime: at, Uname: "root", Gname: "root", Format: tar.FormatUSTAR}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: prefix + f.name, Mode: int64(f.mode.Perm()), Size: int64(len(f.data)), ModTime: at, Uname: "root", Gname: "root", Format: tar.FormatUSTAR}
 		if err := out.WriteHeader(header); err != nil {
 			return nil, err
 		}
@@ -41,15 +41,15 @@ func tarOf(files []file, at time.Time, level int) ([]byte, error) {
 }
 
 // addParents writes the directories above a file, once each.
-func addParents(out *tar.Writer, made map[string]bool, dir string, at time.Time) error {
+func addParents(out *tar.Writer, prefix string, made map[string]bool, dir string, at time.Time) error {
 	if dir == "." || made[dir] {
 		return nil
 	}
 	made[dir] = true
-	if err := addParents(out, made, path.Dir(dir), at); err != nil {
+	if err := addParents(out, prefix, made, path.Dir(dir), at); err != nil {
 		return err
 	}
-	return out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: at, Uname: "root", Gname: "root", Format: tar.FormatUSTAR})
+	return out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: prefix + dir + "/", Mode: 0o755, ModTime: at, Uname: "root", Gname: "root", Format: tar.FormatUSTAR})
 }
 
 // zipOf returns a zip.

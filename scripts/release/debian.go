@@ -18,14 +18,14 @@ func (r *release) debian(p *program, common []file) (name string, data []byte, e
 	if err != nil {
 		return "", nil, err
 	}
-	content, err := tarOf(dotted(files), r.time, r.level)
+	content, err := tarOf("./", files, r.time, r.level)
 	if err != nil {
 		return "", nil, err
 	}
-	control, err := tarOf(dotted([]file{
+	control, err := tarOf("./", []file{
 		{"control", 0o644, []byte(debianControl(debianVersion(r.version), p.arch, files))},
 		{"md5sums", 0o644, md5sums(files)},
-	}), r.time, r.level)
+	}, r.time, r.level)
 	if err != nil {
 		return "", nil, err
 	}
@@ -81,15 +81,6 @@ func compressed(data []byte, at time.Time) ([]byte, error) {
 		return nil, err
 	}
 	return buffer.Bytes(), nil
-}
-
-// dotted puts ./ before the names, as in packages of Debian's own tools.
-func dotted(files []file) (list []file) {
-	for _, f := range files {
-		f.name = "./" + f.name
-		list = append(list, f)
-	}
-	return list
 }
 
 // debianVersion returns a version of Debian, which begins with a digit: that of a tag, or 0 and the commit.

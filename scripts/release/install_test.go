@@ -52,7 +52,7 @@ func (i *installer) archive() string {
 // publish writes the archive and its sum.
 func (i *installer) publish(program string) {
 	i.t.Helper()
-	data, err := tarOf([]file{{strings.TrimSuffix(i.archive(), ".tar.gz") + "/llmrun", 0o755, []byte(program)}}, time.Unix(1700000000, 0), 6)
+	data, err := tarOf("", []file{{strings.TrimSuffix(i.archive(), ".tar.gz") + "/llmrun", 0o755, []byte(program)}}, time.Unix(1700000000, 0), 6)
 	require.NoError(i.t, err)
 	sum := sha256.Sum256(data)
 	i.write(i.archive(), string(data))

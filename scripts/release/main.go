@@ -181,6 +181,6 @@ func (r *release) archive(p *program, common []file) (name string, data []byte, 
 		data, err = zipOf(files, r.time, r.level)
 		return dir + ".zip", data, err
 	}
-	data, err = tarOf(files, r.time, r.level)
+	data, err = tarOf("", files, r.time, r.level)
 	return dir + ".tar.gz", data, err
 }

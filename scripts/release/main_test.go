@@ -153,7 +153,7 @@ func TestDebianPackage(t *testing.T) {
 	out, err = exec.Command(dpkg, "--contents", name).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, want := range []string{
-		`-rwxr-xr-x root/root .* ./usr/bin/llmrun\n`, `./usr/share/doc/llmrun/copyright\n`, `./usr/share/bash-completion/completions/llmrun\n`,
+		`drwxr-xr-x root/root .* \./usr/bin/\n`, `-rwxr-xr-x root/root .* \./usr/bin/llmrun\n`, `./usr/share/doc/llmrun/copyright\n`, `./usr/share/bash-completion/completions/llmrun\n`,
 		`./usr/share/zsh/vendor-completions/_llmrun\n`, `./usr/share/man/man1/llmrun.1.gz\n`,
 	} {
 		require.Regexp(t, want, string(out))
