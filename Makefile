@@ -239,6 +239,14 @@ bench-budget: build ## compare with llama.cpp in memory that is smaller than the
 cross: ## build for every supported system into dist/
 	scripts/cross.sh dist
 
+.PHONY: release
+release: ## build and pack every supported system into dist/release/, with an SBOM and sums
+	scripts/release.sh dist
+
+.PHONY: release-check
+release-check: ## build and pack one system in two directories, and compare every byte
+	scripts/release-check.sh
+
 .PHONY: tools
 tools: $(TOOLS)/.built
 

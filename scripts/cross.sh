@@ -3,10 +3,12 @@
 # checks that the Linux binaries load no shared library. As many builds run side by side as
 # there are processors, because a linker uses one.
 #
-# usage: scripts/cross.sh OUTPUT_DIR
+# usage: scripts/cross.sh OUTPUT_DIR [SYSTEM/ARCHITECTURE...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out=${1:?usage: scripts/cross.sh OUTPUT_DIR}
+out=${1:?usage: scripts/cross.sh OUTPUT_DIR [SYSTEM/ARCHITECTURE...]}
+shift
+[[ $# -gt 0 ]] || set -- linux/amd64 linux/arm64 android/arm64 darwin/amd64 darwin/arm64 windows/amd64
 mkdir -p "$out"
 
 # build builds and checks one binary. argument: system/architecture
@@ -29,8 +31,4 @@ build() {
 export out
 export -f build
 
-xargs -P "$(getconf _NPROCESSORS_ONLN)" -I '{}' bash -euo pipefail -c 'build {}' <<<'linux/amd64
-linux/arm64
-android/arm64
-darwin/arm64
-windows/amd64'
+xargs -P "$(getconf _NPROCESSORS_ONLN)" -I '{}' bash -euo pipefail -c 'build {}' < <(printf '%s\n' "$@")

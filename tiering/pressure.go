@@ -134,7 +134,7 @@ func ReadSigns(root fs.FS) Signs {
 const noLimit = math.MaxInt64 / 2
 
 // within records the tightest limit of a control group and its ancestors. See
-// groupsAvailable for their paths.
+// eachGroup for their paths.
 func (s *Signs) within(root fs.FS, mount, group string, files groupFiles) {
 	for dir := path.Join("/", group); ; dir = path.Dir(dir) {
 		at := path.Join(mount, dir)

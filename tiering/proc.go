@@ -13,20 +13,39 @@ import (
 // control groups leave. math.MaxInt64 means unknown.
 func availableFromProc(root fs.FS) int64 {
 	free, _ := machineMemory(root)
+	eachGroup(root, func(dir string, files groupFiles) {
+		free = min(free, groupAvailable(root, dir, files))
+	})
+	return free
+}
+
+// eachGroup calls visit with the directory of each control group of this process that counts memory, and of its
+// ancestors. A container may see its own group at the root of the hierarchy instead of at the path that the kernel
+// names; both are visited.
+func eachGroup(root fs.FS, visit func(dir string, files groupFiles)) {
 	for line := range strings.Lines(readText(root, "proc/self/cgroup")) {
 		// "0::/user.slice" in version 2, "9:memory:/docker/…" in version 1.
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) != 3 {
 			continue
 		}
+		var mount string
+		var files groupFiles
 		switch {
 		case fields[0] == "0" && fields[1] == "":
-			free = min(free, groupsAvailable(root, "sys/fs/cgroup", fields[2], groupV2))
+			mount, files = "sys/fs/cgroup", groupV2
 		case hasWord(fields[1], "memory"):
-			free = min(free, groupsAvailable(root, "sys/fs/cgroup/memory", fields[2], groupV1))
+			mount, files = "sys/fs/cgroup/memory", groupV1
+		default:
+			continue
+		}
+		for dir := path.Join("/", fields[2]); ; dir = path.Dir(dir) {
+			visit(path.Join(mount, dir), files)
+			if dir == "/" {
+				break
+			}
 		}
 	}
-	return free
 }
 
 // machineMemory returns the available and the total memory of the machine,
@@ -58,19 +77,6 @@ var (
 	groupV2 = groupFiles{[]string{"memory.max", "memory.high"}, []string{"inactive_file", "active_file"}, "memory.current"}
 	groupV1 = groupFiles{[]string{"memory.limit_in_bytes"}, []string{"total_inactive_file", "total_active_file"}, "memory.usage_in_bytes"}
 )
-
-// groupsAvailable returns the memory that a control group and all its ancestors
-// leave. A container may see its own group at the root of the hierarchy instead of at
-// the path that the kernel names; the function checks both.
-func groupsAvailable(root fs.FS, mount, group string, files groupFiles) int64 {
-	free := int64(math.MaxInt64)
-	for dir := path.Join("/", group); ; dir = path.Dir(dir) {
-		free = min(free, groupAvailable(root, path.Join(mount, dir), files))
-		if dir == "/" {
-			return free
-		}
-	}
-}
 
 // groupLimit returns the lowest limit of one control group, math.MaxInt64 if it has
 // none.

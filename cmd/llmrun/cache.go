@@ -29,11 +29,16 @@ type cacheFlags struct {
 
 // addDir declares the flags for the directory and the size of the cache.
 func (c *cacheFlags) addDir(f *cli.FlagSet) {
-	f.Text(&c.dir, "cache-dir", "DIR", "directory of imported models, sessions and the prefix cache; default: llmrun in the user's cache directory")
+	c.addPath(f)
 	f.Value("cache-size", "SIZE", "most bytes in the cache directory, such as 20G, of which keys and values use at most a quarter; default: 32G, or a third of the free disk space if that is less. The least recently used files are deleted first", func(text string) (err error) {
 		c.size, err = parseSize(text)
 		return err
 	})
+}
+
+// addPath declares the flag for the directory alone.
+func (c *cacheFlags) addPath(f *cli.FlagSet) {
+	f.Text(&c.dir, "cache-dir", "DIR", "directory of imported models, sessions and the prefix cache; default: llmrun in the user's cache directory")
 }
 
 // add declares the flags of commands that import models on first use.

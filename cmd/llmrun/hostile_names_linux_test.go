@@ -65,6 +65,7 @@ func (h *hostileFiles) commandLines() [][]string {
 		with(cache, "sessions"), with(cache, "sessions", "show", "s"), with(cache, "sessions", "show", hostileName), with(cache, "sessions", "verify"), with(cache, "sessions", "verify", hostileName), with(cache, "sessions", "rm", hostileName), with(cache, "sessions", "rm", "s"),
 		with(cache, "cache"), with(cache, "cache", "verify"), with(cache, "cache", "rm", hostileName), with(cache, "cache", "clean"),
 		with(cache, "plan", "-m", h.model), with(cache, "plan", "-m", h.hub, "--ram", "1MiB"), with(cache, "plan", "-m", h.no), with(cache, "plan", "-m", h.model, "--devices", "cpu-a"),
+		with(cache, "doctor"),
 		{"inspect", "-m", h.model},
 		{"inspect", "-m", h.hub},
 		{"inspect", "-m", h.pack, "--tensors"},

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Builds every supported system, or those named, and packs them for download: archives, Debian packages, an SBOM, install.sh
+# and SHA256SUMS. The same commit and time give the same bytes, in any directory.
+#
+# VERSION            default: that of the nearest tag, or the commit
+# SOURCE_DATE_EPOCH  the time of all files, in seconds since 1970; default: that of the commit
+#
+# usage: scripts/release.sh OUTPUT_DIR [SYSTEM/ARCHITECTURE...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$(realpath -m "${1:?usage: scripts/release.sh OUTPUT_DIR [SYSTEM/ARCHITECTURE...]}")
+shift
+version=${VERSION:-$(git describe --tags --always --dirty)}
+time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+rm -rf "$out/release" "$out/programs"
+scripts/cross.sh "$out/programs" "$@"
+
+# Completions do not depend on the system, so that any program that runs here prints them.
+here=$out/programs/llmrun-$(go env GOHOSTOS)-$(go env GOHOSTARCH)
+[[ -x $here ]] || { echo "$here is not among the systems: the completions come from it" >&2; exit 1; }
+extras=$(mktemp -d)
+trap 'rm -rf "$extras"' EXIT
+mkdir "$extras/completions"
+"$here" completion bash >"$extras/completions/llmrun.bash"
+"$here" completion zsh >"$extras/completions/_llmrun"
+"$here" completion fish >"$extras/completions/llmrun.fish"
+"$here" completion powershell >"$extras/completions/llmrun.ps1"
+
+go run ./scripts/release -version "$version" -time "$time" -extras "$extras" -out "$out/release" "$out"/programs/llmrun-*
