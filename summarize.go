@@ -144,6 +144,8 @@ type SummarizeOptions struct {
 	Again bool
 	// Progress, if set, is called when a part begins and while it is read and answered.
 	Progress func(SummaryProgress)
+	// Answered, if set, is called behind each answer of the model with what it took.
+	Answered func(Stats)
 	// Wait, if set, is called before each part, and behind each prefill chunk and each token of an answer. It may block,
 	// to pause the job. Its error ends the job, which goes on where it was when Summarize is called again.
 	Wait func(context.Context) error

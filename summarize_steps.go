@@ -266,6 +266,11 @@ func (s *Summarizer) ask(ctx context.Context, step *SummaryStep, watched bool, r
 	}
 	var got Answer
 	var lengths []int // of the text behind each token
+	defer func() {
+		if len(lengths) > 0 && s.options.Answered != nil {
+			s.options.Answered(s.session.Stats())
+		}
+	}()
 	for piece, err := range s.session.ChatMessages(ctx, []Message{{Role: "user", Content: step.Prompt}}, o) {
 		if err != nil {
 			return SummaryAnswer{}, 0, err

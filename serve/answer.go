@@ -138,9 +138,15 @@ type spent struct {
 // generate runs one generation and calls each with its pieces, until each returns an error.
 func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (spent, error) {
 	thoughts := 0
-	count := func(p *llmrun.Piece) error {
+	var counted llmrun.Stats
+	count := func(s *llmrun.Session, p *llmrun.Piece) error {
 		if p.Kind == llmrun.KindThinking && p.ID >= 0 {
 			thoughts++
+		}
+		if p.ID >= 0 {
+			now := s.Stats()
+			now.GeneratedTokens = counted.GeneratedTokens + 1 // the session has them at the end
+			u.server.metrics.count(&counted, &now)
 		}
 		return each(p)
 	}
@@ -152,13 +158,13 @@ func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, 
 	if errors.As(err, &minimum) && !began { // trying again cannot help
 		err = &problem{status: http.StatusRequestEntityTooLarge, message: err.Error()}
 	}
-	u.server.metrics.generation(stats)
+	u.server.metrics.count(&counted, &stats)
 	recordOf(ctx).count(stats)
 	return spent{stats, thoughts}, err
 }
 
 // try is one attempt of generate. began reports whether each was called.
-func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (stats llmrun.Stats, began bool, err error) {
+func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Session, *llmrun.Piece) error) (stats llmrun.Stats, began bool, err error) {
 	session, err := u.open()
 	if err != nil {
 		return stats, false, err
@@ -169,7 +175,7 @@ func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each 
 			break
 		}
 		began = true
-		if err = each(&piece); err != nil {
+		if err = each(session, &piece); err != nil {
 			break
 		}
 	}

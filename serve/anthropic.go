@@ -305,7 +305,13 @@ func readTextBlock(block *object) (text string, ok bool) {
 	case "text":
 		return block.text("text"), true
 	case "thinking", "redacted_thinking":
-	case "image", "document":
+	case "document":
+		source := block.inner("source")
+		if kind := source.text("type"); kind != "text" {
+			source.fail("type", fmt.Sprintf("is %q; of documents only text is supported", shorten(kind)))
+		}
+		return source.text("data"), true
+	case "image":
 		block.fail("type", fmt.Sprintf("is %q: the models read text", kind))
 	default:
 		block.fail("type", fmt.Sprintf("is %q; a message has text, and calls or results of tools", shorten(kind)))

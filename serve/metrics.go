@@ -38,14 +38,15 @@ func (t *engineTotals) add(u engineTotals) {
 	t.kvWritten += u.kvWritten
 }
 
-// generation counts an answer.
-func (m *metrics) generation(s llmrun.Stats) {
+// count counts what an answer took so far, of which counted was counted before.
+func (m *metrics) count(counted, s *llmrun.Stats) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.prompt += int64(s.PromptTokens - s.ReusedTokens)
-	m.cached += int64(s.ReusedTokens)
-	m.restored += int64(s.RestoredTokens)
-	m.generated += int64(s.GeneratedTokens)
+	m.prompt += int64(s.PromptTokens - s.ReusedTokens - (counted.PromptTokens - counted.ReusedTokens))
+	m.cached += int64(s.ReusedTokens - counted.ReusedTokens)
+	m.restored += int64(s.RestoredTokens - counted.RestoredTokens)
+	m.generated += int64(s.GeneratedTokens - counted.GeneratedTokens)
+	*counted = *s
 }
 
 // request counts an answered request.
@@ -74,7 +75,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 			ram[purpose] += bytes
 		}
 	}
-	metric(w, "llmrun_tokens_total", "counter", "Tokens: computed and reused ones of prompts, and generated ones.")
+	metric(w, "llmrun_tokens_total", "counter", "Tokens: computed and reused ones of prompts, counted with the first token of the answer, and generated ones, counted one by one.")
 	fmt.Fprintf(w, "llmrun_tokens_total{kind=\"prompt\"} %d\n", m.prompt)
 	fmt.Fprintf(w, "llmrun_tokens_total{kind=\"cached\"} %d\n", m.cached)
 	fmt.Fprintf(w, "llmrun_tokens_total{kind=\"generated\"} %d\n", m.generated)

@@ -199,7 +199,7 @@ func (s *Server) readOllama(o *object) (*ollamaRequest, *job) {
 		temperature: in.number("temperature", 0, 100), topP: in.number("top_p", 0, 1), minP: in.number("min_p", 0, 1),
 		typicalP: in.number("typical_p", 0, 1), repeatPenalty: in.number("repeat_penalty", 0, 100),
 		presencePenalty: in.number("presence_penalty", -100, 100), frequencyP: in.number("frequency_penalty", -100, 100),
-		topK: in.whole("top_k", 0, math.MaxInt32), repeatLastN: in.whole("repeat_last_n", -1, maxTokens),
+		topK: readTopK(in), repeatLastN: in.whole("repeat_last_n", -1, maxTokens),
 		seed: in.whole("seed", math.MinInt64, math.MaxInt64),
 	}
 	if r.sampling.seed != nil && *r.sampling.seed == -1 { // a random one

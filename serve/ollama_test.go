@@ -58,6 +58,7 @@ func TestOllamaOptions(t *testing.T) {
 	require.Equal(t, "Once there", response(story, `"temperature":0,"stop":[" lived"]`))
 	require.Equal(t, response(story, `"temperature":2,"seed":5`), response(story, `"temperature":2,"seed":5`))
 	require.Equal(t, "Once there lived a", response(story, `"temperature":2,"seed":5,"top_k":1`))
+	require.Equal(t, response(story, `"temperature":2,"seed":5,"top_k":0`), response(story, `"temperature":2,"seed":5,"top_k":-1`))
 	require.Equal(t, ", there was a", response(`"prompt":"Once upon a time","raw":true`, `"temperature":0`))
 	system := response(`"prompt":"Tell me a story about a fox.","system":"You are a pirate."`, `"temperature":0`)
 	chat := postOK(t, demo(), "/api/chat", `{"model":"demo","stream":false,"messages":[{"role":"system","content":"You are a pirate."},{"role":"user","content":"Tell me a story about a fox."}],"options":{"num_predict":4,"temperature":0}}`)

@@ -146,9 +146,18 @@ func readSampling(o *object) sampling {
 		temperature: o.number("temperature", 0, 100), topP: o.number("top_p", 0, 1), minP: o.number("min_p", 0, 1),
 		presencePenalty: o.number("presence_penalty", -2, 2), frequencyP: o.number("frequency_penalty", -2, 2),
 		repeatPenalty: o.number("repetition_penalty", 0.01, 100),
-		topK:          o.whole("top_k", 0, math.MaxInt32), seed: o.whole("seed", math.MinInt64, math.MaxInt64),
+		topK:          readTopK(o), seed: o.whole("seed", math.MinInt64, math.MaxInt64),
 		bias: readBias(o),
 	}
+}
+
+// readTopK reads top_k. 0 means all tokens, and so does -1 for clients of other servers.
+func readTopK(o *object) *int64 {
+	k := o.whole("top_k", -1, math.MaxInt32)
+	if k != nil {
+		*k = max(*k, 0)
+	}
+	return k
 }
 
 // readBias reads logit_bias, whose names are token ids. At -100 a token is forbidden, as the API promises.
@@ -254,6 +263,8 @@ func readParts(m *object, field string) string {
 		switch kind := part.text("type"); kind {
 		case "text", "input_text", "output_text":
 			text.WriteString(part.text("text"))
+		case "refusal": // of an earlier answer
+			text.WriteString(part.text("refusal"))
 		default:
 			part.fail("type", fmt.Sprintf("is %q; only text is supported", shorten(kind)))
 		}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
 )
 
 const foxMessages = `"messages":[{"role":"user","content":"Tell me a story about a fox."}]`
@@ -156,15 +159,48 @@ func TestChoicesShareTheirPasses(t *testing.T) {
 }
 
 // passesOf returns the passes that a server's metrics count.
-func passesOf(t *testing.T, s *Server) (n int) {
+func passesOf(t *testing.T, s *Server) int {
+	t.Helper()
+	return metricOf(t, s, "llmrun_passes_total")
+}
+
+// metricOf returns the number that a server's metrics have behind a name.
+func metricOf(t *testing.T, s *Server, name string) (n int) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", http.NoBody))
-	_, rest, ok := strings.Cut(w.Body.String(), "\nllmrun_passes_total ")
+	_, rest, ok := strings.Cut(w.Body.String(), "\n"+name+" ")
 	require.True(t, ok)
 	_, err := fmt.Sscan(rest, &n)
 	require.NoError(t, err)
 	return n
+}
+
+// TestTokensAreCountedDuringAnAnswer reads the metrics while an answer is generated: the prompt is counted with the first token, and each token
+// and pass at once, so that tokens per pass can be derived at any time.
+func TestTokensAreCountedDuringAnAnswer(t *testing.T) {
+	s := newDemo(nil)
+	defer s.Close()
+	counters := func() [3]int {
+		return [3]int{metricOf(t, s, `llmrun_tokens_total{kind="prompt"}`), metricOf(t, s, `llmrun_tokens_total{kind="generated"}`), passesOf(t, s)}
+	}
+	using(t, s, func(ctx context.Context, _ http.ResponseWriter, u *use) error {
+		n := 0
+		took, err := u.generate(ctx, textPrompt("Once upon a time"), llmrun.GenerateOptions{MaxTokens: 6}, func(p *llmrun.Piece) error {
+			if p.ID >= 0 {
+				n++
+			}
+			now := counters()
+			require.Positive(t, now[0])
+			require.Equal(t, n, now[1])
+			require.Positive(t, now[2])
+			return nil
+		})
+		require.NoError(t, err)
+		last := counters()
+		require.Equal(t, []int{took.PromptTokens, took.GeneratedTokens}, last[:2])
+		return nil
+	})
 }
 
 // TestBestOf compares the choices of best_of with those of as many seeds: the likeliest ones, best first.

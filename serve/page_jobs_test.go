@@ -41,6 +41,8 @@ func TestPageJobs(t *testing.T) {
 	last := events[len(events)-1]
 	require.NotEmpty(t, at(last, "summary", "summary"))
 	require.EqualValues(t, 1, at(last, "summary", "computed_parts"))
+	require.Greater(t, metricOf(t, s, `llmrun_tokens_total{kind="prompt"}`), 150, "the text was read")
+	require.Positive(t, metricOf(t, s, `llmrun_tokens_total{kind="generated"}`))
 
 	named := httptest.NewRequest(http.MethodPost, "http://localhost/v1/chat/completions", strings.NewReader(`{"messages":[{"role":"user","content":"A fox"}],"max_tokens":2}`))
 	named.Header.Set(sessionHeader, "fox")

@@ -71,6 +71,10 @@ func (r *summaryRequest) run(ctx context.Context, w http.ResponseWriter, u *use)
 		last = now
 		_ = t.send(summaryEvent{Progress: &now}) // if the client has left, its request ends by its context
 	}
+	r.options.Answered = func(s llmrun.Stats) {
+		r.server.metrics.count(&llmrun.Stats{}, &s)
+		recordOf(ctx).count(s)
+	}
 	summary, err := u.engine.Summarize(ctx, r.document, r.options)
 	for errors.Is(err, llmrun.ErrBudget) && r.server.models.makeKVRoom(ctx, u.entry) {
 		summary, err = u.engine.Summarize(ctx, r.document, r.options)

@@ -42,6 +42,23 @@ func requireTool(f *object, chat *llmrun.ChatOptions) {
 	}
 }
 
+// allowTools offers only those of the tools that an object lists.
+func allowTools(f *object, chat *llmrun.ChatOptions) {
+	if chat.ToolChoice = f.text("mode"); chat.ToolChoice != llmrun.ToolsAuto && chat.ToolChoice != llmrun.ToolsRequired {
+		f.fail("mode", "must be auto or required")
+	}
+	allowed := map[string]bool{}
+	for _, tool := range f.list("tools") {
+		of := tool.inner("function")
+		if name := of.text("name"); slices.ContainsFunc(chat.Tools, func(t llmrun.Tool) bool { return t.Name == name }) {
+			allowed[name] = true
+		} else {
+			of.fail("name", "must be one of the tools")
+		}
+	}
+	chat.Tools = slices.DeleteFunc(slices.Clone(chat.Tools), func(t llmrun.Tool) bool { return !allowed[t.Name] })
+}
+
 // readToolChoice reads whether the answer must be a call.
 func readToolChoice(o *object, chat *llmrun.ChatOptions) {
 	const name = "tool_choice"
@@ -53,11 +70,14 @@ func readToolChoice(o *object, chat *llmrun.ChatOptions) {
 			o.fail(name, "must be auto, none, required, or an object with the name of a tool")
 		}
 	} else {
-		choice := o.inner(name)
-		if choice.text("type") != "function" {
-			choice.fail("type", "must be function")
+		switch choice := o.inner(name); choice.text("type") {
+		case "function":
+			requireTool(choice.inner("function"), chat)
+		case "allowed_tools":
+			allowTools(choice.inner("allowed_tools"), chat)
+		default:
+			choice.fail("type", "must be function or allowed_tools")
 		}
-		requireTool(choice.inner("function"), chat)
 	}
 	if chat.ToolChoice == llmrun.ToolsRequired && len(chat.Tools) == 0 {
 		o.fail(name, "needs tools")

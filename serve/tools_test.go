@@ -279,6 +279,47 @@ func TestToolsWithoutATemplateForThem(t *testing.T) {
 	require.Greater(t, at(ollama, "prompt_eval_count"), plain.(float64)+100)
 }
 
+// TestAllowedTools offers some of the tools, as if there were no others, and requires a call of one of them.
+func TestAllowedTools(t *testing.T) {
+	const other = `{"type":"function","function":{"name":"other"}}`
+	const ask = `{"max_tokens":12,"temperature":0,"messages":[{"role":"user","content":"Hi"}],"tools":[` + weatherTool
+	const allow = `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"tools":[{"type":"function","function":{"name":"weather"}}],"mode":`
+	tokens := func(body string) any {
+		return at(postOK(t, demo(), "/v1/chat/completions", body), "usage", "prompt_tokens")
+	}
+	require.Equal(t, tokens(ask+`]}`), tokens(ask+`,`+other+`]`+allow+`"auto"}}}`))
+	required := postOK(t, demo(), "/v1/chat/completions", ask+`,`+other+`]`+allow+`"required"}}}`)
+	require.Equal(t, "weather", at(required, "choices", 0, "message", "tool_calls", 0, "function", "name"))
+	w := post(demo(), "/v1/chat/completions", ask+`]`+allow+`"some"}}}`)
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.Contains(t, w.Body.String(), "tool_choice.allowed_tools.mode must be auto or required")
+}
+
+// TestOtherPartsOfMessages sends texts in the parts in which clients return refusals and documents: prompts are those of the texts.
+func TestOtherPartsOfMessages(t *testing.T) {
+	for path, messages := range map[string][2]string{
+		"/v1/chat/completions": {
+			`{"role":"user","content":"Hi"},{"role":"assistant","content":"I cannot."},{"role":"user","content":"Why?"}`,
+			`{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"refusal","refusal":"I cannot."}]},{"role":"user","content":"Why?"}`,
+		},
+		"/v1/messages": {
+			`{"role":"user","content":"A fox ran."}`,
+			`{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"A fox ran."},"title":"x"}]}`,
+		},
+	} {
+		var texts [2]any
+		for i := range messages {
+			texts[i] = at(postOK(t, demo(), path, `{"max_tokens":2,"temperature":0,"messages":[`+messages[i]+`]}`), "usage")
+		}
+		for _, tokens := range []string{"prompt_tokens", "input_tokens"} {
+			require.Equal(t, at(texts[0], tokens), at(texts[1], tokens), path)
+		}
+	}
+	w := post(demo(), "/v1/messages", `{"max_tokens":2,"messages":[{"role":"user","content":[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":""}}]}]}`)
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.Contains(t, w.Body.String(), "of documents only text is supported")
+}
+
 // testToolRefusals checks the fields that are named.
 func testToolRefusals(t *testing.T, tooled *Server) {
 	const hi = `{"model":"demo","messages":[{"role":"user","content":"Hi"}`
