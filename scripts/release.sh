@@ -26,4 +26,4 @@ mkdir "$extras/completions"
 "$here" completion fish >"$extras/completions/llmrun.fish"
 "$here" completion powershell >"$extras/completions/llmrun.ps1"
 
-go run ./scripts/release -version "$version" -time "$time" -extras "$extras" -out "$out/release" "$out"/programs/llmrun-*
+go run ./internal/release -version "$version" -time "$time" -extras "$extras" -out "$out/release" "$out"/programs/llmrun-*

@@ -14,6 +14,7 @@ import (
 )
 
 func main() {
+	termuxFiles(os.Getenv, func(path string) bool { _, err := os.Stat(path); return err == nil }).use()
 	os.Exit(llmrunProgram().Execute(context.Background(), cli.SystemStreams(), os.Args[1:]))
 }
 

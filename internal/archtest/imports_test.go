@@ -98,7 +98,7 @@ var rules = []rule{
 	{dir: "lab/measure"},
 	{dir: "cmd/llmlab"},
 	{dir: "scripts/arm64/model"},
-	{dir: "scripts/release"},
+	{dir: "internal/release"},
 }
 
 // ruleFor returns the rule of a package.

@@ -1,7 +1,7 @@
 // Command release packs built programs for download: an archive for each system, Debian packages, an SBOM, and SHA256SUMS.
 // The same programs, files and time give the same bytes.
 //
-//	go run ./scripts/release -version v1.2.3 -time 1700000000 -extras DIR -out dist/release dist/llmrun-*
+//	go run ./internal/release -version v1.2.3 -time 1700000000 -extras DIR -out dist/release dist/llmrun-*
 //
 // The time is in seconds since 1970, as in SOURCE_DATE_EPOCH. The directory of -extras holds what every archive gets
 // beside the program, the README and the licence: completions and manual pages.

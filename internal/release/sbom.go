@@ -145,7 +145,7 @@ func (b *sbom) encode(version string, at time.Time) ([]byte, error) {
 	demo.Refs, demo.Comment = nil, "the weights of the bundled demo model; llmrun licenses prints the sources of its training text and their licences"
 	d := spdxDocument{
 		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: documentID, Name: "llmrun-" + version,
-		Creation: spdxCreation{at.Format(time.RFC3339), []string{"Tool: llmrun-scripts-release"}},
+		Creation: spdxCreation{at.Format(time.RFC3339), []string{"Tool: llmrun-internal-release"}},
 		Packages: []spdxPackage{b.main, demo}, Files: b.files,
 		Relationships: append([]spdxRelation{{documentID, "DESCRIBES", mainID}, {mainID, "CONTAINS", demo.ID}}, b.uses...),
 	}

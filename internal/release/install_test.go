@@ -37,7 +37,7 @@ func newInstaller(t *testing.T, shell ...string) *installer {
 	if _, err := exec.LookPath(shell[0]); err != nil {
 		t.Skip(err)
 	}
-	script, err := filepath.Abs(filepath.Join("..", "install.sh"))
+	script, err := filepath.Abs(filepath.Join("..", "..", "scripts", "install.sh"))
 	require.NoError(t, err)
 	i := &installer{t: t, shell: shell, script: script, home: t.TempDir(), files: t.TempDir()}
 	i.url = "file://" + i.files
