@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
@@ -184,7 +185,11 @@ func (c *embedding) tokens(prefix, text string) ([]int32, error) {
 		before, _ := c.e.tok.t.Affixes()
 		c.skipped = len(before) + len(ids)
 	}
-	ids, err := c.e.encodePlain(prefix + text)
+	text = prefix + text
+	if d != nil && d.Lower {
+		text = strings.ToLower(text)
+	}
+	ids, err := c.e.encodePlain(text)
 	if err != nil {
 		return nil, err
 	}

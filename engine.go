@@ -42,6 +42,7 @@ type Engine struct {
 	mem         memory
 	constraints constraints
 	describer   describer
+	fresh       freshFiles
 	identify    func(ctx context.Context) (string, error) // what results follow from; see Options.identifier
 	// calibration holds the columns of the outlier path; nil without Options.Lab.W8A8
 	calibration *w8a8.File
@@ -133,6 +134,9 @@ func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, 
 		e.recorder, e.traceFile = trace.New(), opts.Lab.Trace
 	}
 	err := e.load(ctx, f, opts)
+	if err == nil {
+		e.fresh.files, err = f.CheckOpened()
+	}
 	if err == nil && !e.model.NeedsFiles() {
 		e.files = nil
 		err = f.Close()
@@ -271,7 +275,7 @@ func (e *Engine) release() (err error) {
 	err = e.driver.close()
 	e.logits.room.release()
 	e.constraints.close()
-	err = errors.Join(err, e.repair.close())
+	err = errors.Join(err, e.repair.close(), e.fresh.close())
 	e.mem.release()
 	if e.files != nil {
 		err = errors.Join(err, e.files.Close())

@@ -113,10 +113,10 @@ func (c *ranking) joinPair(query, text string) ([]int32, func(int) int, error) {
 		return nil, nil, fmt.Errorf("the query has %d tokens, and the model reads %d of query and text together: %w", len(first), c.e.describer.limit,
 			&ContextFullError{Tokens: len(head), Limit: max(0, most), Prompt: true})
 	}
-	from := len(head)
+	from, kind := len(head), c.e.tok.t.PairType()
 	return c.e.describer.cut(head, second, behind, &c.stats), func(pos int) int {
 		if pos >= from {
-			return 1
+			return kind
 		}
 		return 0
 	}, nil

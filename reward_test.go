@@ -264,7 +264,7 @@ func TestRewardIsPlanned(t *testing.T) {
 // TestRewardModelsWithoutHeads refuses models that score nothing, and options that contradict each other.
 func TestRewardModelsWithoutHeads(t *testing.T) {
 	model := tinyModel(t, nil)
-	refusesLike(t, model, rewarding(model), "no head that scores (known: score.weight, v_head.summary.weight, cls.output.weight, classifier.out_proj.weight, classifier.weight)")
+	refusesLike(t, model, rewarding(model), "no head that scores (known: score.weight, v_head.summary.weight, cls.output.weight, classifier.out_proj.weight, classifier.weight, score.2.weight)")
 	refusesLike(t, model, rewarding("nowhere"), "Reward.Model")
 	for _, o := range []llmrun.RewardOptions{{Marker: "x"}, {Step: "x"}, {Model: model, Good: "x"}} {
 		_, err := llmrun.Open(model, llmrun.Options{Reward: o})

@@ -209,6 +209,9 @@ func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	at, err := strconv.Atoi(args[1])
 	ts.Check(err)
+	if at < 0 { // from the end
+		at += len(data)
+	}
 	data[at] ^= 1
 	info, err := os.Stat(matches[0])
 	ts.Check(err)

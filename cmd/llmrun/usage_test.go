@@ -44,7 +44,7 @@ func usageCases(t *testing.T) (cases []usageCase) {
 
 // anyText lists the flags that accept any text except the empty one: paths and texts.
 var anyText = []string{
-	"api-key-file", "bos", "cache-dir", "cache-key-file", "calibrate", "encoder", "eos", "f", "file", "ids-file", "instructions", "language", "lora", "m", "messages", "model", "name", "notes",
+	"api-key-file", "bos", "cache-dir", "cache-key-file", "calibrate", "encoder", "eos", "f", "file", "for", "ids-file", "instructions", "language", "lora", "m", "messages", "model", "name", "notes",
 	"o", "output", "p", "passage-prefix", "prefix", "prompt", "q", "query", "query-prefix", "rerank", "stop", "system", "template", "calibration", "tensor",
 }
 

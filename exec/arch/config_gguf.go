@@ -46,7 +46,7 @@ func HyperFromGGUF(f *gguf.File, weights store.Source, path string) (*Hyper, *Fa
 	denseLayers(weights, h)
 	stateNorms(weights, h)
 	h.Multipliers = noMultipliers
-	c.encoder(h)
+	c.encoder(h, weights)
 	if c.Err == nil {
 		c.Err = ropeTensors(f, h)
 	}

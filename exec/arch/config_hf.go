@@ -27,6 +27,7 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: model_type: %w", path, err)
 	}
+	c.checkOnly(f.only)
 	for _, defaults := range []map[string]string{f.defaults, f.typeDefaults[c.str("model_type")]} {
 		for key, value := range defaults {
 			if _, ok := c.fields[key]; !ok && !c.saysOtherwise(key) {

@@ -1,7 +1,12 @@
 package arch
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/llmrun/llmrun/store"
 )
 
 // bidirectional reports whether the tokens of a model of config.json attend to later ones.
@@ -17,16 +22,23 @@ func (c *hfConfig) bidirectional() bool {
 func (c *hfConfig) encoder(h *Hyper) {
 	h.Positions, h.PadToken = h.Context, c.num("pad_token_id", 0)
 	h.TokenTypes = c.num(keyTypes.hf, 0)
-	if before := c.boolean("prenorm"); before != nil {
-		h.Prenorm = *before
+	h.Unrotated = c.has("rotary_emb_fraction") && c.float("rotary_emb_fraction", 1) == 0
+	if trained := c.num("max_trained_positions", 0); c.has("rotary_scaling_factor") && trained > 0 {
+		h.Context = min(h.Context, trained) // rotations of longer texts depend on their length
 	}
-	if kind := c.str("position_embedding_type"); kind == "relative_key" || kind == "relative_key_query" {
-		c.fail(fmt.Errorf("%w: %s: field position_embedding_type: %q", ErrUnsupported, c.path, kind))
+}
+
+// checkOnly refuses fields whose value asks for arithmetic that a family does not implement.
+func (c *hfConfig) checkOnly(only map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(only)) {
+		if want := only[key]; c.has(key) && string(bytes.TrimSpace(c.fields[key])) != want {
+			c.fail(fmt.Errorf("%w: %s: field %s: %s; only %s is computed", ErrUnsupported, c.path, key, c.fields[key], want))
+		}
 	}
 }
 
 // encoder reads the keys of encoders.
-func (c *GGUFConfig) encoder(h *Hyper) {
+func (c *GGUFConfig) encoder(h *Hyper, weights store.Source) {
 	if causal := c.boolean("attention.causal"); causal != nil && !*causal {
 		h.Bidirectional = true
 	}
@@ -38,6 +50,9 @@ func (c *GGUFConfig) encoder(h *Hyper) {
 		types = 0
 	}
 	h.TokenTypes = int(types)
+	if t, ok := weights.Tensor("token_types.weight"); ok && types == 0 && len(t.Shape) > 0 { // files without a vocabulary
+		h.TokenTypes = t.Shape[0]
+	}
 	if kind := c.str("hidden_activation"); kind != "" {
 		h.Activation = kind
 	}

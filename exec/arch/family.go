@@ -25,6 +25,9 @@ type Family struct {
 	typeDefaults map[string]map[string]string
 	// encoder: tokens attend to later ones too.
 	encoder bool
+	// only are the values, in JSON, that config.json fields must have if they are there and not null: others ask for another
+	// arithmetic.
+	only map[string]string
 	// aliases maps other names of config.json fields to those that are read.
 	aliases map[string]string
 

@@ -7,11 +7,15 @@ var bert = Family{
 	name: "bert", hf: []string{"bert"}, gguf: []string{"bert"}, names: bertNames, describe: describeBERT,
 	defaults: bertDefaults(map[string]string{"layer_norm_eps": "1e-12", "max_position_embeddings": "512", "vocab_size": "30522"}),
 	encoder:  true,
+	only:     bertOnly,
 }
+
+// bertOnly are what encoders of bert's kind have in fields that choose another attention.
+var bertOnly = map[string]string{"position_embedding_type": `"absolute"`, "is_decoder": "false", "add_cross_attention": "false"}
 
 // roberta is bert whose first positions belong to padding. The converter for GGUF leaves them out, and writes bert.
 var roberta = Family{
-	name: "roberta", hf: []string{"roberta", "xlm-roberta", "camembert"}, names: bertNames, encoder: true,
+	name: "roberta", hf: []string{"roberta", "xlm-roberta", "camembert"}, names: bertNames, encoder: true, only: bertOnly,
 	defaults: bertDefaults(map[string]string{"layer_norm_eps": "1e-12", "max_position_embeddings": "512", "pad_token_id": "1"}),
 	complete: func(h *Hyper) {
 		h.Context -= h.PadToken + 1
@@ -71,6 +75,10 @@ var bertNames = map[string]string{
 // nomicBERT is bert with rotary positions and a gated MLP.
 var nomicBERT = Family{
 	name: "nomic-bert", hf: []string{"nomic_bert"}, gguf: []string{"nomic-bert"}, encoder: true,
+	only: map[string]string{
+		"use_rms_norm": "false", "parallel_block": "false", "rotary_emb_interleaved": "false", "rotary_emb_scale_base": "0", "scale_attn_weights": "true",
+		"scale_attn_by_inverse_layer_idx": "false", "moe_every_n_layers": "0", "prenorm": "false",
+	},
 	defaults: map[string]string{"type_vocab_size": "2", "rotary_emb_base": "1000", "layer_norm_epsilon": "1e-12", "activation_function": `"swiglu"`},
 	aliases: map[string]string{
 		"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers", "n_inner": "intermediate_size",
@@ -88,8 +96,8 @@ var nomicBERT = Family{
 		}
 	},
 	describe: func(h *Hyper, s *Spec) error {
-		if h.Prenorm {
-			return fmt.Errorf("%w: %s: field prenorm is true", ErrUnsupported, h.Path)
+		if h.Unrotated {
+			return fmt.Errorf("%w: %s: field rotary_emb_fraction: 0; only encoders with rotations are computed", ErrUnsupported, h.Path)
 		}
 		s.normSums(h)
 		return nil

@@ -56,7 +56,7 @@ type Hyper struct {
 	Bidirectional  bool // tokens attend to later ones too
 	Positions      int  // rows of the learned positions
 	PadToken       int
-	Prenorm        bool // norms are before attention and MLP, in a family where they are behind them
+	Unrotated      bool // positions are learned, in a family where they are rotary
 	TokenTypes     int  // rows of the table of token types
 	Latent         Latent
 	MiniCPM        multipliersMiniCPM

@@ -42,6 +42,7 @@ type Description struct {
 	Prompts       map[string]string `json:"prompts,omitempty"`        // by task, such as "query"
 	Prompt        string            `json:"prompt,omitempty"`         // of texts without a task
 	MaxTokens     int               `json:"max_tokens,omitempty"`     // of a text with its special tokens; 0: as the network has
+	Lower         bool              `json:"lower,omitempty"`          // texts are read in small letters
 	Head          *Head             `json:"head,omitempty"`
 }
 
@@ -49,7 +50,7 @@ type Description struct {
 type Dense struct {
 	Rows       int    `json:"rows"`
 	Cols       int    `json:"cols"`
-	Activation string `json:"activation,omitempty"` // "", "tanh", "gelu", "relu"
+	Activation string `json:"activation,omitempty"` // "", "tanh", "gelu", "relu", "silu"
 	Weight     Floats `json:"weight"`               // [Rows, Cols]
 	Bias       Floats `json:"bias"`                 // [Rows], or of no elements
 }
@@ -128,7 +129,7 @@ func (d *Dense) check(f *Files, cols int, what string) error {
 		return fmt.Errorf("%w: %s: %s has %d rows of %d elements (weight of %d, bias of %d elements), not rows of %d",
 			arch.ErrModel, f.Path, what, d.Rows, d.Cols, d.Weight.N, d.Bias.N, cols)
 	}
-	if !slices.Contains([]string{"", "tanh", "gelu", "relu"}, d.Activation) {
+	if !slices.Contains([]string{"", "tanh", "gelu", "relu", "silu"}, d.Activation) {
 		return fmt.Errorf("%w: %s: %s: activation %q", arch.ErrUnsupported, f.Path, what, d.Activation)
 	}
 	return nil
@@ -166,7 +167,7 @@ func (d *Description) Load(memory []float32) error {
 
 // empty reports whether the files say nothing.
 func (d *Description) empty() bool {
-	return d.Pooling == PoolUnnamed && len(d.Dense) == 0 && len(d.Prompts) == 0 && d.MaxTokens == 0 && d.Head == nil
+	return d.Pooling == PoolUnnamed && len(d.Dense) == 0 && len(d.Prompts) == 0 && d.MaxTokens == 0 && d.Head == nil && !d.Lower
 }
 
 // tensorFloats returns the values of a tensor; of none, if there is none of the name.
@@ -219,6 +220,10 @@ func (f *Files) describedInGGUF(d *Description, spec *arch.Spec) error {
 		if !ok {
 			return c.Err
 		}
+		if d.Pooling == PoolUnnamed {
+			return fmt.Errorf("%w: %s: tensor %s without a pooling (key %s), as in models with a vector for each token; --pooling gives the states of the network alone",
+				arch.ErrUnsupported, f.Path, t.Name, c.Key("pooling_type"))
+		}
 		layer := Dense{Cols: cols, Weight: tensorFloats(f.Source, t.Name), Bias: tensorFloats(f.Source, name+".bias")}
 		layer.Rows = layer.Weight.N / max(1, cols)
 		d.Dense, cols = append(d.Dense, layer), layer.Rows
@@ -235,9 +240,14 @@ func (f *Files) describedInHub(d *Description, spec *arch.Spec) error {
 	if err != nil {
 		return err
 	}
-	cols := spec.Dim
+	cols, pooled, normal := spec.Dim, false, false
 	for _, m := range modules {
 		kind := m.Type[strings.LastIndexByte(m.Type, '.')+1:]
+		if kind == "Dense" && !pooled || normal && kind != "Normalize" {
+			return fmt.Errorf("%w: %s: %s: module %q before the pooling or behind the normalization, as in models with a vector for each token; --pooling gives the states of the network alone",
+				arch.ErrUnsupported, f.Path, modulesFile, m.Type)
+		}
+		pooled, normal = pooled || kind == "Pooling", normal || kind == "Normalize"
 		switch kind {
 		case "Transformer", "Normalize":
 		case "Pooling":
@@ -272,11 +282,13 @@ func (f *Files) describedInHub(d *Description, spec *arch.Spec) error {
 		d.Prompt = d.Prompts[*c.Default]
 	}
 	var t struct {
-		Max *int `json:"max_seq_length"`
+		Max   *int `json:"max_seq_length"`
+		Lower bool `json:"do_lower_case"`
 	}
 	if _, err := f.decode(transformFile, &t); err != nil {
 		return err
 	}
+	d.Lower = t.Lower
 	if t.Max != nil && *t.Max > 0 {
 		d.MaxTokens = *t.Max
 	}

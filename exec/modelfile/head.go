@@ -17,7 +17,8 @@ type Head struct {
 	Tensor string  `json:"tensor"` // name of the weights of its last layer
 	At     Pooling `json:"at"`     // the states that it scores: of the first or last token, or the mean of all
 	Inner  *Dense  `json:"inner,omitempty"`
-	Norm   Floats  `json:"norm"` // [Inner.Rows] gain of a LayerNorm behind Inner, or of no elements
+	Norm   Floats  `json:"norm"`  // [Inner.Rows] gain of a LayerNorm behind Inner, or of no elements
+	Shift  Floats  `json:"shift"` // [Inner.Rows] its bias, or of no elements
 	Eps    float32 `json:"eps,omitempty"`
 	Out    Dense   `json:"out"`  // 1 row: a score; 2: classes, of which one means a good answer
 	Good   int     `json:"good"` // index of that class
@@ -25,15 +26,15 @@ type Head struct {
 
 // headTensors are the known tensors of heads: of AutoModelForSequenceClassification, of TRL's models with a value head, of
 // GGUF files with rank pooling, and of encoders.
-var headTensors = []string{"score.weight", "v_head.summary.weight", "cls.output.weight", "classifier.out_proj.weight", "classifier.weight"}
+var headTensors = []string{"score.weight", "v_head.summary.weight", "cls.output.weight", "classifier.out_proj.weight", "classifier.weight", "score.2.weight"}
 
 // innerTensors are the known layers of heads before the last one, without .weight, and their activations.
 var innerTensors = []struct{ name, activation string }{
-	{"cls", "tanh"}, {"classifier.dense", "tanh"}, {"bert.pooler.dense", "tanh"}, {"head.dense", "gelu"},
+	{"cls", "tanh"}, {"classifier.dense", "tanh"}, {"bert.pooler.dense", "tanh"}, {"head.dense", "gelu"}, {"score.0", "relu"},
 }
 
-// innerNorms are the known norms behind these layers.
-var innerNorms = []string{"cls.norm.weight", "head.norm.weight"}
+// innerNorms are the known norms behind these layers, without .weight.
+var innerNorms = []string{"cls.norm", "head.norm"}
 
 // KnownHeads lists the heads for an error.
 func KnownHeads() string { return strings.Join(headTensors, ", ") }
@@ -107,6 +108,9 @@ func (f *Files) findInner(h *Head, spec *arch.Spec) (cols int, err error) {
 	if h.Tensor == "score.weight" || h.Tensor == "v_head.summary.weight" {
 		return spec.Dim, nil
 	}
+	if err := f.checkTask(h.Tensor); err != nil {
+		return 0, err
+	}
 	for _, inner := range innerTensors {
 		t, ok := f.Source.Tensor(inner.name + ".weight")
 		if !ok {
@@ -117,20 +121,42 @@ func (f *Files) findInner(h *Head, spec *arch.Spec) (cols int, err error) {
 			return 0, err
 		}
 		h.Inner = &Dense{Rows: rows, Cols: spec.Dim, Activation: inner.activation, Weight: tensorFloats(f.Source, t.Name), Bias: tensorFloats(f.Source, inner.name+".bias")}
-		if spec.Family == arch.ModernBERT {
-			h.Inner.Activation = "gelu" // GGUF files name the layer as all others
+		if spec.Family == arch.ModernBERT && f.meta != nil { // files name the layer as all others, and say nothing of the states
+			h.Inner.Activation, h.At = "gelu", PoolMean
 		}
 		if err := f.checkBias(h.Inner, t.Name); err != nil {
 			return 0, err
 		}
 		for _, norm := range innerNorms {
-			if v := tensorFloats(f.Source, norm); v.N > 0 {
-				h.Norm, h.Eps = v, spec.Norm.Eps
+			if v := tensorFloats(f.Source, norm+".weight"); v.N > 0 {
+				h.Norm, h.Shift, h.Eps = v, tensorFloats(f.Source, norm+".bias"), spec.Norm.Eps
 			}
 		}
 		return rows, nil
 	}
+	if f.meta == nil {
+		return 0, fmt.Errorf("%w: %s: the head with the tensor %s lacks the layer before it", arch.ErrModel, f.Path, h.Tensor)
+	}
 	return spec.Dim, nil
+}
+
+// checkTask refuses heads of models that do not score whole texts.
+func (f *Files) checkTask(tensor string) error {
+	if f.meta != nil {
+		return nil
+	}
+	var c struct{ Architectures []string }
+	if _, err := f.decode("config.json", &c); err != nil {
+		return err
+	}
+	for _, name := range c.Architectures {
+		for _, task := range []string{"ForTokenClassification", "ForMultipleChoice", "ForQuestionAnswering"} {
+			if strings.HasSuffix(name, task) {
+				return fmt.Errorf("%w: %s: the head with the tensor %s is that of %s, which does not score whole texts", arch.ErrUnsupported, f.Path, tensor, name)
+			}
+		}
+	}
+	return nil
 }
 
 // rankPooling is the value of pooling_type for classification heads in GGUF files.
@@ -162,6 +188,7 @@ func (f *Files) readHeadFields(h *Head) error {
 	var c struct {
 		Labels  map[string]string `json:"id2label"`
 		Pooling string            `json:"classifier_pooling"`
+		Act     string            `json:"classifier_activation"`
 	}
 	first := ""
 	if f.meta != nil {
@@ -185,8 +212,15 @@ func (f *Files) readHeadFields(h *Head) error {
 	if h.Out.Rows == 2 && !strings.EqualFold(first, "yes") {
 		h.Good = 1
 	}
-	if c.Pooling == "mean" {
+	switch c.Pooling {
+	case "", "cls":
+	case "mean":
 		h.At = PoolMean
+	default:
+		return fmt.Errorf("%w: %s: field classifier_pooling: %q", arch.ErrUnsupported, vfs.Join(f.dir, "config.json"), c.Pooling)
+	}
+	if c.Act != "" && h.Inner != nil {
+		h.Inner.Activation = strings.ToLower(c.Act) // check refuses what is not known
 	}
 	return nil
 }
@@ -202,7 +236,7 @@ func (h *Head) check(f *Files, dim int) error {
 		}
 		dim = h.Inner.Rows
 	}
-	if h.Norm.N != 0 && h.Norm.N != dim {
+	if h.Norm.N != 0 && h.Norm.N != dim || h.Shift.N != 0 && h.Shift.N != dim {
 		return fmt.Errorf("%w: %s: the norm of the head has %d elements, not %d", arch.ErrModel, f.Path, h.Norm.N, dim)
 	}
 	if h.Out.Rows < 1 || h.Out.Rows > maxLabels || h.Good < 0 || h.Good >= h.Out.Rows {
@@ -219,7 +253,7 @@ func (h *Head) floats() (list []*Floats) {
 	if h.Inner != nil {
 		list = append(list, &h.Inner.Weight, &h.Inner.Bias)
 	}
-	return append(list, &h.Norm, &h.Out.Weight, &h.Out.Bias)
+	return append(list, &h.Norm, &h.Shift, &h.Out.Weight, &h.Out.Bias)
 }
 
 // Floats returns the number of the head's values.
@@ -238,8 +272,11 @@ func (h *Head) Raw(hidden []float32 /* [Dim] */) float64 {
 	if h.Inner != nil {
 		hidden = h.Inner.Apply(hidden)
 		if h.Norm.N > 0 {
-			normed := make([]float32, len(hidden))
-			quant.LayerNorm(normed, hidden, h.Norm.Values, nil, h.Eps)
+			normed, shift := make([]float32, len(hidden)), h.Shift.Values
+			if h.Shift.N == 0 {
+				shift = nil
+			}
+			quant.LayerNorm(normed, hidden, h.Norm.Values, shift, h.Eps)
 			hidden = normed
 		}
 	}
@@ -288,6 +325,8 @@ func (d *Dense) Apply(x []float32 /* [Cols] */) []float32 {
 		}
 	case "gelu":
 		quant.GeluErf(y, y)
+	case "silu":
+		quant.Silu(y, y)
 	case "relu":
 		for i, v := range y {
 			y[i] = max(0, v)

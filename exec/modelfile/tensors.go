@@ -266,6 +266,21 @@ func (ts *TensorSet) GateUp(gateRole, upRole string, layer int) (gate, up Tensor
 	return up.selectRows([2]int{0, half}), up.selectRows([2]int{half, half}), nil
 }
 
+// GateUpBias returns the bias of n elements of an MLP's gate (i = 0) or up projection (1), if there is one. That of a fused
+// tensor contains the gate's first.
+func (ts *TensorSet) GateUpBias(gateRole, upRole string, layer, i, n int) (bias TensorSlice, ok bool, err error) {
+	if _, apart := ts.Find(gateRole, layer, ".weight"); apart {
+		return ts.Vector([]string{gateRole, upRole}[i], layer, ".bias", n)
+	}
+	if bias, ok, err = ts.Vector(upRole, layer, ".bias", 2*n); !ok || err != nil {
+		return bias, ok, err
+	}
+	bias.Rows, bias.Cols = 2*n, 1
+	bias = bias.SubRows(i*n, n)
+	bias.Rows, bias.Cols = 1, n
+	return bias, true, nil
+}
+
 // Expert returns one expert's matrix: a slice of a stacked tensor, or a tensor of its own.
 func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (TensorSlice, error) {
 	single := ExpertRole(strings.TrimSuffix(role, "_exps"), i)

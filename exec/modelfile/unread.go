@@ -44,6 +44,42 @@ func (ts *TensorSet) CheckUnread(spec *arch.Spec, read func(name string) bool) e
 	return nil
 }
 
+// CheckUnreadEnds is CheckUnread for what an encoder has before its first layer and behind the last one.
+func (ts *TensorSet) CheckUnreadEnds(spec *arch.Spec, read func(name string) bool) error {
+	if ts.packed || !spec.Encoder.Bidirectional {
+		return nil
+	}
+	layers := strings.TrimSuffix(ts.name("", 0), "0.")
+	for _, t := range ts.Source.Tensors() {
+		if strings.HasPrefix(t.Name, layers) || read(t.Name) || ts.besideEncoder(t.Name) {
+			continue
+		}
+		if strings.HasSuffix(t.Name, "bias") && t.Type.IsFloat() && t.Size <= arch.MaxTableBytes {
+			if zeros, err := ts.allZeros(t); zeros || err != nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		return fmt.Errorf("%w: %s: nothing reads the tensor %s: the file is of a variant of %s that llmrun does not compute, and its answers would be wrong",
+			arch.ErrUnsupported, ts.Path, t.Name, ts.Hyper.Family)
+	}
+	return nil
+}
+
+// besideEncoder reports whether a tensor is no part of an encoder's network: it belongs to a head, to what describes texts
+// behind the network, or to other parts of a multimodal model.
+func (ts *TensorSet) besideEncoder(name string) bool {
+	if ofHead(name) {
+		return true
+	}
+	if ts.Hyper.GGUF {
+		return strings.HasPrefix(name, "dense_") || strings.HasPrefix(name, "rope_") || name == "output.weight"
+	}
+	return !strings.HasPrefix(name, ts.root.of(modelRoot))
+}
+
 // harmless reports whether a layer's answers do not depend on a tensor that nothing reads.
 func (ts *TensorSet) harmless(l *arch.LayerSpec, layer int, t *store.Tensor) bool {
 	for _, part := range harmlessTensors {

@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -167,25 +168,28 @@ func (ld *Loader) PlanAll(w *Weights) (layouts []Layout, err error) {
 	}
 	layers, err := ld.planLayers(w)
 	if err == nil && len(w.Layers) == len(ld.Spec.Layers) {
-		err = ld.checkUnread(layers)
+		err = ld.checkUnread(ends, layers)
 	}
 	return append(ends, layers...), err
 }
 
-// checkUnread refuses a model with tensors in its layers that no layout has.
-func (ld *Loader) checkUnread(layers []Layout) error {
-	read := map[string]struct{}{}
-	for i := range layers {
-		for j := range layers[i].Places {
-			for _, r := range layers[i].Places[j].Slice.Ranges {
-				read[r.Tensor.Name] = struct{}{}
+// checkUnread refuses a model with tensors in its layers, or at the ends of an encoder, that no layout has.
+func (ld *Loader) checkUnread(ends, layers []Layout) error {
+	names := map[string]struct{}{}
+	for _, list := range [][]Layout{ends, layers} {
+		for i := range list {
+			for j := range list[i].Places {
+				for _, r := range list[i].Places[j].Slice.Ranges {
+					names[r.Tensor.Name] = struct{}{}
+				}
 			}
 		}
 	}
-	return ld.Tensors.CheckUnread(ld.Spec, func(name string) bool {
-		_, is := read[name]
+	read := func(name string) bool {
+		_, is := names[name]
 		return is
-	})
+	}
+	return cmp.Or(ld.Tensors.CheckUnread(ld.Spec, read), ld.Tensors.CheckUnreadEnds(ld.Spec, read))
 }
 
 // planLayers is PlanAll without the ends.

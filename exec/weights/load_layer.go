@@ -258,12 +258,16 @@ func (ld *Loader) planInner(w *MLP, gateRole, upRole string, l int) error {
 	if err := ld.planMatrix(&w.Up.Matrix, upRole, l, up, nil); err != nil {
 		return err
 	}
-	for _, b := range []struct {
+	for i, b := range []struct {
 		role string
 		m    *Linear
 	}{{gateRole, &w.Gate}, {upRole, &w.Up}} {
-		if err := ld.planVector(&b.m.Bias, b.role, l, ".bias", up.Rows); err != nil {
+		bias, ok, err := ld.Tensors.GateUpBias(gateRole, upRole, l, i, up.Rows)
+		if err != nil {
 			return err
+		}
+		if ok {
+			ld.places = append(ld.places, Placement{name: modelfile.TensorName(b.role, l, ".bias"), Slice: bias, Vector: &b.m.Bias})
 		}
 		if err := ld.planScale(b.m, b.role, l); err != nil {
 			return err

@@ -220,7 +220,7 @@ func (s *ggufSource) finish(t *Tokenizer, bos, eos int32, addBOS, addEOS bool) *
 	if s.boolValue(keyAddEOS, addEOS) && eos >= 0 {
 		t.suffix = []int32{eos}
 	}
-	t.pair = pairRule{t.suffix, t.suffix}
+	t.pair = pairRule{between: t.suffix, behind: t.suffix}
 	if sep := s.idValue(keySeparator, eos); sep >= 0 && len(t.suffix) > 0 && s.boolValue(keyAddSep, len(t.prefix) > 0) {
 		t.pair.between = []int32{eos, sep}
 	}

@@ -12,7 +12,10 @@ import (
 // hfTemplateItem is one item of a template: {"SpecialToken": …} or {"Sequence": …}.
 type hfTemplateItem struct {
 	SpecialToken *struct{ ID string }
-	Sequence     *struct{ ID string }
+	Sequence     *struct {
+		ID   string
+		Kind int `json:"type_id"`
+	}
 }
 
 // hfTemplateToken holds the ids of an entry of special_tokens.
@@ -51,9 +54,9 @@ func (s *hfSource) addPostProcessor(field string, raw json.RawMessage, t *Tokeni
 		}
 	case "RobertaProcessing", "BertProcessing":
 		t.prefix, t.suffix = []int32{p.Cls.id}, []int32{p.Sep.id}
-		t.pair = pairRule{t.suffix, t.suffix}
+		t.pair = pairRule{t.suffix, t.suffix, 1}
 		if p.Type == "RobertaProcessing" {
-			t.pair.between = []int32{p.Sep.id, p.Sep.id}
+			t.pair = pairRule{[]int32{p.Sep.id, p.Sep.id}, t.suffix, 0}
 		}
 	case "TemplateProcessing":
 		s.addTemplate(field, p, t)
@@ -87,7 +90,7 @@ func (s *hfSource) addTemplate(field string, p hfComponent, t *Tokenizer) {
 	if s.err == nil && !seen {
 		s.fail(unsupported(field, "a template without a sequence"))
 	}
-	t.pair = pairRule{t.suffix, t.suffix}
+	t.pair = pairRule{t.suffix, t.suffix, 0}
 	s.addPair(&p, t)
 }
 

@@ -195,7 +195,7 @@ func (s *ggufSource) buildWordPiece() *Tokenizer {
 	if sep >= 0 && len(t.suffix) > 0 {
 		t.suffix = []int32{sep}
 	}
-	t.pair = pairRule{between: t.suffix, behind: t.suffix}
+	t.pair = pairRule{t.suffix, t.suffix, 1}
 	return t
 }
 

@@ -35,9 +35,9 @@ func (e Encoder) Write(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "1_Pooling"), 0o700); err != nil {
 		return err
 	}
-	architecture := "BertModel"
+	architecture, root := "BertModel", ""
 	if e.Scores {
-		architecture = "BertForSequenceClassification"
+		architecture, root = "BertForSequenceClassification", "bert."
 	}
 	files := map[string]string{
 		"config.json": fmt.Sprintf(`{"architectures":[%q],"model_type":"bert","hidden_act":"gelu","hidden_size":%d,"intermediate_size":%d,"layer_norm_eps":1e-12,
@@ -55,12 +55,12 @@ func (e Encoder) Write(dir string) error {
 		}
 	}
 	w := tensorWriter{random: rand.New(rand.NewPCG(7, e.Seed))}
-	w.add("embeddings.word_embeddings.weight", 1, len(pieces), dim)
-	w.add("embeddings.position_embeddings.weight", 0.01, positions, dim)
-	w.add("embeddings.token_type_embeddings.weight", 0.01, 2, dim)
-	w.norm("embeddings.LayerNorm", dim)
+	w.add(root+"embeddings.word_embeddings.weight", 1, len(pieces), dim)
+	w.add(root+"embeddings.position_embeddings.weight", 0.01, positions, dim)
+	w.add(root+"embeddings.token_type_embeddings.weight", 0.01, 2, dim)
+	w.norm(root+"embeddings.LayerNorm", dim)
 	for l := range layers {
-		at := fmt.Sprintf("encoder.layer.%d.", l)
+		at := fmt.Sprintf("%sencoder.layer.%d.", root, l)
 		for _, name := range []string{"attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"} {
 			w.dense(at+name, dim, dim)
 		}
@@ -70,7 +70,7 @@ func (e Encoder) Write(dir string) error {
 		w.norm(at+"output.LayerNorm", dim)
 	}
 	if e.Scores {
-		w.dense("pooler.dense", dim, dim)
+		w.dense(root+"pooler.dense", dim, dim)
 		w.dense("classifier", 1, dim)
 	}
 	return safetensors.Write(vfs.OS(), filepath.Join(dir, "model.safetensors"), w.tensors)
