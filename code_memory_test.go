@@ -40,8 +40,8 @@ func TestCodeIsReservedBeforeFilesAreRead(t *testing.T) {
 // and that small differences between two processes do not matter.
 func TestCodeMemory(t *testing.T) {
 	for resident, want := range map[int64]int64{
-		0: 13 << 20, 10 << 20: 13 << 20, 13 << 20: 13 << 20,
-		13<<20 + 1: 16 << 20, 15 << 20: 16 << 20, 31 << 20: 32 << 20, 32 << 20: 36 << 20,
+		0: 13 << 20, 10 << 20: 13 << 20, 18 << 20: 13 << 20,
+		18<<20 + 1: 20 << 20, 31 << 20: 32 << 20, 32 << 20: 36 << 20,
 	} {
 		require.Equal(t, want, codeMemory(resident), "%d", resident)
 	}

@@ -249,6 +249,7 @@ func (o *Options) threads() int { return cmp.Or(o.Threads, threadpool.DefaultThr
 // which makes the garbage collector run before garbage exceeds it.
 const (
 	codeLeast      = 13 << 20 // llmrun itself
+	codeStart      = 18 << 20 // llmrun itself when it starts, with what is used only then
 	codeGrowth     = 1 << 20  // code that runs only later
 	codeStep       = 4 << 20  // so that the plans of two processes agree
 	heapBytes      = 8 << 20  // Go's runtime and what does not depend on the model: 4 MiB for prompts and logits
@@ -257,13 +258,21 @@ const (
 )
 
 // codeBytes returns the memory of the program's code: what is resident of the executable and
-// its libraries when the first engine is opened, and what will be later.
-var codeBytes = sync.OnceValue(func() int64 { return codeMemory(tiering.ReadCode(tiering.SystemRoot())) })
+// its libraries when the first engine is opened, and what will be later. What llmrun itself has used until then is
+// given back, and comes back where it is used again.
+var codeBytes = sync.OnceValue(func() int64 {
+	reserve := codeMemory(tiering.ReadCode(tiering.SystemRoot()))
+	if reserve == codeLeast {
+		tiering.ReleaseCode(tiering.SystemRoot())
+	}
+	return reserve
+})
 
 // codeMemory returns the memory to reserve for code of which some bytes are resident. Those of
-// llmrun are about 12 MiB when it opens a model, and up to 15 later, when the heap's memory is not all used.
+// llmrun are 12 to 15 MiB when it opens a model, depending on what the page cache holds; less than 3 when they were given back, and up to 13
+// later. A program of another size reserves what it has.
 func codeMemory(resident int64) int64 {
-	if resident <= codeLeast {
+	if resident <= codeStart {
 		return codeLeast
 	}
 	return (resident + codeGrowth + codeStep - 1) / codeStep * codeStep

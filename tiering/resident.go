@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"iter"
 	"math"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -41,21 +43,74 @@ func ReadResident(root fs.FS) (r Resident) {
 // ReadCode returns how much of this process's executable and of its shared libraries is
 // resident, 0 if the system does not tell. root is that of ReadSigns.
 func ReadCode(root fs.FS) (bytes int64) {
-	code := false // the lines describe a mapping of code
-	for line := range strings.Lines(readText(root, "proc/self/smaps")) {
-		fields := strings.Fields(line)
-		switch {
-		case len(fields) == 0:
-		case !strings.HasSuffix(fields[0], ":"): // "00400000-0084b000 r-xp 00000000 fe:00 997 /bin/llmrun"
-			code = len(fields) >= 6 && isCode(fields[1], fields[5])
-		case code && fields[0] == "Rss:":
-			kb, ok := parseAmount(fields[1])
-			if ok && kb < math.MaxInt64/1024 {
-				bytes += kb * 1024
-			}
-		}
+	for m := range codeMappings(root) {
+		bytes += m.resident
 	}
 	return bytes
+}
+
+// ReleaseCode gives back the memory of this process's executable, whose pages come back from its file when they are
+// used: those that were only used to start, and those beside them that the kernel maps with each page, do not.
+// root is that of ReadSigns.
+func ReleaseCode(root fs.FS) {
+	for m := range codeMappings(root) {
+		if m.path == executable() && !m.writable && !m.changed { // pages that a debugger has changed would lose that
+			releaseMapping(m.from, m.to)
+		}
+	}
+}
+
+// A codeMapping is a part of the executable or of a library in memory.
+type codeMapping struct {
+	from, to uintptr
+	path     string
+	writable bool
+	resident int64
+	changed  bool // some pages differ from the file
+}
+
+// codeMappings yields the mappings of this process's executable and of its libraries.
+func codeMappings(root fs.FS) iter.Seq[codeMapping] {
+	return func(yield func(codeMapping) bool) {
+		var m *codeMapping // nil: the lines describe no mapping of code
+		for line := range strings.Lines(readText(root, "proc/self/smaps")) {
+			fields := strings.Fields(line)
+			switch {
+			case len(fields) == 0:
+			case !strings.HasSuffix(fields[0], ":"): // "00400000-0084b000 r-xp 00000000 fe:00 997 /bin/llmrun"
+				if m != nil && !yield(*m) {
+					return
+				}
+				if m = nil; len(fields) >= 6 && isCode(fields[1], fields[5]) {
+					m = &codeMapping{path: fields[5], writable: strings.Contains(fields[1], "w")}
+					m.from, m.to = parseRange(fields[0])
+				}
+			case m != nil && (fields[0] == "Rss:" || fields[0] == "Anonymous:"):
+				kb, ok := parseAmount(fields[1])
+				switch {
+				case !ok || kb >= math.MaxInt64/1024:
+				case fields[0] == "Rss:":
+					m.resident = kb * 1024
+				default:
+					m.changed = kb > 0
+				}
+			}
+		}
+		if m != nil {
+			yield(*m)
+		}
+	}
+}
+
+// parseRange parses two addresses in hexadecimal digits with - between them, and returns zeros for anything else.
+func parseRange(text string) (from, to uintptr) {
+	a, b, _ := strings.Cut(text, "-")
+	low, err1 := strconv.ParseUint(a, 16, strconv.IntSize)
+	high, err2 := strconv.ParseUint(b, 16, strconv.IntSize)
+	if err1 != nil || err2 != nil || low > high {
+		return 0, 0
+	}
+	return uintptr(low), uintptr(high)
 }
 
 // isCode reports whether a mapping belongs to the executable or to a library: it may be

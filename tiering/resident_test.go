@@ -58,3 +58,28 @@ func TestReadCode(t *testing.T) {
 		require.Less(t, ReadCode(SystemRoot()), int64(100<<20))
 	}
 }
+
+// TestReleaseCode gives back the executable's pages, and neither those of libraries nor what was changed in memory.
+func TestReleaseCode(t *testing.T) {
+	mapping := func(permissions, path string, anonymous int) string {
+		return fmt.Sprintf("00400000-0084b000 %s 00000000 fe:00 997 %s\nRss: 8 kB\nAnonymous: %d kB\n", permissions, path, anonymous)
+	}
+	smaps := mapping("r-xp", executable(), 0) + mapping("r-xp", executable(), 4) + mapping("rw-p", executable(), 0) + mapping("r--p", "/lib/libOpenCL.so.1", 0)
+	var changed, writable []bool
+	for m := range codeMappings(fstest.MapFS{"proc/self/smaps": {Data: []byte(smaps)}}) {
+		require.Equal(t, [2]uintptr{0x400000, 0x84b000}, [2]uintptr{m.from, m.to})
+		require.Equal(t, int64(8<<10), m.resident)
+		changed, writable = append(changed, m.changed), append(writable, m.writable)
+	}
+	require.Equal(t, []bool{false, true, false, false}, changed)
+	require.Equal(t, []bool{false, false, true, false}, writable)
+	if runtime.GOOS != "linux" {
+		t.Skip("no mappings are known here")
+	}
+	const used = 4 << 10 // of this test, at least
+	before := ReadCode(SystemRoot())
+	ReleaseCode(SystemRoot())
+	after := ReadCode(SystemRoot())
+	require.Less(t, after, before)
+	require.Greater(t, after, int64(used), "what runs comes back")
+}

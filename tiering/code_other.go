@@ -1,0 +1,6 @@
+//go:build !linux
+
+package tiering
+
+// releaseMapping does nothing: mappings are not known.
+func releaseMapping(from, to uintptr) {}
