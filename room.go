@@ -1,6 +1,7 @@
 package llmrun
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -31,24 +32,31 @@ func (e *Engine) NewRoom(use string) *Room {
 func NewRoom(use string, ram int64) (*Room, error) {
 	o := Options{Memory: MemoryOptions{RAM: ram}}
 	r := &Room{use: use, budget: tiering.New(o.limit())}
-	for purpose, bytes := range map[tiering.Purpose]int64{tiering.Code: codeBytes(), tiering.Heap: heapBytes} {
-		lease, err := r.budget.Reserve(purpose, bytes)
+	for _, part := range []struct {
+		purpose tiering.Purpose
+		bytes   int64
+	}{{tiering.Code, codeBytes()}, {tiering.Heap, heapBytes}, {tiering.Heap, 0}} { // the data is the last one
+		lease, err := r.budget.Reserve(part.purpose, part.bytes)
 		if err != nil {
 			r.Close()
-			return nil, fmt.Errorf("%s: %w", use, err)
+			return nil, r.refused(err, 0)
 		}
 		r.leases = append(r.leases, lease)
+		r.data = lease
 	}
-	var err error
-	if r.data, err = r.budget.Reserve(tiering.Heap, 0); err != nil {
-		r.Close()
-		return nil, fmt.Errorf("%s: %w", use, err)
-	}
-	r.leases = append(r.leases, r.data)
 	if ram > 0 {
 		heapLimits.update(r, heapUse{total: ram - codeBytes()})
 	}
 	return r, nil
+}
+
+// refused returns the error of a budget that has no space for the program with bytes of data.
+func (r *Room) refused(err error, bytes int64) error {
+	var full *tiering.BudgetError
+	if !errors.As(err, &full) {
+		return fmt.Errorf("%s: %w", r.use, err)
+	}
+	return fmt.Errorf("%w: the program with %s takes at least %s, the budget is %s; raise the budget", ErrBudget, r.use, tiering.AtLeastText(codeBytes()+heapBytes+bytes), tiering.SizeText(full.Limit))
 }
 
 // Resize changes how much memory the program may use. The error of growing wraps ErrBudget if the budget refuses;
@@ -58,7 +66,7 @@ func (r *Room) Resize(bytes int64) error {
 	defer r.mu.Unlock()
 	if r.engine == nil {
 		if err := r.data.Resize(bytes); err != nil {
-			return fmt.Errorf("%s: %w", r.use, err)
+			return r.refused(err, bytes)
 		}
 		return nil
 	}

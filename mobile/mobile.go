@@ -81,6 +81,11 @@ func (m *Model) Generate(prompt string, maxTokens int, listener Listener) (strin
 		return "", err
 	}
 	defer session.Close()
+	return generate(ctx, session, prompt, maxTokens, listener)
+}
+
+// generate answers a prompt in a session.
+func generate(ctx context.Context, session *llmrun.Session, prompt string, maxTokens int, listener Listener) (string, error) {
 	var answer strings.Builder
 	for piece, err := range session.Chat(ctx, prompt, llmrun.GenerateOptions{MaxTokens: maxTokens}) {
 		if err != nil {
@@ -102,15 +107,15 @@ func (m *Model) Ask(vault *Vault, question string, maxTokens int, listener Liste
 	if err != nil {
 		return "", err
 	}
-	const template = 64 // tokens around the message
-	err = q.Fit(m.engine.Info().Context-template-maxTokens, func(text string) (int, error) {
-		ids, err := m.engine.EncodeText(text, llmrun.EncodeOptions{})
-		return len(ids), err
-	})
+	session, err := m.engine.NewSession()
 	if err != nil {
 		return "", err
 	}
-	answer, err := m.Generate(q.Prompt(), maxTokens, listener)
+	defer session.Close()
+	if err := q.FitSession(m.engine, session, maxTokens); err != nil {
+		return "", err
+	}
+	answer, err := generate(ctx, session, q.Prompt(), maxTokens, listener)
 	if err != nil {
 		return "", err
 	}
@@ -134,7 +139,10 @@ func (m *Model) Close() error {
 }
 
 // Vault is a directory of notes.
-type Vault struct{ v *notes.Vault }
+type Vault struct {
+	v       *notes.Vault
+	encoder *Model // nil: notes are found by their words
+}
 
 // OpenVault opens the notes of a directory, with the index in a file of the app. model may be null; otherwise the index
 // counts in the model's memory limit, and without one ramBytes limits the app's memory, 0 for what is available.
@@ -147,12 +155,41 @@ func OpenVault(dir, indexFile string, model *Model, ramBytes int64) (*Vault, err
 	if err != nil {
 		return nil, err
 	}
-	return &Vault{v}, nil
+	return &Vault{v: v}, nil
 }
 
-// Update brings the index up to date, and returns how many notes were new or changed.
+// OpenVaultWithEncoder is OpenVault with an embedding model, in whose memory limit the index counts. Notes are found by their
+// meaning too. name is remembered in the index. reembed permits another model than the one whose vectors the index has: the next
+// update computes all of them.
+func OpenVaultWithEncoder(dir, indexFile string, encoder *Model, name string, reembed bool) (*Vault, error) {
+	if encoder == nil {
+		return nil, errors.New("the encoder is null: use OpenVault without one")
+	}
+	e, err := notes.NewEncoder(context.Background(), encoder.engine, notes.EncoderOptions{})
+	if err != nil {
+		return nil, err
+	}
+	v, err := notes.OpenWith(dir, encoder.engine, notes.Options{File: indexFile, Embedder: e, EmbedderName: name, Reembed: reembed})
+	if err != nil {
+		return nil, err
+	}
+	return &Vault{v, encoder}, nil
+}
+
+// begin returns a context that Stop of the encoder ends.
+func (v *Vault) begin() (ctx context.Context, end func()) {
+	if v.encoder == nil {
+		return context.Background(), func() {}
+	}
+	return v.encoder.begin()
+}
+
+// Update brings the index up to date, and returns how many notes were new or changed. It reports the progress of the notes, and then
+// of the passages that an encoder embeds.
 func (v *Vault) Update(progress Progress) (int, error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
+	outer, end := v.begin()
+	defer end()
+	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
 	done, err := v.v.UpdateWith(ctx, func(p notes.UpdateProgress) {
 		if progress != nil && !progress.OnProgress(p.Done, p.Total) {
@@ -164,7 +201,9 @@ func (v *Vault) Update(progress Progress) (int, error) {
 
 // Search finds passages. It returns a JSON object: {"hits":[{"file":"…","start":…,"end":…,"score":…,"text":"…"}]}.
 func (v *Vault) Search(question string, most int) (string, error) {
-	hits, err := v.v.Search(context.Background(), question, notes.SearchOptions{Most: most})
+	ctx, end := v.begin()
+	defer end()
+	hits, err := v.v.Search(ctx, question, notes.SearchOptions{Most: most})
 	if err != nil {
 		return "", err
 	}

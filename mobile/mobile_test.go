@@ -2,6 +2,7 @@ package mobile
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 )
 
 // TestSignaturesAreBindable checks that exported methods take and return what generators of bindings accept: strings,
@@ -28,7 +30,7 @@ func TestSignaturesAreBindable(t *testing.T) {
 			require.True(t, isError && i == f.NumOut()-1 || bindable(f.Out(i)), "%v", f)
 		}
 	}
-	for _, function := range []any{OpenModel, OpenVault} {
+	for _, function := range []any{OpenModel, OpenVault, OpenVaultWithEncoder} {
 		check(reflect.TypeOf(function), 0)
 	}
 	for _, object := range []reflect.Type{reflect.TypeFor[*Model](), reflect.TypeFor[*Vault]()} {
@@ -42,7 +44,7 @@ func TestSignaturesAreBindable(t *testing.T) {
 			check(callback.Method(i).Type, 0)
 		}
 	}
-	require.Equal(t, 2+5+4+2, seen)
+	require.Equal(t, 3+5+4+2, seen)
 	require.False(t, bindable(reflect.TypeFor[[]string]()))
 	require.False(t, bindable(reflect.TypeFor[*llmrun.Engine]()))
 }
@@ -110,6 +112,39 @@ func TestVault(t *testing.T) {
 	require.Equal(t, `{"hits":[]}`, text)
 	_, err = OpenVault(filepath.Join(t.TempDir(), "none"), filepath.Join(t.TempDir(), "x"), nil, 1<<20)
 	require.ErrorIs(t, err, llmrun.ErrBudget)
+}
+
+// TestVaultWithEncoder finds notes that have no word of the question, and stops while they are embedded.
+func TestVaultWithEncoder(t *testing.T) {
+	dir, file, models := t.TempDir(), filepath.Join(t.TempDir(), "notes.index"), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "fox.md"), []byte("The fox is called Ruby."), 0o600))
+	var encoders []*Model
+	for seed := range uint64(2) {
+		path := filepath.Join(models, fmt.Sprint(seed))
+		require.NoError(t, hubmodel.Encoder{Seed: seed}.Write(path))
+		m, err := OpenModel(path, "", llmrun.NoLimit)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, m.Close()) }()
+		encoders = append(encoders, m)
+	}
+	v, err := OpenVaultWithEncoder(dir, file, encoders[0], "model 0", false)
+	require.NoError(t, err)
+	n, err := v.Update(&counter{most: 2}) // the note, then the first report of passages
+	require.ErrorIs(t, err, errStopped)
+	require.Equal(t, 1, n)
+	_, err = v.Update(nil)
+	require.NoError(t, err)
+	text, err := v.Search("zeppelin", 3)
+	require.NoError(t, err)
+	require.Contains(t, text, `"file":"fox.md"`)
+	require.NoError(t, v.Close())
+	_, err = OpenVaultWithEncoder(dir, file, encoders[1], "model 1", false)
+	require.ErrorContains(t, err, "model 0")
+	v, err = OpenVaultWithEncoder(dir, file, encoders[1], "model 1", true)
+	require.NoError(t, err)
+	require.NoError(t, v.Close())
+	_, err = OpenVaultWithEncoder(dir, file, nil, "", false)
+	require.ErrorContains(t, err, "OpenVault")
 }
 
 func TestModel(t *testing.T) {

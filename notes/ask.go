@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/notes/index"
 )
 
@@ -53,6 +54,16 @@ func (q *Question) Fit(room int, count func(text string) (int, error)) error {
 		q.Passages = q.Passages[:len(q.Passages)-1]
 	}
 	return nil
+}
+
+// FitSession is Fit for the context of a session, with room for an answer.
+func (q *Question) FitSession(engine *llmrun.Engine, session *llmrun.Session, answerTokens int) error {
+	const template = 64 // tokens around the message
+	room := engine.Info().Context - session.Len() - template - answerTokens
+	return q.Fit(room, func(text string) (int, error) {
+		ids, err := engine.EncodeText(text, llmrun.EncodeOptions{})
+		return len(ids), err
+	})
 }
 
 // Sources returns the files from which an answer comes: those of the passages that have most words of the answer, where

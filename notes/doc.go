@@ -3,7 +3,7 @@
 //
 // [Open] returns a [Vault]. [Vault.Update] reads what has changed, [Vault.Search] finds passages, and [Vault.Ask] makes
 // the prompt of a question from the passages that answer it, with their sources. Without an encoder, passages are found
-// by their words alone (BM25). With one, the rankings by words and by vectors are fused.
+// by their words alone (BM25). With one, which [NewEncoder] makes of an engine, the rankings by words and by vectors are fused.
 //
 //	vault, err := notes.Open(dir, nil)
 //	…

@@ -418,6 +418,7 @@ func TestManyNotesStayWithinTheBudget(t *testing.T) {
 	require.NoError(t, v.Close())
 	_, err := OpenWith(dir, nil, Options{RAM: 9 << 20, File: v.options.File})
 	require.ErrorIs(t, err, llmrun.ErrBudget)
+	require.Regexp(t, `^memory budget exceeded: the program with the index of the notes takes at least [0-9.]+ MiB, the budget is 9 MiB; raise the budget$`, err.Error())
 }
 
 // TestAnIndexSharesTheEnginesBudget opens a vault beside the bundled model with a limit of memory. What the index takes is in

@@ -59,12 +59,7 @@ func (r *runFlags) fitNotes(engine *llmrun.Engine, session *llmrun.Session, text
 	if r.question == nil {
 		return text, nil
 	}
-	const template = 64 // tokens around the message
-	room := engine.Info().Context - session.Len() - template - r.answerRoom()
-	err := r.question.Fit(room, func(text string) (int, error) {
-		ids, err := engine.EncodeText(text, llmrun.EncodeOptions{})
-		return len(ids), err
-	})
+	err := r.question.FitSession(engine, session, r.answerRoom())
 	return r.question.Prompt(), err
 }
 

@@ -3,7 +3,7 @@
 //
 //	go run ./examples/notesapp VAULT [MODEL]
 //
-// Each line of standard input is a command: "find TEXT", "ask TEXT", "trim", "update" or "quit". Without a model, ask
+// Each line of standard input is a command: "find TEXT", "ask TEXT", "trim" or "quit". Without a model, ask
 // prints the passages that a model would read.
 package main
 
@@ -16,97 +16,74 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/notes"
 )
 
-// lookEvery is the time between two looks at the vault.
-const lookEvery = 5 * time.Second
+// lookEvery is the time between two looks at the vault, and answerTokens are the most tokens of an answer.
+const lookEvery, answerTokens = 5 * time.Second, 200
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	if err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, ticker.C); err != nil && !errors.Is(err, context.Canceled) {
+	if err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, time.Tick(lookEvery)); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "notesapp:", err)
 		os.Exit(1)
 	}
 }
 
-// run opens the vault and the model, and serves commands until the input ends.
-func run(ctx context.Context, args []string, in io.Reader, out io.Writer, ticks <-chan time.Time) error {
-	if len(args) < 1 || len(args) > 2 {
-		return errors.New("usage: notesapp VAULT [MODEL]")
-	}
-	a := &app{out: out}
-	if len(args) == 2 {
-		engine, err := llmrun.OpenContext(ctx, args[1], llmrun.Options{})
-		if err != nil {
-			return err
-		}
-		defer engine.Close()
-		a.engine = engine
-	}
-	vault, err := notes.Open(args[0], a.engine)
-	if err != nil {
-		return err
-	}
-	defer vault.Close()
-	a.vault = vault
-	return a.serve(ctx, in, ticks)
-}
-
-// app is the state of the program. mu keeps lines of output apart.
+// app is the state of the program.
 type app struct {
 	vault  *notes.Vault
 	engine *llmrun.Engine // nil: no model
-	mu     sync.Mutex
 	out    io.Writer
 }
 
-func (a *app) printf(format string, args ...any) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	fmt.Fprintf(a.out, format, args...)
-}
-
-// serve updates the index at each tick, and runs the commands of the input.
-func (a *app) serve(ctx context.Context, in io.Reader, ticks <-chan time.Time) error {
-	if err := a.update(ctx); err != nil {
+// run opens the vault and the model, and serves commands until the input ends.
+func run(ctx context.Context, args []string, in io.Reader, out io.Writer, ticks <-chan time.Time) (err error) {
+	a := &app{out: out}
+	if len(args) < 1 || len(args) > 2 {
+		return errors.New("usage: notesapp VAULT [MODEL]")
+	}
+	if len(args) == 2 {
+		if a.engine, err = llmrun.OpenContext(ctx, args[1], llmrun.Options{}); err != nil {
+			return err
+		}
+		defer a.engine.Close()
+	}
+	if a.vault, err = notes.Open(args[0], a.engine); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() { a.watch(ctx, ticks) })
-	defer watching.Wait()
-	defer cancel()
-	lines := bufio.NewScanner(in)
-	for lines.Scan() && ctx.Err() == nil {
-		verb, text, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
-		if verb == "quit" {
-			return nil
-		}
-		if err := a.do(ctx, verb, text); err != nil {
-			a.printf("error: %v\n", err)
-		}
-	}
-	return lines.Err()
+	defer a.vault.Close()
+	return a.serve(ctx, in, ticks)
 }
 
-// watch looks at the vault at each tick. Notes that have not changed are not read.
-func (a *app) watch(ctx context.Context, ticks <-chan time.Time) {
-	for {
+// serve runs the commands of the input, and looks at the vault at each tick. Notes that have not changed are not read.
+func (a *app) serve(ctx context.Context, in io.Reader, ticks <-chan time.Time) error {
+	lines := make(chan string)
+	go func() { // ends with the input, or with the program
+		defer close(lines)
+		for input := bufio.NewScanner(in); input.Scan(); {
+			lines <- input.Text()
+		}
+	}()
+	for err := a.update(ctx); ; {
+		if err != nil {
+			fmt.Fprintln(a.out, "error:", err)
+		}
 		select {
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		case <-ticks:
-			if err := a.update(ctx); err != nil && ctx.Err() == nil {
-				a.printf("error: %v\n", err)
+			err = a.update(ctx)
+		case line, more := <-lines:
+			verb, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if !more || verb == "quit" {
+				return nil
 			}
+			err = a.do(ctx, verb, text)
 		}
 	}
 }
@@ -117,24 +94,28 @@ func (a *app) do(ctx context.Context, verb, text string) error {
 	case "find":
 		hits, err := a.vault.Search(ctx, text, notes.SearchOptions{Most: 5})
 		for _, hit := range hits {
-			a.printf("%s: %s\n", hit.File, strings.Join(strings.Fields(hit.Text), " "))
+			fmt.Fprintf(a.out, "%s: %s\n", hit.File, strings.Join(strings.Fields(hit.Text), " "))
 		}
 		return err
 	case "ask":
 		return a.ask(ctx, text)
-	case "update":
-		return a.update(ctx)
-	case "trim":
-		return a.trim(ctx)
+	case "trim": // what can be read again: a phone tells an app in the background to do so
+		freed, weights := a.vault.Held(), int64(0)
+		err := a.vault.Trim()
+		if err == nil && a.engine != nil {
+			weights, err = a.engine.Trim(ctx, llmrun.TrimLow)
+		}
+		fmt.Fprintf(a.out, "released %d KiB\n", (freed+weights)>>10)
+		return err
 	}
-	return fmt.Errorf("there is no command %q: find, ask, update, trim or quit", verb)
+	return fmt.Errorf("there is no command %q: find, ask, trim or quit", verb)
 }
 
 // update brings the index up to date and says what has changed.
 func (a *app) update(ctx context.Context) error {
 	done, err := a.vault.Update(ctx)
 	if err == nil && done.Computed+done.Removed > 0 {
-		a.printf("%d notes, %d new or changed, %d removed\n", done.Notes, done.Computed, done.Removed)
+		fmt.Fprintf(a.out, "%d notes, %d new or changed, %d removed\n", done.Notes, done.Computed, done.Removed)
 	}
 	return err
 }
@@ -146,7 +127,7 @@ func (a *app) ask(ctx context.Context, text string) error {
 		return err
 	}
 	if a.engine == nil {
-		a.printf("%s\n", q.Prompt())
+		fmt.Fprintln(a.out, q.Prompt())
 		return nil
 	}
 	session, err := a.engine.NewSession()
@@ -154,31 +135,16 @@ func (a *app) ask(ctx context.Context, text string) error {
 		return err
 	}
 	defer session.Close()
-	var answer strings.Builder
-	for piece, err := range session.Chat(ctx, q.Prompt(), llmrun.GenerateOptions{MaxTokens: 200}) {
-		if err != nil {
-			return err
-		}
-		answer.WriteString(piece.Text)
-	}
-	a.printf("%s\nSources: %s\n", strings.TrimSpace(answer.String()), strings.Join(q.Sources(answer.String()), ", "))
-	return nil
-}
-
-// trim releases the memory that can be read again: a phone tells an app in the background to do so.
-func (a *app) trim(ctx context.Context) error {
-	before := a.vault.Held()
-	if err := a.vault.Trim(); err != nil {
+	if err := q.FitSession(a.engine, session, answerTokens); err != nil {
 		return err
 	}
-	freed := before
-	if a.engine != nil {
-		weights, err := a.engine.Trim(ctx, llmrun.TrimLow)
+	answer := ""
+	for piece, err := range session.Chat(ctx, q.Prompt(), llmrun.GenerateOptions{MaxTokens: answerTokens}) {
 		if err != nil {
 			return err
 		}
-		freed += weights
+		answer += piece.Text
 	}
-	a.printf("released %d KiB\n", freed>>10)
+	fmt.Fprintf(a.out, "%s\nSources: %s\n", strings.TrimSpace(answer), strings.Join(q.Sources(answer), ", "))
 	return nil
 }

@@ -57,7 +57,7 @@ The fox is called Ruby.
 Who is Ruby\?
 released [1-9]\d* KiB
 fox.md: The fox is called Ruby.
-error: there is no command "fly": find, ask, update, trim or quit
+error: there is no command "fly": find, ask, trim or quit
 $`, out.String())
 	require.ErrorContains(t, run(context.Background(), nil, in, &out, nil), "usage")
 }

@@ -1,7 +1,9 @@
 package index
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -20,6 +22,7 @@ const maxPattern = 1000
 
 // parseIgnore reads the .gitignore file of a directory. Lines that are no pattern are left out.
 func parseIgnore(dir, text string) (rules []ignoreRule) {
+	text = strings.TrimPrefix(text, "\ufeff") // as Windows editors begin files, and git accepts
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
 		for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
@@ -99,6 +102,9 @@ func ignores(rules []ignoreRule, name string, isDir bool) bool {
 	return false
 }
 
+// obsidianFile has Obsidian's settings of a vault.
+const obsidianFile = ".obsidian/app.json"
+
 // obsidianSettings are what .obsidian/app.json says about files that a search leaves out.
 type obsidianSettings struct {
 	// Filters are the beginnings of paths, or regular expressions between slashes.
@@ -108,20 +114,29 @@ type obsidianSettings struct {
 // A pathFilter reports whether a path is left out.
 type pathFilter func(name string) bool
 
-// parseObsidian reads .obsidian/app.json. What it does not understand leaves nothing out.
-func parseObsidian(data []byte) (filters []pathFilter) {
+// parseObsidian reads .obsidian/app.json. What it does not understand leaves nothing out, and is reported: the user wanted to
+// leave files out.
+func parseObsidian(data []byte, report func(text string)) (filters []pathFilter) {
 	var settings obsidianSettings
-	if json.Unmarshal(data, &settings) != nil {
+	if err := json.Unmarshal(bytes.TrimPrefix(data, []byte("\ufeff")), &settings); err != nil {
+		report(fmt.Sprintf("%s cannot be read, so that the files that it excludes are notes too: %v", obsidianFile, err))
 		return nil
 	}
 	for _, filter := range settings.Filters {
-		if len(filter) > maxPattern || filter == "" {
+		if filter == "" {
+			continue
+		}
+		if len(filter) > maxPattern {
+			report(fmt.Sprintf("%s: the excluded files %.40q… are notes too: the pattern is longer than %d bytes", obsidianFile, filter, maxPattern))
 			continue
 		}
 		if len(filter) > 2 && filter[0] == '/' && filter[len(filter)-1] == '/' {
-			if pattern, err := regexp.Compile(filter[1 : len(filter)-1]); err == nil {
-				filters = append(filters, pattern.MatchString)
+			pattern, err := regexp.Compile(filter[1 : len(filter)-1])
+			if err != nil {
+				report(fmt.Sprintf("%s: the excluded files %q are notes too: %v; write the filter without it, or name a folder", obsidianFile, filter, err))
+				continue
 			}
+			filters = append(filters, pattern.MatchString)
 			continue
 		}
 		filters = append(filters, func(name string) bool {

@@ -118,7 +118,7 @@ func (x *Index) reserve() error {
 		return nil
 	}
 	if err := x.options.Room.Resize(want); err != nil {
-		return fmt.Errorf("the index of the notes: %w", err)
+		return err
 	}
 	x.reserved = want
 	return nil

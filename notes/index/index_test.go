@@ -396,6 +396,31 @@ func TestTheEncoderSurvivesRewrites(t *testing.T) {
 	require.Zero(t, encoder)
 }
 
+// TestNotesOfPropertiesAreFound indexes notes whose text is empty: by title, alias and tag. Front matter that is no text is refused.
+func TestNotesOfPropertiesAreFound(t *testing.T) {
+	x := open(t, vfs.NewMem(), Options{})
+	text := "---\naliases: [Egret]\ntags: bird\n---\n"
+	change(t, x, func(w *Writer) {
+		require.NoError(t, w.Put(noteOf(t, "heron.md", text)))
+		require.NoError(t, w.Put(noteOf(t, "empty.md", "")))
+		require.NoError(t, w.Put(noteOf(t, "text.md", "---\naliases: [Egret]\n---\nA bird.")))
+	})
+	hits := search(t, x, "egret")
+	require.Len(t, hits, 2)
+	for _, hit := range hits {
+		if hit.Path == "heron.md" {
+			require.Equal(t, strings.TrimSpace(text), text[hit.Start:hit.End])
+		} else {
+			require.Equal(t, 25, hit.Start, "the front matter is no passage of a note with text")
+		}
+	}
+	require.Len(t, search(t, x, "heron"), 1)
+	for _, bad := range []string{"---\ntitle: caf\xe9\n---\ntext", "---\ntitle: \x00\n---\n"} {
+		_, err := MakeNote("a.md", []byte(bad))
+		require.Error(t, err)
+	}
+}
+
 // FuzzRecords applies records with any content.
 func FuzzRecords(f *testing.F) {
 	n, _ := MakeNote("a.md", []byte("# T\n#tag some text"))

@@ -61,21 +61,12 @@ func MakeNote(name string, text []byte) (Note, error) {
 		s.terms([]byte(text), func(term uint64) { counts[term], words = counts[term]+times, words+times })
 		return words
 	}
-	limits := document.Limits{Tokens: passageWords, Bytes: passageBytes}
-	body := text[parsed.Body:]
-	for part, err := range document.Split(bytes.NewReader(body), int64(len(body)), limits, countWords) {
-		if err != nil {
-			return Note{}, err
-		}
-		p := Passage{Start: parsed.Body + int(part.Start), End: parsed.Body + int(part.End)}
-		p.Start, p.End = trim(text, p.Start, p.End)
-		if p.Start == p.End {
-			continue
-		}
+	add := func(start, end int) {
+		p := Passage{}
+		p.Start, p.End = trim(text, start, end)
 		clear(counts)
-		p.Words = count(string(text[p.Start:p.End]), 1)
-		if p.Words == 0 {
-			continue
+		if p.Words = count(string(text[p.Start:p.End]), 1); p.Words == 0 {
+			return
 		}
 		count(Named(n.Path, n.Title), titleTimes)
 		for _, name := range parsed.Aliases {
@@ -94,7 +85,30 @@ func MakeNote(name string, text []byte) (Note, error) {
 		p.Key = KeyOf(EmbedText(n.Title, text[p.Start:p.End]))
 		n.Passages = append(n.Passages, p)
 	}
+	matter := 0 // where the first part of the front matter ends
+	err := split(text[:parsed.Body], func(_, end int) { matter = cmp.Or(matter, end) })
+	if err == nil {
+		err = split(text[parsed.Body:], func(start, end int) { add(parsed.Body+start, parsed.Body+end) })
+	}
+	if err != nil {
+		return Note{}, err
+	}
+	if len(n.Passages) == 0 { // a note of properties alone is found by them
+		add(0, matter)
+	}
 	return n, nil
+}
+
+// split calls visit with the ranges of passages of a text. What is no text gives an error.
+func split(text []byte, visit func(start, end int)) error {
+	limits := document.Limits{Tokens: passageWords, Bytes: passageBytes}
+	for part, err := range document.Split(bytes.NewReader(text), int64(len(text)), limits, countWords) {
+		if err != nil {
+			return err
+		}
+		visit(int(part.Start), int(part.End))
+	}
+	return nil
 }
 
 // KeyOf returns the key of a passage as an encoder reads it.

@@ -39,8 +39,10 @@ func OpenTree(dir string) *Tree { return NewTree(vfs.OSRoot(dir)) }
 // .gitignore file or Obsidian's settings leave out, and those in directories that cannot be read, which are reported.
 func (t *Tree) Files(report func(text string)) ([]string, error) {
 	w := walker{tree: t, report: report}
-	if data, err := vfs.ReadFile(t.fsys, ".obsidian/app.json", maxSettings); err == nil {
-		w.filters = parseObsidian(data)
+	if data, err := vfs.ReadFile(t.fsys, obsidianFile, maxSettings); err == nil {
+		w.filters = parseObsidian(data, report)
+	} else if !IsMissing(err) {
+		report(fmt.Sprintf("the files that Obsidian's settings exclude are notes too: %v", err))
 	}
 	if err := w.walk(".", nil, 0); err != nil {
 		return nil, err

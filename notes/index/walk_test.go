@@ -3,6 +3,7 @@ package index
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,11 +48,37 @@ func TestFilesLeavesOutWhatIsIgnored(t *testing.T) {
 		"sub/inner.md":          "",
 		"inner.md":              "",
 	})
-	files, err := OpenTree(dir).Files(func(text string) { t.Error(text) })
+	var reports []string
+	files, err := OpenTree(dir).Files(func(text string) { reports = append(reports, text) })
+	require.Len(t, reports, 1)
+	require.Contains(t, reports[0], `.obsidian/app.json: the excluded files "/[/" are notes too`)
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"Archived/x.md", "a.md", "b.MD", "c.txt", "d.markdown", "deep/keep.md", "draft-x.md", "inner.md", "logs/keep.md", "secretx.md", "sub/build/x.md", "sub/y.tmp.md",
 	}, files)
+}
+
+// TestSettingsThatAreNotUnderstoodAreReported lists vaults whose settings cannot be read or exclude more than RE2 can say.
+func TestSettingsThatAreNotUnderstoodAreReported(t *testing.T) {
+	for settings, want := range map[string]string{
+		"{": "cannot be read", `{"userIgnoreFilters": "Archive/"}`: "cannot be read", `{"userIgnoreFilters": ["/(?!x)/"]}`: `"/(?!x)/" are notes too`,
+		`{"userIgnoreFilters": ["` + strings.Repeat("a", maxPattern+1) + `"]}`: "longer than", strings.Repeat(" ", maxSettings+1): "exclude are notes too",
+		`{"userIgnoreFilters": null}`: "", "\ufeff{}": "",
+	} {
+		var reports []string
+		files, err := OpenTree(writeTree(t, map[string]string{"a.md": "", ".obsidian/app.json": settings})).Files(func(text string) { reports = append(reports, text) })
+		require.NoError(t, err)
+		require.Equal(t, []string{"a.md"}, files)
+		require.Len(t, reports, min(1, len(want)), "%.60s", settings)
+		require.Contains(t, strings.Join(reports, ""), want)
+	}
+}
+
+// TestIgnoreFilesMayBeginWithAMark reads a .gitignore file with a byte order mark.
+func TestIgnoreFilesMayBeginWithAMark(t *testing.T) {
+	files, err := OpenTree(writeTree(t, map[string]string{"a.md": "", "b.md": "", ".gitignore": "\ufeffa.md\r\n"})).Files(func(text string) { t.Error(text) })
+	require.NoError(t, err)
+	require.Equal(t, []string{"b.md"}, files)
 }
 
 // TestLinksOutOfTheTreeAreNotFollowed makes links to a file and a directory outside, and one inside.

@@ -2,6 +2,7 @@ package document
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 	"unicode"
@@ -31,10 +32,17 @@ type Heading struct {
 	Level int // 1 to 6
 	Title string
 	Start int // bytes from the beginning of the file
+	above int // index of the heading that it is below; -1 for none
 }
 
-// maxFrontMatter is the largest front matter. A longer one is text.
-const maxFrontMatter = 64 << 10
+const (
+	// maxFrontMatter is the largest front matter. A longer one is text.
+	maxFrontMatter = 64 << 10
+	// maxTags and maxAliases are the most of a note. All passages of the note are found by them, so that those of data that looks
+	// like a note would take quadratic time. Further tags are words of their passages.
+	maxTags    = 256
+	maxAliases = 256
+)
 
 // ParseNote reads a note. It accepts any text: what it does not understand is text.
 func ParseNote(text []byte) Note {
@@ -48,7 +56,7 @@ func ParseNote(text []byte) Note {
 		line := bytes.TrimRight(text[at:end], " \t\r\n")
 		level, title := heading(text, line, end, fenced)
 		if level > 0 && (line[0] == '#' || isUnderline(text, end) || begin) { // Title: and Subject: begin a note only
-			n.Headings = append(n.Headings, Heading{level, title, at})
+			n.addHeading(level, title, at)
 		}
 		if isFence(line) {
 			fenced = !fenced
@@ -65,18 +73,22 @@ func ParseNote(text []byte) Note {
 	return n
 }
 
+// addHeading adds a heading, which is below the last one of a lower level.
+func (n *Note) addHeading(level int, title string, at int) {
+	above := len(n.Headings) - 1
+	for above >= 0 && n.Headings[above].Level >= level {
+		above = n.Headings[above].above
+	}
+	n.Headings = append(n.Headings, Heading{level, title, at, above})
+}
+
 // Path returns the titles of the headings above an offset, the outermost one first.
 func (n *Note) Path(at int) (titles []string) {
-	var levels []int
-	for _, h := range n.Headings {
-		if h.Start > at {
-			break
-		}
-		for len(levels) > 0 && levels[len(levels)-1] >= h.Level {
-			levels, titles = levels[:len(levels)-1], titles[:len(titles)-1]
-		}
-		levels, titles = append(levels, h.Level), append(titles, h.Title)
+	i, _ := slices.BinarySearchFunc(n.Headings, at+1, func(h Heading, at int) int { return cmp.Compare(h.Start, at) })
+	for i--; i >= 0; i = n.Headings[i].above {
+		titles = append(titles, n.Headings[i].Title)
 	}
+	slices.Reverse(titles)
 	return titles
 }
 
@@ -160,7 +172,9 @@ func (n *Note) setMatter(key string, values []string) {
 		case "title":
 			n.Title = value
 		case "alias", "aliases":
-			n.Aliases = append(n.Aliases, value)
+			if len(n.Aliases) < maxAliases {
+				n.Aliases = append(n.Aliases, value)
+			}
 		case "tag", "tags":
 			for tag := range strings.FieldsSeq(value) {
 				n.addTag(strings.TrimPrefix(tag, "#"))
@@ -171,7 +185,7 @@ func (n *Note) setMatter(key string, values []string) {
 
 // addTag adds a tag once.
 func (n *Note) addTag(tag string) {
-	if tag = strings.Trim(tag, "/"); tag != "" && !slices.Contains(n.Tags, tag) {
+	if tag = strings.Trim(tag, "/"); tag != "" && len(n.Tags) < maxTags && !slices.Contains(n.Tags, tag) {
 		n.Tags = append(n.Tags, tag)
 	}
 }
@@ -211,10 +225,13 @@ func (n *Note) readTag(text []byte) int {
 	return end
 }
 
+// maxLink is the longest link. A line of brackets that do not close would take quadratic time.
+const maxLink = 4 << 10
+
 // readLink adds the link at the beginning of text, which is a bracket, and returns how many bytes to skip.
 func (n *Note) readLink(text []byte, embed bool) int {
 	if inner, is := bytes.CutPrefix(text, []byte("[[")); is {
-		end := bytes.Index(inner, []byte("]]"))
+		end := bytes.Index(inner[:min(len(inner), maxLink)], []byte("]]"))
 		if end < 0 {
 			return 0
 		}
@@ -222,6 +239,7 @@ func (n *Note) readLink(text []byte, embed bool) int {
 		n.addLink(target, shown, embed)
 		return end + 3
 	}
+	text = text[:min(len(text), maxLink)]
 	mid := bytes.Index(text, []byte("]("))
 	if mid < 0 || bytes.IndexByte(text[1:mid], '[') >= 0 {
 		return 0

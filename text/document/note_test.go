@@ -1,6 +1,7 @@
 package document
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -39,7 +40,7 @@ More.
 	}, n.Links)
 	require.True(t, strings.HasPrefix(text[n.Body:], "See"))
 	require.Len(t, n.Headings, 3)
-	for i, want := range []Heading{{1, "Costs", 0}, {2, "Seeds", 0}, {2, "Water", 0}} {
+	for i, want := range []Heading{{Level: 1, Title: "Costs"}, {Level: 2, Title: "Seeds"}, {Level: 2, Title: "Water"}} {
 		require.Equal(t, want.Level, n.Headings[i].Level)
 		require.Equal(t, want.Title, n.Headings[i].Title)
 	}
@@ -64,6 +65,41 @@ func TestParseNoteWithoutFrontMatter(t *testing.T) {
 	require.Equal(t, []string{"x", "y"}, n.Tags)
 	n = ParseNote([]byte("---\n" + strings.Repeat("a: b\n", maxFrontMatter) + "---\n"))
 	require.Zero(t, n.Body)
+}
+
+// TestHeadingsNest compares the headings above each offset with those of a stack.
+func TestHeadingsNest(t *testing.T) {
+	text := "# A\n### B\n## C\n###### D\n# E\n## F\n## G\ntext\n#### H\n### I\n"
+	n := ParseNote([]byte(text))
+	for at, want := range map[string]string{"A": "A", "B": "A B", "C": "A C", "D": "A C D", "E": "E", "F": "E F", "G": "E G", "text": "E G", "H": "E G H", "I": "E G I"} {
+		require.Equal(t, want, strings.Join(n.Path(strings.Index(text, at)), " "), at)
+	}
+	n = ParseNote([]byte("text\n## A\n"))
+	require.Empty(t, n.Path(4))
+	require.Equal(t, []string{"A"}, n.Path(5))
+}
+
+// TestDataThatLooksLikeANote reads texts with brackets that do not close, and with headings, tags or aliases without end. Time that
+// grows with the square of their length would be hours.
+func TestDataThatLooksLikeANote(t *testing.T) {
+	const size = 2 << 20
+	for _, unit := range []string{"[", "[[", "[a](", "[ ", "`[", "#", "![[a|"} {
+		n := ParseNote([]byte(strings.Repeat(unit, size/len(unit))))
+		require.Empty(t, n.Headings)
+	}
+	var tags, headings strings.Builder
+	for i := 0; tags.Len() < size; i++ {
+		fmt.Fprintf(&tags, "#t%d ", i)
+		fmt.Fprintf(&headings, "## h%d\n", i)
+	}
+	n := ParseNote([]byte(tags.String()))
+	require.Len(t, n.Tags, maxTags)
+	n = ParseNote([]byte(headings.String()))
+	for at := 0; at < headings.Len(); at += 100 {
+		require.Len(t, n.Path(at), 1)
+	}
+	n = ParseNote([]byte("---\naliases: [" + strings.Repeat("a,", maxFrontMatter/4) + "]\n---\n"))
+	require.Len(t, n.Aliases, maxAliases)
 }
 
 // FuzzParseNote reads any text.
