@@ -141,6 +141,11 @@ testnpu-splits:
 test-clients: build ## try the server with clients that others have written (needs npm)
 	@scripts/clients.sh test bin/llmrun
 
+.PHONY: test-schemas
+test-schemas: build ## generate 1 000 answers within schemas, which ajv validates, and compare with JSON-Schema-Test-Suite (needs npm)
+	@scripts/schema-suite.sh "$(GO)"
+	@scripts/clients.sh answers bin/llmrun
+
 .PHONY: worker
 worker: ## build bin/llmworker, which shares summaries among machines
 	cd worker && $(BUILD) -o ../bin/llmworker .

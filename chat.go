@@ -28,8 +28,8 @@ type ChatOptions struct {
 	Tools []Tool
 	// ToolChoice is ToolsAuto (also ""), ToolsNone or ToolsRequired. ToolName is the tool that ToolsRequired
 	// requires, "" for any. The answer then begins with the call, or has it behind what the model thinks: a model that thinks does so unless
-	// Thinking is ThinkOff, and its thoughts end where the call needs the tokens that GenerateOptions.MaxTokens leaves. The arguments
-	// are valid in the parameters of the tool, if the model writes arguments as JSON and their schema is supported; see
+	// Thinking is ThinkOff, and its thoughts end where the call needs the tokens that GenerateOptions.MaxTokens leaves. If the
+	// model writes arguments as JSON, they are valid in the parameters of the tool, or any object if that schema is not supported; see
 	// GenerateOptions.Schema and Tool.Strict.
 	ToolChoice, ToolName string
 	// OneToolCall ends the answer behind its first call.

@@ -52,7 +52,7 @@ func (c *chatFormat) encodeAnswered(messages []Message, o ChatOptions, room *pro
 		}
 	}
 	r = c.reading(text, begun, &o)
-	r.calls = o.held
+	r.required, r.calls = o.requires() && !o.NoGenerationPrompt, o.held
 	if r.behind, err = c.encodeBehind(text+begun, &o, room); err != nil {
 		return nil, nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/llmrun/llmrun/text/answer"
+	"github.com/llmrun/llmrun/text/channel"
+	"github.com/llmrun/llmrun/text/constrain"
 	"github.com/llmrun/llmrun/text/jinja"
 )
 
@@ -305,11 +307,22 @@ func (c *chatFormat) prompt(messages []Message, o ChatOptions, room *promptRoom)
 // requiredBegin returns what a required call begins with: up to its name, or up to the arguments if the tool is known.
 func (c *chatFormat) requiredBegin(o *ChatOptions) (string, error) {
 	begun, err := c.callBegin(o.requiredTool())
-	if o.held != nil {
+	switch {
+	case o.held == nil:
+	case c.channels != nil:
+		begun = strings.TrimSuffix(begun, nameBegin)
+	default:
 		begun = strings.TrimSuffix(begun, "{") // it belongs to the arguments, which are held to their schema
 	}
 	return begun, err
 }
+
+// nameBegin is before the name of a tool in a header. Tokens of names begin with it, so a name that is held to those of the tools
+// has it in its language, and not in the prompt.
+const nameBegin = "."
+
+// nameEnd is between the name of a tool in a header and the arguments.
+const nameEnd = " " + channel.Constrain + "json" + channel.Message
 
 // jsonTools returns tools as templates want them.
 func jsonTools(tools []Tool) (list []any, err error) {
@@ -355,9 +368,9 @@ func (o *ChatOptions) requiredTool() string {
 // callBegin returns the beginning of a call, up to its name, or with a name up to its arguments.
 func (c *chatFormat) callBegin(name string) (string, error) {
 	if c.channels != nil {
-		begun := "<|channel|>commentary to=functions."
+		begun := "<|channel|>commentary to=functions" + nameBegin
 		if name != "" {
-			begun += name + " <|constrain|>json<|message|>"
+			begun += name + nameEnd
 		}
 		return begun, nil
 	}
@@ -405,22 +418,22 @@ func (c *chatFormat) callText() (begun, rest string, err error) {
 	return call[from:at], call[at+len(probeCall):], nil
 }
 
-// jsonCalls returns what the model writes between the name of a tool and its arguments, and what closes the call behind them; ok is
-// false if it does not write arguments as JSON.
-func (c *chatFormat) jsonCalls() (lead, tail string, ok bool) {
+// jsonCalls returns what the model writes before the name of a tool behind what requiredBegin has begun, between the name and the arguments,
+// and what closes the call behind them; ok is false if it does not write arguments as JSON.
+func (c *chatFormat) jsonCalls() (before, lead, tail string, ok bool) {
 	if c.channels != nil {
-		return "", "", true
+		return nameBegin, strings.NewReplacer(channel.Constrain, constrain.Mark(channel.Constrain), channel.Message, constrain.Mark(channel.Message)).Replace(nameEnd), "", true
 	}
 	_, rest, err := c.callText()
 	if err != nil {
-		return "", "", false
+		return "", "", "", false
 	}
 	for _, arguments := range []string{probeArguments, strings.ReplaceAll(probeArguments, " ", "")} {
 		if lead, tail, ok = strings.Cut(rest, arguments); ok {
-			return lead, tail[:len(tail)-len(strings.TrimLeft(tail, "}]"))], true
+			return "", lead, tail[:len(tail)-len(strings.TrimLeft(tail, "}]"))], true
 		}
 	}
-	return "", "", false
+	return "", "", "", false
 }
 
 // reading is how the answer to a prompt is read.
@@ -432,8 +445,9 @@ type reading struct {
 	seed   string // of the ids of calls
 	one    bool   // the answer ends behind its first call
 
-	calls  *requiredCalls // what the answer is held to, of a required call whose arguments are JSON; nil otherwise
-	behind *requiredCall  // what follows the thoughts that the prompt begins; nil: nothing certain
+	required bool           // the answer is a call
+	calls    *requiredCalls // what it is held to, if it writes arguments as JSON; nil otherwise
+	behind   *requiredCall  // what follows the thoughts that the prompt begins; nil: nothing certain
 }
 
 // reading returns how the answer to a prompt is read, of which begun belongs to the answer.

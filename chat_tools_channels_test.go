@@ -122,6 +122,18 @@ func TestHarmonyCallsAreReadBack(t *testing.T) {
 				requireCalls(t, []ToolCall{call}, got)
 			}
 
+			// The name of one of several tools is held with its arguments. It begins in the header.
+			for held, want := range map[bool]string{true: "functions", false: "functions."} {
+				o := ChatOptions{Tools: append(o.Tools, Tool{Name: "other"}), ToolChoice: ToolsRequired, Thinking: ThinkOff}
+				if held {
+					require.NoError(t, c.holdCalls(&o))
+				}
+				_, begun, err := c.prompt(asked, o, nil)
+				require.NoError(t, err)
+				require.Equal(t, "<|channel|>commentary to="+want, begun)
+				requireCalls(t, []ToolCall{call}, read(prompt, begun, strings.TrimPrefix(own, begun)+call.Arguments, &o))
+			}
+
 			// The result of the call is part of the next prompt.
 			all, _, err = c.prompt(append(asked, answered, Message{Role: "tool", Content: "sunny", ToolCallID: call.ID, Name: "weather"}), o, nil)
 			require.NoError(t, err)

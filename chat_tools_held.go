@@ -72,8 +72,8 @@ func strictOnes(tools []Tool) (strict []bool) {
 	return strict
 }
 
-// holdCalls sets what a required call is held to, if the model writes its arguments as JSON and their schemas are supported. It is
-// an error if a strict tool cannot be held to its schema.
+// holdCalls sets what a required call is held to, if the model writes its arguments as JSON: to the schema of its tool, or to any object if that
+// is not supported. It is an error if a strict tool cannot be held to its schema.
 func (c *chatFormat) holdCalls(o *ChatOptions) (err error) {
 	if !o.requires() || o.NoGenerationPrompt || c.template == nil {
 		return nil
@@ -93,8 +93,8 @@ func (c *chatFormat) holdCalls(o *ChatOptions) (err error) {
 // still to be written.
 func (c *chatFormat) callsOf(tools []Tool, named bool) (*requiredCalls, error) {
 	strict := slices.IndexFunc(tools, func(t Tool) bool { return t.Strict })
-	lead, tail, ok := c.jsonCalls()
-	if ok = ok && (c.channels == nil || !named); !ok { // names in a header stand before marks, which are no text
+	before, lead, tail, ok := c.jsonCalls()
+	if !ok {
 		if strict >= 0 {
 			return nil, fmt.Errorf("%w: the tool %s is strict, but this model writes calls in a form that cannot be held to a schema", ErrOptions, tools[strict].Name)
 		}
@@ -105,17 +105,39 @@ func (c *chatFormat) callsOf(tools []Tool, named bool) (*requiredCalls, error) {
 		// Without parameters there are no arguments. A request would stay in memory as a whole with a part of it.
 		call := constrain.Call{Name: tools[i].Name, Schema: bytes.Clone(tools[i].Parameters), After: tail}
 		if named {
-			call.Before = call.Name + lead
+			call.Before = before + call.Name + lead
 		}
 		r.calls = append(r.calls, call)
 	}
 	g, err := r.compile()
-	if err == nil {
+	if err != nil {
+		if err = r.loosen(tools); err == nil {
+			g, err = r.compile()
+		}
+	}
+	switch {
+	case err == nil:
 		r.compiled = weak.Make(g)
 		return r, nil
-	}
-	if strict >= 0 { // calls are held to all schemas, or to none
+	case strict >= 0:
 		return nil, constraintError(err)
 	}
 	return nil, nil
+}
+
+// anyArguments is the schema of arguments whose own schema is not supported.
+const anyArguments = `{"type":"object"}`
+
+// loosen lets the arguments of tools whose schema is not supported be any object. It is an error if one of them is strict.
+func (r *requiredCalls) loosen(tools []Tool) error {
+	for i := range r.calls {
+		_, err := constrain.Calls(r.calls[i : i+1])
+		if err != nil && tools[i].Strict {
+			return err
+		}
+		if err != nil {
+			r.calls[i].Schema = []byte(anyArguments)
+		}
+	}
+	return nil
 }

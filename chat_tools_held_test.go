@@ -25,16 +25,22 @@ func TestRequestsShareTheCallsOfTheirTools(t *testing.T) {
 
 	other := weather
 	other.Parameters = []byte(`{"type":"object","properties":{"city":{"not":{}}}}`)
-	none, err := hold(other)
-	require.NoError(t, err)
-	require.Nil(t, none, "a schema that is not supported")
-	none, err = hold(weather, other)
-	require.NoError(t, err)
-	require.Nil(t, none)
+	schemas := func(tools ...Tool) (all []string) {
+		held, err := hold(tools...)
+		require.NoError(t, err)
+		for _, call := range held.calls {
+			all = append(all, string(call.Schema))
+		}
+		return all
+	}
+	require.Equal(t, []string{anyArguments}, schemas(other), "a schema that is not supported")
+	require.Equal(t, []string{string(weather.Parameters), anyArguments}, schemas(weather, other))
 	strict := weather
 	strict.Strict = true
-	_, err = hold(strict, other)
-	require.ErrorIs(t, err, ErrConstraint, "calls are held to all schemas, or to none")
+	require.Equal(t, []string{string(weather.Parameters), anyArguments}, schemas(strict, other))
+	strict.Parameters = other.Parameters
+	_, err = hold(weather, strict)
+	require.ErrorIs(t, err, ErrConstraint)
 	require.ErrorContains(t, err, "city/not")
 
 	for i := range keptTools {

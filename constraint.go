@@ -193,9 +193,10 @@ func (c *constraints) open(e *Engine) error {
 		return err
 	}
 	size, bytes := e.model.Spec.Vocab, int64(0)
+	marks := e.chat.channels.HeaderMarks()
 	for id := range int32(size) {
 		text, _, _ := t.Written(id)
-		bytes += int64(len(text))
+		bytes += int64(len(text) + len(marks[id]))
 	}
 	memory := newConstraintMemory(e)
 	if err := memory.reserve(constrain.VocabularyBytes(size, bytes)); err != nil {
@@ -206,6 +207,9 @@ func (c *constraints) open(e *Engine) error {
 	for id := range int32(size) {
 		if text, isByte, ok := t.Written(id); ok && !slices.Contains(e.ends, id) {
 			tokens = append(tokens, constrain.Token{ID: id, Bytes: text, Byte: isByte})
+		}
+		if mark := marks[id]; mark != "" {
+			tokens = append(tokens, constrain.Token{ID: id, Bytes: []byte(constrain.Mark(mark))})
 		}
 	}
 	c.vocabulary, c.memory = constrain.NewVocabulary(size, tokens, e.ends), memory

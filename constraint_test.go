@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,12 +30,13 @@ func constraintSchemas(t *testing.T) (all []struct {
 }
 
 // TestAnswersAreInTheSchema generates at temperature 1 within many schemas, and validates the answers by another
-// program. Passes are at most as many as tokens, although the number of tokens is just enough.
+// program: with tokens to spare, with as many as the shortest answer takes, and with one less, which may cut the answer.
+// Passes are at most as many as tokens.
 func TestAnswersAreInTheSchema(t *testing.T) {
 	e := demo(t)
 	s := newSession(t, e)
 	all := constraintSchemas(t)
-	generated := 0
+	generated, cut := 0, 0
 	for round := range testutil.Effort(1, 20) {
 		for i, c := range all {
 			if testutil.Effort(0, 1) == 0 && i%12 != 0 {
@@ -43,16 +45,31 @@ func TestAnswersAreInTheSchema(t *testing.T) {
 			validator, err := testutil.NewJSONSchema(c.Schema)
 			require.NoError(t, err)
 			seed := uint64(100*round + i)
-			o := llmrun.GenerateOptions{MaxTokens: 250, Schema: string(c.Schema), Sampling: llmrun.Sampling{Temperature: 1, Seed: &seed}}
-			got := complete(t, s.ChatMessages(context.Background(), []llmrun.Message{{Role: "user", Content: "Describe a fox."}}, o))
-			require.NoError(t, validator.Validate(got.Text), "%s, seed %d", c.Name, seed)
-			stats := s.Stats()
-			require.Equal(t, llmrun.StopEOS, stats.StopReason, "%s: %s", c.Name, got.Text)
-			require.LessOrEqual(t, stats.Passes, stats.GeneratedTokens)
-			generated++
+			generate := func(most int) (string, llmrun.Stats) {
+				o := llmrun.GenerateOptions{MaxTokens: most, Schema: string(c.Schema), Sampling: llmrun.Sampling{Temperature: 1, Seed: &seed}}
+				got := complete(t, s.ChatMessages(context.Background(), []llmrun.Message{{Role: "user", Content: "Describe a fox."}}, o))
+				stats := s.Stats()
+				require.LessOrEqual(t, stats.Passes, stats.GeneratedTokens)
+				require.LessOrEqual(t, stats.GeneratedTokens, most)
+				return got.Text, stats
+			}
+			_, stats := generate(1)
+			shortest := stats.ShortestTokens
+			for _, most := range []int{250, shortest, max(1, shortest-1)} {
+				text, stats := generate(most)
+				if most < shortest && stats.StopReason == llmrun.StopLength {
+					require.Equal(t, most, stats.GeneratedTokens)
+					cut++
+					continue
+				}
+				require.Equal(t, llmrun.StopEOS, stats.StopReason, "%s: %s", c.Name, text)
+				require.NoError(t, validator.Validate(text), "%s, seed %d, %d tokens", c.Name, seed, most)
+				generated++
+			}
 		}
 	}
-	t.Logf("%d answers, all valid", generated)
+	require.Positive(t, cut)
+	t.Logf("%d answers, all valid, and %d cut", generated, cut)
 }
 
 // within returns the text of an answer within a constraint.
@@ -100,7 +117,11 @@ func TestTheAnswerEndsInTime(t *testing.T) {
 		require.LessOrEqual(t, stats.GeneratedTokens, most)
 		require.Equal(t, llmrun.StopEOS, stats.StopReason)
 	}
-	_, stats := within(t, e, llmrun.GenerateOptions{Regexp: "the quick brown fox jumps over the lazy dog", MaxTokens: 3})
+	text, stats := within(t, e, llmrun.GenerateOptions{Regexp: `[A-Za-z ,]+`, MaxTokens: 6})
+	require.Equal(t, llmrun.StopEOS, stats.StopReason, "more might follow %s, but the answer is whole", text)
+	require.Equal(t, 6, stats.GeneratedTokens)
+	require.Equal(t, 1, stats.ShortestTokens)
+	_, stats = within(t, e, llmrun.GenerateOptions{Regexp: "the quick brown fox jumps over the lazy dog", MaxTokens: 3})
 	require.Equal(t, llmrun.StopLength, stats.StopReason, "no answer is that short")
 }
 
@@ -173,4 +194,32 @@ func ExampleInto() {
 	fox, err := llmrun.Into[animal](context.Background(), session, "Describe a fox.", llmrun.GenerateOptions{MaxTokens: 60})
 	fmt.Println(fox.Kind != "", err)
 	// Output: true <nil>
+}
+
+// TestFieldsOfADocument extracts fields of a document in several parts. The bundled model repeats itself in some of them, which ends
+// there, and what it writes is valid nevertheless; the next run has it saved.
+func TestFieldsOfADocument(t *testing.T) {
+	const schema = `{"type":"object","properties":{"title":{"type":"string"},"names":{"type":"array","items":{"type":"string"},"maxItems":3}},"required":["title","names"]}`
+	validator, err := testutil.NewJSONSchema([]byte(schema))
+	require.NoError(t, err)
+	e := open(t, demoModel, llmrun.Options{Threads: 2, Cache: llmrun.CacheOptions{Dir: t.TempDir()}})
+	doc := func() *llmrun.Document {
+		return llmrun.TextDocument("foxes", strings.Repeat("Ruby the fox lived near the lake with her friend Tom.\n\n", 12))
+	}
+	o := llmrun.SummarizeOptions{Schema: schema, PartTokens: 96}
+	first, err := e.Summarize(context.Background(), doc(), o)
+	require.NoError(t, err)
+	require.Greater(t, len(first.Parts), 1)
+	require.NoError(t, validator.Validate(first.Text))
+	for _, part := range first.Parts {
+		require.NoError(t, validator.Validate(part.Summary))
+	}
+	again, err := e.Summarize(context.Background(), doc(), o)
+	require.NoError(t, err)
+	require.Equal(t, first.Text, again.Text)
+	require.Zero(t, again.Computed)
+	o.Schema = `{"type":"string","minLength":400}`
+	_, err = e.Summarize(context.Background(), doc(), o)
+	require.ErrorIs(t, err, llmrun.ErrOptions)
+	require.ErrorContains(t, err, "the shortest takes up to")
 }

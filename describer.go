@@ -197,6 +197,9 @@ func (r *textReading) flush() error {
 	r.e.describer.turn.Lock()
 	err := exec.ReadTexts(r.ctx, r.e.model, r.texts)
 	r.e.describer.turn.Unlock()
+	if err == nil {
+		err = r.e.fresh.check()
+	}
 	for i := range r.finish {
 		if err == nil {
 			err = r.finish[i]()

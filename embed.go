@@ -3,6 +3,8 @@ package llmrun
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -69,6 +71,36 @@ func (e *Engine) EmbedIDs(ctx context.Context, texts [][]int32, o EmbedOptions) 
 		return nil, err
 	}
 	return c.run(ctx, len(texts), func(i int) ([]int32, error) { return texts[i], nil })
+}
+
+// EmbedIdentity identifies what the vectors of [Engine.Embed] follow from: the content of the model's files, and the options
+// that change vectors. Programs that keep vectors compare it before they mix them with new ones. It reads the model's files, unless
+// their hashes are in the cache directory.
+func (e *Engine) EmbedIdentity(ctx context.Context, o EmbedOptions) (string, error) {
+	c, err := e.newEmbedding(&o)
+	if err != nil {
+		return "", err
+	}
+	model, err := e.identify(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%s: its content cannot be identified: %w", e.info.Path, err)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s %q %q %d %t", model, e.info.KV, o.Pooling, c.prefix(&o), o.Dimensions, o.Raw))
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// identifier returns a function that identifies the model and the options that change results. A device computes slightly
+// different ones, which can be compared.
+func (o *Options) identifier(f *modelfile.Files, perTensor *exec.W8A8) func(ctx context.Context) (string, error) {
+	options, content := *o, f.IdentityLater()
+	options.Device = DeviceOptions{}
+	return func(ctx context.Context) (string, error) {
+		model, err := content(ctx)
+		if err != nil {
+			return "", err
+		}
+		return options.kvIdentity(ctx, string(model[:]), perTensor)
+	}
 }
 
 // embedding is one call of Embed.

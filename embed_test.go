@@ -3,6 +3,7 @@ package llmrun_test
 import (
 	"context"
 	"math"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 )
 
 // embedReference is a reference of an encoder.
@@ -156,6 +158,49 @@ func TestEncodersFromPacks(t *testing.T) {
 			require.Equal(t, want, describe(pack, llmrun.Options{Threads: 2}))
 		})
 	}
+}
+
+// TestIdentitiesOfVectors: vectors have another identity if the model's files, or options that change vectors, are others. A pack in the
+// cache has that of its model under any name.
+func TestIdentitiesOfVectors(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	at := func(name string, seed uint64) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, hubmodel.Encoder{Seed: seed}.Write(path))
+		return path
+	}
+	one, copied, other := at("one", 1), at("copied", 1), at("other", 2)
+	identity := func(path string, o llmrun.Options, e llmrun.EmbedOptions) string {
+		o.Threads = 1
+		id, err := open(t, path, o).EmbedIdentity(context.Background(), e)
+		require.NoError(t, err)
+		require.Len(t, id, 64)
+		return id
+	}
+	plain, prefix, none := identity(one, llmrun.Options{}, llmrun.EmbedOptions{}), "passage: ", ""
+	cached := llmrun.Options{Cache: llmrun.CacheOptions{Dir: cache}}
+	require.Equal(t, plain, identity(copied, llmrun.Options{}, llmrun.EmbedOptions{Prefix: &none}))
+	require.Equal(t, plain, identity(one, cached, llmrun.EmbedOptions{}))
+	pack := filepath.Join(dir, "one.pack")
+	_, err := llmrun.Import(context.Background(), one, pack, llmrun.ImportOptions{Quantize: "q8"})
+	require.NoError(t, err)
+	seen := map[string]bool{plain: true}
+	for name, id := range map[string]string{
+		"model": identity(other, llmrun.Options{}, llmrun.EmbedOptions{}), "pack": identity(pack, llmrun.Options{}, llmrun.EmbedOptions{}),
+		"quantized": identity(one, llmrun.Options{Quantize: "q8"}, llmrun.EmbedOptions{}), "prefix": identity(one, llmrun.Options{}, llmrun.EmbedOptions{Prefix: &prefix}),
+		"dimensions": identity(one, llmrun.Options{}, llmrun.EmbedOptions{Dimensions: 32}), "pooling": identity(one, llmrun.Options{}, llmrun.EmbedOptions{Pooling: "cls"}),
+		"raw": identity(one, llmrun.Options{}, llmrun.EmbedOptions{Raw: true}),
+	} {
+		require.False(t, seen[id], name)
+		seen[id] = true
+	}
+	e := open(t, one, llmrun.Options{})
+	require.NoError(t, os.WriteFile(filepath.Join(one, "tokenizer.json"), []byte("{}"), 0o600))
+	_, err = e.EmbedIdentity(context.Background(), llmrun.EmbedOptions{})
+	require.ErrorContains(t, err, one)
+	require.ErrorContains(t, err, "changed")
+	_, err = e.EmbedIdentity(context.Background(), llmrun.EmbedOptions{Dimensions: 1000})
+	require.ErrorIs(t, err, llmrun.ErrOptions)
 }
 
 // TestEncodersGenerateNothing checks the error of a session, and that of options.

@@ -42,6 +42,8 @@ type Engine struct {
 	mem         memory
 	constraints constraints
 	describer   describer
+	fresh       freshFiles
+	identify    func(ctx context.Context) (string, error) // what results follow from; see Options.identifier
 	// calibration holds the columns of the outlier path; nil without Options.Lab.W8A8
 	calibration *w8a8.File
 	recorder    *trace.Recorder // nil without Options.Lab.Trace
@@ -132,6 +134,9 @@ func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, 
 		e.recorder, e.traceFile = trace.New(), opts.Lab.Trace
 	}
 	err := e.load(ctx, f, opts)
+	if err == nil {
+		e.fresh.files, err = f.CheckOpened()
+	}
 	if err == nil && !e.model.NeedsFiles() {
 		e.files = nil
 		err = f.Close()
@@ -187,6 +192,7 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	if err := e.describer.open(f, e.model.Spec, e.limit, e.mem.budget); err != nil {
 		return err
 	}
+	e.identify = opts.identifier(f, perTensor)
 	if opts.encoder {
 		return nil
 	}
@@ -269,7 +275,7 @@ func (e *Engine) release() (err error) {
 	err = e.driver.close()
 	e.logits.room.release()
 	e.constraints.close()
-	err = errors.Join(err, e.repair.close())
+	err = errors.Join(err, e.repair.close(), e.fresh.close())
 	e.mem.release()
 	if e.files != nil {
 		err = errors.Join(err, e.files.Close())

@@ -56,3 +56,6 @@ func KeptBranches(e *Engine) int { return int(e.branchesKept.Load()) }
 
 // ReserveCode makes plans reserve so much for the program's code, of which the system decides how much is resident.
 func ReserveCode(bytes int64) { codeBytes = func() int64 { return bytes } }
+
+// HarmonyTemplate writes conversations as gpt-oss reads them.
+const HarmonyTemplate = harmonyTemplate

@@ -18,8 +18,11 @@ type constraint struct {
 // constrain begins to hold the answer to what the options say. The prompt is known.
 func (g *generation) constrain() error {
 	s, err := g.options.constraint()
-	if err == nil && g.options.reading != nil && g.options.reading.calls != nil {
-		s = source{kind: "calls", calls: g.options.reading.calls}
+	if how := g.options.reading; err == nil && how != nil && how.required { // the answer is a call, to which its other constraint does not apply
+		s = source{}
+		if how.calls != nil {
+			s = source{kind: "calls", calls: how.calls}
+		}
 	}
 	if err != nil || s.kind == "" {
 		return err
@@ -29,6 +32,7 @@ func (g *generation) constrain() error {
 		return err
 	}
 	g.held = &constraint{matcher: k, cursor: k.Begin(), calls: s.calls != nil}
+	g.stats.ShortestTokens = g.held.cursor.Needs()
 	return nil
 }
 
@@ -44,17 +48,23 @@ func (g *generation) endConstraint() {
 
 // holdsNext reports whether the next token is held to the language.
 func (g *generation) holdsNext() bool {
-	return g.held != nil && !g.calling.waits() && g.channel.Shows() && (g.held.calls || g.channel.Answers() && !g.reader.thinks())
+	if g.held == nil || g.calling.waits() {
+		return false
+	}
+	return g.held.calls || g.channel.Shows() && g.channel.Answers() && !g.reader.thinks() // of a call, the name may be held too, in a header
 }
 
-// passed moves the constraint behind a token, and reports whether the answer is complete. held tells whether the token was
-// held to the language.
+// passed moves the constraint behind a token, and reports whether the answer is complete: nothing may follow, or the last token
+// that it may have ends it where it may end. held tells whether the token was held to the language.
 func (g *generation) passed(id int32, held bool) (complete bool, err error) {
 	if !held {
 		return false, nil
 	}
 	if err := g.held.cursor.Accept(id); err != nil {
 		return false, constraintError(err)
+	}
+	if g.tokensLeft() == 1 && g.held.cursor.Accepts() {
+		return true, nil
 	}
 	complete, err = g.held.cursor.Done()
 	return complete, constraintError(err)

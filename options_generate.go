@@ -43,7 +43,8 @@ type GenerateOptions struct {
 	// Regexp is a regular expression that the whole answer matches, in the syntax of JavaScript, and Grammar a grammar in the notation of
 	// llama.cpp, GBNF. The answer ends where the language does. Close to MaxTokens, or the end of the context, only what completes
 	// it is chosen; it is cut only if MaxTokens is less than the shortest answer needs. What the model thinks before the answer
-	// is free. An answer has no calls of tools then, unless ChatOptions.ToolChoice requires one.
+	// is free. An answer has no calls of tools then, unless ChatOptions.ToolChoice requires one: that answer is a call, and is not held to
+	// them.
 	Schema, Regexp, Grammar string
 	// OnPrefill, if set, is called after each prefill chunk with the number of prompt tokens
 	// that are processed and their total.

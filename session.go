@@ -84,6 +84,7 @@ type Stats struct {
 	Selection       SelectionUse  // effect of MemoryOptions.KVSelect
 	StopReason      StopReason    // one of the Stop constants
 	StopText        string        // the stop string that was generated, with StopString
+	ShortestTokens  int           // tokens that are enough for the shortest answer within Schema, Regexp or Grammar; 0 without them
 	Passes          int           // passes of the whole model after the prompt
 	Drafters        []DrafterUse  // guesses of each of the session's drafters; empty if it has none
 	Seed            uint64        // seed of the random number generator; it reproduces the text
@@ -265,6 +266,9 @@ func (s *Session) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions
 	err := s.engine.model.Extend(ctx, s.seq, ids, r)
 	if err != nil && ctx.Err() != nil {
 		return endOf(ctx)
+	}
+	if err == nil {
+		return s.engine.fresh.check()
 	}
 	return s.engine.discardDamagedPack(err)
 }

@@ -131,6 +131,12 @@ type SummarizeOptions struct {
 	// Summary.Parts from 1 on. The model is asked to keep them where it merges summaries; what it leaves without a
 	// number gets that of the statement with most words in common.
 	Cite bool
+	// Schema is a JSON Schema of fields that are extracted in place of a summary. Each part gives an object (or whatever the schema describes)
+	// that is held to it, and the program merges them, without the model: objects field by field, lists joined in the order of the
+	// document without repeats, of other values the one that most parts give, the first of equally frequent ones; null and what
+	// is empty only if no part gives more. The result is valid in the schema. Titles and descriptions in the schema tell the model what
+	// is meant. Words, Cite and SummarizeRefine have no meaning with it.
+	Schema string
 	// PartTokens is the most tokens of a part. 0 lets the engine decide: up to 12288, as the context permits.
 	PartTokens int
 	Sampling   Sampling // a seed makes the result reproducible; without one it is 1
@@ -154,7 +160,7 @@ type SummaryProgress struct {
 
 // Summary is the result of [Engine.Summarize].
 type Summary struct {
-	Text  string        `json:"summary"`
+	Text  string        `json:"summary"` // with Schema: JSON that is valid in it
 	Parts []SummaryPart `json:"parts"`
 	// Computed and Reused count the parts that were computed, and those that an earlier run had saved.
 	Computed int `json:"computed_parts"`
@@ -180,6 +186,8 @@ func (o *SummarizeOptions) validate() error {
 	switch {
 	case o.Method != "" && o.Method != SummarizeTree && o.Method != SummarizeRefine:
 		return fmt.Errorf("%w: Method is %q; it must be %s or %s", ErrOptions, o.Method, SummarizeTree, SummarizeRefine)
+	case o.Schema != "" && (o.Words != 0 || o.Cite || o.Method == SummarizeRefine):
+		return fmt.Errorf("%w: Words, Cite and the method %s have no meaning with Schema", ErrOptions, SummarizeRefine)
 	case o.Words < 0 || o.Words > maxSummaryWords:
 		return fmt.Errorf("%w: Words is %d; it must be from 1 to %d, or 0", ErrOptions, o.Words, maxSummaryWords)
 	case o.PartTokens < 0 || o.PartTokens > 0 && o.PartTokens < minPartTokens:
@@ -187,7 +195,7 @@ func (o *SummarizeOptions) validate() error {
 	case o.Cite && o.Method == SummarizeRefine:
 		return fmt.Errorf("%w: Cite needs the method %s: %s has one summary of all parts", ErrOptions, SummarizeTree, SummarizeRefine)
 	}
-	return nil
+	return (&GenerateOptions{Schema: o.Schema}).CheckConstraint()
 }
 
 // Summarize summarizes a document of any length. It divides the text where its author has: before headings, between

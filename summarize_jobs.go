@@ -96,6 +96,7 @@ type openJob struct {
 // begin locks the job of a summary.
 func (j *jobStore) begin(s *summarizer) (*openJob, error) {
 	o := s.options
+	// The identity has the schema.
 	sum := sha256.Sum256(fmt.Appendf(nil, "job 1\x00%s\x00%s\x00%s\x00%s\x00%d\x00%s\x00%v\x00%d", s.identity, s.document.Name, o.Instructions, o.Language, o.Words, o.Method, o.Cite, o.PartTokens))
 	job := &openJob{store: j, id: hex.EncodeToString(sum[:6]), used: map[string]bool{}}
 	if err := j.makeDir(job.id); err != nil {

@@ -8,7 +8,8 @@ import (
 // prompts are the prompts of a summary. What is asked for stands behind the text, where small models follow it best;
 // in front of it the bundled model repeats itself. What the template puts before a message is prefilled once.
 type prompts struct {
-	rules string // what all of them ask for
+	rules  string // what all of them ask for
+	schema string // of fields; "": a summary is asked for
 }
 
 func newPrompts(o *SummarizeOptions) prompts {
@@ -22,12 +23,17 @@ func newPrompts(o *SummarizeOptions) prompts {
 	if o.Instructions != "" {
 		fmt.Fprintf(&b, "\n\n%s", o.Instructions)
 	}
-	return prompts{rules: b.String()}
+	return prompts{rules: b.String(), schema: o.Schema}
 }
 
 // part asks for the summary of a part.
 func (p *prompts) part(text string, words int) string {
 	return fmt.Sprintf("%s\n\nSummarize the text in at most %d words. %s", text, words, p.rules)
+}
+
+// fields asks for the fields of a part.
+func (p *prompts) fields(text string) string {
+	return fmt.Sprintf("%s\n\nExtract from the text what this JSON Schema describes, as JSON: %s\n%s", text, p.schema, p.rules)
 }
 
 // merge asks for one summary of several.

@@ -196,7 +196,11 @@ func (s *Summarizer) settings() string {
 	plain := s.sampling
 	plain.Seed = nil
 	adapters := s.session.Adapters()
-	return fmt.Sprintf("\x00%s\x00%v\x00%d\x00%v\x00%s", s.engine.info.KV, plain, seed, adapters, s.thinking)
+	settings := fmt.Sprintf("\x00%s\x00%v\x00%d\x00%v\x00%s", s.engine.info.KV, plain, seed, adapters, s.thinking)
+	if s.options.Schema != "" {
+		settings += "\x00" + s.options.Schema
+	}
+	return settings
 }
 
 // contextRoom returns how many tokens a part with its prompt and its summary may take: those of the context, but no more
@@ -216,7 +220,7 @@ func (s *Summarizer) contextRoom() int {
 func (s *Summarizer) overhead() (int, error) {
 	p := newPrompts(&s.options)
 	longest := 0
-	for _, prompt := range []string{p.part("", maxSummaryWords), p.merge("", maxSummaryWords), p.refine("", "", maxSummaryWords)} {
+	for _, prompt := range []string{p.part("", maxSummaryWords), p.merge("", maxSummaryWords), p.refine("", "", maxSummaryWords), p.fields("")} {
 		ids, err := s.engine.EncodeChat([]Message{{Role: "user", Content: prompt}}, s.chat())
 		if err != nil {
 			return 0, err
@@ -236,33 +240,54 @@ func (s *Summarizer) count(text string) (int, error) {
 
 // answer computes a step. It calls report while it reads and answers.
 func (s *Summarizer) answer(ctx context.Context, step *SummaryStep, report func(read, answered int) error) (SummaryAnswer, error) {
+	answer, kept, err := s.ask(ctx, step, true, report)
+	if err != nil || !answer.Repeats || s.options.Schema == "" {
+		return answer, err
+	}
+	// Fields cannot be cut. The same answer with fewer tokens ends where it begins to repeat itself.
+	whole := *step
+	whole.Tokens = min(step.Tokens, kept+s.session.Stats().ShortestTokens)
+	if answer, _, err = s.ask(ctx, &whole, false, report); err == nil {
+		answer.Repeats = true
+	}
+	return answer, err
+}
+
+// ask asks the model. If it is watched, the answer ends once it repeats itself, and kept is the number of tokens before.
+func (s *Summarizer) ask(ctx context.Context, step *SummaryStep, watched bool, report func(read, answered int) error) (answer SummaryAnswer, kept int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var once sync.Once
-	o := GenerateOptions{MaxTokens: step.Tokens + s.thinkRoom, Sampling: s.sampling, Chat: s.chat()}
+	o := GenerateOptions{MaxTokens: step.Tokens + s.thinkRoom, Sampling: s.sampling, Chat: s.chat(), Schema: s.options.Schema}
 	o.OnPrefill = func(done, _ int) {
 		if err := report(done, 0); err != nil {
 			once.Do(func() { cancel(err) })
 		}
 	}
-	var answer Answer
-	answered := 0
+	var got Answer
+	var lengths []int // of the text behind each token
 	for piece, err := range s.session.ChatMessages(ctx, []Message{{Role: "user", Content: step.Prompt}}, o) {
 		if err != nil {
-			return SummaryAnswer{}, err
+			return SummaryAnswer{}, 0, err
 		}
-		answer.Add(&piece)
-		answered++
-		if err := report(step.Read, answered); err != nil {
-			return SummaryAnswer{}, err
+		got.Add(&piece)
+		lengths = append(lengths, len(got.Text()))
+		if err := report(step.Read, len(lengths)); err != nil {
+			return SummaryAnswer{}, 0, err
 		}
-		if once, repeats := withoutRepeats(answer.Text()); repeats {
-			return SummaryAnswer{Text: strings.TrimSpace(once), Repeats: true}, nil
+		if once, repeats := withoutRepeats(got.Text()); repeats && watched {
+			kept, _ = slices.BinarySearch(lengths, len(once))
+			return SummaryAnswer{Text: strings.TrimSpace(once), Repeats: true}, kept, nil
 		}
 	}
-	text := strings.TrimSpace(answer.Text())
-	if s.session.Stats().StopReason != StopEOS {
+	text := strings.TrimSpace(got.Text())
+	stats := s.session.Stats()
+	switch {
+	case stats.StopReason == StopEOS:
+	case o.Schema != "":
+		return SummaryAnswer{}, 0, fmt.Errorf("%w: an answer within Schema may have %d tokens beside a part of the document, and the shortest takes up to %d; raise PartTokens or the context", ErrOptions, step.Tokens, stats.ShortestTokens)
+	default:
 		text = lastWhole(text)
 	}
-	return SummaryAnswer{Text: text}, nil
+	return SummaryAnswer{Text: text}, len(lengths), nil
 }

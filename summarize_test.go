@@ -2,10 +2,12 @@ package llmrun
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -387,4 +389,63 @@ func TestAnswersEndBehindASentence(t *testing.T) {
 	require.Equal(t, "One two three. Four five.", lastWhole("One two three. Four five. Six sev"))
 	require.Equal(t, "a list\nof lines", lastWhole("a list\nof lines\nand a"))
 	require.Equal(t, "no end of it at 3.5 percent", lastWhole("no end of it at 3.5 percent"))
+}
+
+// fieldsOf stands for a model that finds the names of a part, and the number of words as a title.
+func fieldsOf(_ context.Context, step *SummaryStep, _ func(read, answered int) error) (SummaryAnswer, error) {
+	text, _, _ := strings.Cut(step.Prompt, "\n\nExtract")
+	title, names := `""`, []string{}
+	for word := range strings.FieldsSeq(text) {
+		if strings.HasPrefix(word, "w1") && len(names) < 4 {
+			names = append(names, fmt.Sprintf("%q", word))
+		}
+	}
+	if step.Part%3 == 0 {
+		title = `"third"`
+	}
+	return SummaryAnswer{Text: fmt.Sprintf(`{"title": %s, "names": [%s]}`, title, strings.Join(names, ","))}, nil
+}
+
+// TestFieldsAreMerged extracts fields of each part, with prompts that have the schema, and expects all of them once, without a merge by
+// the model.
+func TestFieldsAreMerged(t *testing.T) {
+	schema := `{"properties":{"title":{"type":"string"},"names":{"type":"array","items":{"type":"string"}}},"required":["title","names"]}`
+	o := SummarizeOptions{Schema: schema, Instructions: "Only names."}
+	require.NoError(t, o.validate())
+	text := longText(testutil.Random(t), 40)
+	prompts := ""
+	w := &writer{}
+	s := w.summarizer(text, &o)
+	s.answer = func(ctx context.Context, step *SummaryStep, report func(read, answered int) error) (SummaryAnswer, error) {
+		prompts += step.Prompt
+		require.Equal(t, s.sizes.Part/2, step.Tokens)
+		return fieldsOf(ctx, step, report)
+	}
+	got, err := s.run(context.Background())
+	require.NoError(t, err)
+	require.Greater(t, len(got.Parts), 4)
+	require.Zero(t, got.ComputedMerges)
+	require.Equal(t, len(got.Parts), strings.Count(prompts, schema))
+	require.Equal(t, len(got.Parts), strings.Count(prompts, o.Instructions))
+	var fields struct {
+		Title string
+		Names []string
+	}
+	require.NoError(t, json.Unmarshal([]byte(got.Text), &fields))
+	require.Equal(t, "third", fields.Title)
+	require.Greater(t, len(fields.Names), len(got.Parts))
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(fields.Names))), len(fields.Names), "each name once")
+	for _, part := range got.Parts {
+		require.True(t, json.Valid([]byte(part.Summary)))
+	}
+}
+
+// TestFieldsAreRefused checks the errors of schemas and of options that contradict them.
+func TestFieldsAreRefused(t *testing.T) {
+	for _, o := range []SummarizeOptions{{Schema: "{}", Words: 5}, {Schema: "{}", Cite: true}, {Schema: "{}", Method: SummarizeRefine}} {
+		require.ErrorIs(t, o.validate(), ErrOptions)
+	}
+	o := SummarizeOptions{Schema: `{"properties":{"a":{"not":{}}}}`}
+	require.ErrorIs(t, o.validate(), ErrConstraint)
+	require.ErrorContains(t, o.validate(), "#/properties/a/not")
 }

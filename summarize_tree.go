@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/llmrun/llmrun/text/constrain"
 	"github.com/llmrun/llmrun/text/document"
 )
 
@@ -20,6 +21,8 @@ const (
 	maxSummaryWords = 20000
 	// leastSummary and mostSummary are the limits of the length that the engine chooses for the whole, in tokens.
 	leastSummary, mostSummary = 400, 2000
+	// mostFields is the most tokens of the fields of a part.
+	mostFields = 1024
 	// tokensPerWord is how many tokens a word of a summary may take; languages differ.
 	tokensPerWord = 2
 	// bytesPerToken limits the bytes of a part: text of more bytes in a token is no prose.
@@ -90,7 +93,12 @@ func (s *summarizer) run(ctx context.Context) (summary *Summary, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.summary.Text, err = s.merge(ctx, texts); err != nil {
+	if s.options.Schema != "" {
+		s.summary.Text, err = constrain.Merge([]byte(s.options.Schema), texts)
+	} else {
+		s.summary.Text, err = s.merge(ctx, texts)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &s.summary, s.job.finish(s)
@@ -167,6 +175,11 @@ func (s *summarizer) text(start, end int64) (string, error) {
 // chooseAnswers chooses the lengths of summaries. That of a part depends on the length of parts alone, so that it stays
 // the same when the document grows.
 func (s *summarizer) chooseAnswers() {
+	if s.options.Schema != "" {
+		s.sizes.Answer = min(mostFields, s.sizes.Part/2)
+		s.sizes.Whole = s.sizes.Answer
+		return
+	}
 	s.sizes.Answer = min(max(s.sizes.Part/8, 96), 512, s.sizes.Part/2)
 	if s.sizes.Whole = s.options.Words * tokensPerWord; s.sizes.Whole == 0 {
 		s.sizes.Whole = leastSummary
@@ -194,7 +207,10 @@ func (s *summarizer) summarizeParts(ctx context.Context) ([]string, error) {
 		}
 		text = strings.TrimSpace(text)
 		prompt := s.prompts.part(text, tokens/tokensPerWord)
-		if refines && i > 0 {
+		switch {
+		case s.options.Schema != "":
+			prompt = s.prompts.fields(text)
+		case refines && i > 0:
 			prompt = s.prompts.refine(before, text, tokens/tokensPerWord)
 		}
 		got, reused, err := s.step(ctx, SummaryStep{Part: i + 1, Parts: len(s.parts), Prompt: prompt, Read: part.Tokens, Tokens: tokens})
@@ -376,7 +392,7 @@ func (s *summarizer) estimate(tokens int) {
 	for _, part := range s.parts {
 		s.total += int64(part.Tokens + answerCost*tokens)
 	}
-	if s.options.Method == SummarizeRefine {
+	if s.options.Method == SummarizeRefine || s.options.Schema != "" {
 		return
 	}
 	// Answers are about half as long as they may be.

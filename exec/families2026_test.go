@@ -13,6 +13,7 @@ import (
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // families2026 are the fixtures of newer families. The repository holds their checkpoints; GGUF
@@ -113,6 +114,20 @@ func TestFamilies2026OnFlash(t *testing.T) {
 			m := loadPart(t, f, o)
 			require.Equal(t, want, inSteps(t, m, ids), o.describe())
 			requireSameTogether(t, whole, m, 3, 3)
+		}
+	})
+}
+
+// TestFamilies2026TakeWhatIsPlanned loads each family by the plan of a budget that its dense weights fit, and by that of the smallest
+// that suffices: pinned weights take no more memory than the plan has for them, vectors of experts included.
+func TestFamilies2026TakeWhatIsPlanned(t *testing.T) {
+	eachFamily2026(t, func(t *testing.T, dir string, _ []string) {
+		f := openPack(t, modeltest.ImportModel(t, vfs.OS(), dir))
+		for _, limit := range []int64{0, 1} {
+			o := Options{Threads: 2, KV: kv.K8V8, Chunk: 16}
+			o.Plan = planBeside(t, f, o, 0, limit)
+			m := loadPart(t, f, o)
+			require.LessOrEqual(t, m.Budget().Usage().By[tiering.Pinned], o.Plan.By[tiering.Pinned], "budget %d", o.Plan.Budget)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package notes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,16 +22,14 @@ type Question struct {
 	Passages []Hit
 }
 
+// Search returns the options of the search for passages.
+func (o AskOptions) Search() SearchOptions {
+	return SearchOptions{Most: cmp.Or(max(0, o.Most), 8), PerNote: cmp.Or(max(0, o.PerNote), 3)}
+}
+
 // Ask finds the passages for a question. Without any, the model answers from what it knows.
 func (v *Vault) Ask(ctx context.Context, question string, o AskOptions) (*Question, error) {
-	s := SearchOptions{Most: 8, PerNote: 3}
-	if o.Most > 0 {
-		s.Most = o.Most
-	}
-	if o.PerNote > 0 {
-		s.PerNote = o.PerNote
-	}
-	hits, err := v.Search(ctx, question, s)
+	hits, err := v.Search(ctx, question, o.Search())
 	return &Question{question, hits}, err
 }
 

@@ -3,7 +3,6 @@ package notes
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 
@@ -28,35 +27,44 @@ type Hit struct {
 	Title string  `json:"-"` // of the note
 }
 
-// rerankFactor is how many times as many passages as are wanted a [Ranker] reads.
-const rerankFactor = 3
+// RerankDepth returns how many passages a [Ranker] reads to choose the best ones.
+func RerankDepth(most int) int { return max(3*most, 20) }
 
 // Search returns the passages that match a question best. Passages of notes that have changed since the last update, so
 // that they are not what the index has seen, are left out.
 func (v *Vault) Search(ctx context.Context, question string, o SearchOptions) ([]Hit, error) {
-	x, err := v.open()
-	if err != nil {
+	if _, err := v.open(); err != nil { // before a model works in vain
 		return nil, err
 	}
 	most := cmp.Or(o.Most, 10)
 	q := index.Query{Text: question, Most: most, PerNote: o.PerNote}
 	if v.options.Ranker != nil {
-		q.Most *= rerankFactor
+		q.Most = RerankDepth(most)
 	}
+	var err error
 	if q.Vector, err = v.embedQuestion(ctx, question); err != nil {
 		return nil, err
 	}
-	found, err := x.Search(q)
+	found, err := v.searchIndex(q)
 	if err != nil {
 		return nil, err
 	}
 	hits := v.read(found)
-	if v.options.Ranker != nil && len(hits) > 1 {
-		if err := v.rerank(ctx, question, hits); err != nil {
-			return nil, err
-		}
+	if v.options.Ranker != nil {
+		return Rerank(ctx, v.options.Ranker, question, hits, most)
 	}
 	return hits[:min(most, len(hits))], nil
+}
+
+// searchIndex searches the index, which no trim closes meanwhile.
+func (v *Vault) searchIndex(q index.Query) ([]index.Hit, error) {
+	v.searching.RLock()
+	defer v.searching.RUnlock()
+	x, err := v.open()
+	if err != nil {
+		return nil, err
+	}
+	return x.Search(q)
 }
 
 // embedQuestion returns the vector of a question, nil without an encoder.
@@ -87,34 +95,34 @@ func (v *Vault) read(found []index.Hit) []Hit {
 			text, _ = v.tree.Read(h.Path) // one that cannot be read has no hits
 			texts[h.Path] = text
 		}
-		if h.End > len(text) {
-			continue
+		if _, same := current(h.Title, text, h.Start, h.End, h.Key); same {
+			hits = append(hits, Hit{h.Path, h.Start, h.End, h.Score, string(text[h.Start:h.End]), index.Named(h.Path, h.Title)})
 		}
-		passage := text[h.Start:h.End]
-		if sum := sha256.Sum256([]byte(index.EmbedText(h.Title, passage))); index.Key(sum[:index.KeyBytes]) != h.Key {
-			continue
-		}
-		hits = append(hits, Hit{h.Path, h.Start, h.End, h.Score, string(passage), h.Title})
 	}
 	return hits
 }
 
-// rerank sorts hits by the scores of the ranker.
-func (v *Vault) rerank(ctx context.Context, question string, hits []Hit) error {
+// Rerank returns the best hits by the scores of a ranker, which Search does with [Options].Ranker. Programs whose memory holds one
+// model at a time call it when the encoder is closed, with [RerankDepth] hits.
+func Rerank(ctx context.Context, ranker Ranker, question string, hits []Hit, most int) ([]Hit, error) {
+	if len(hits) == 0 {
+		return hits, nil
+	}
 	texts := make([]string, len(hits))
 	for i := range hits {
 		texts[i] = index.EmbedText(hits[i].Title, []byte(hits[i].Text))
 	}
-	scores, err := v.options.Ranker.Rank(ctx, question, texts)
+	scores, err := ranker.Rank(ctx, question, texts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(scores) != len(hits) {
-		return fmt.Errorf("the model gave %d scores for %d passages", len(scores), len(hits))
+		return nil, fmt.Errorf("the model gave %d scores for %d passages", len(scores), len(hits))
 	}
+	hits = slices.Clone(hits)
 	for i := range hits {
 		hits[i].Score = float64(scores[i])
 	}
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
-	return nil
+	return hits[:min(most, len(hits))], nil
 }

@@ -22,8 +22,11 @@ type Updated struct {
 	Skipped int `json:"skipped"`
 }
 
-// UpdateProgress is how far an update is.
-type UpdateProgress struct{ Done, Total int }
+// UpdateProgress is how far an update is: notes that are read, and then passages that are embedded.
+type UpdateProgress struct {
+	Done, Total int
+	Embedding   bool // passages are counted; the first call has Done 0
+}
 
 // Update brings the index up to date. It reads all notes, whose content decides what has changed. If ctx ends, finished
 // notes stay, and the next update goes on.
@@ -31,11 +34,12 @@ func (v *Vault) Update(ctx context.Context) (Updated, error) {
 	return v.UpdateWith(ctx, func(UpdateProgress) {})
 }
 
-// UpdateWith is Update, and calls progress behind each note.
+// UpdateWith is Update, and calls progress behind each note, and behind the passages of each pass of the encoder. Words are
+// updated first, so that notes are found by them while vectors are computed.
 func (v *Vault) UpdateWith(ctx context.Context, progress func(UpdateProgress)) (done Updated, err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	x, err := v.opened()
+	v.updating.Lock()
+	defer v.updating.Unlock()
+	x, err := v.open()
 	if err != nil {
 		return done, err
 	}
@@ -47,8 +51,8 @@ func (v *Vault) UpdateWith(ctx context.Context, progress func(UpdateProgress)) (
 	if err != nil {
 		return done, err
 	}
-	u := updater{v: v, w: w, x: x, done: &done}
-	err = u.run(ctx, files, progress)
+	u := updater{v: v, w: w, x: x, done: &done, progress: progress}
+	err = u.run(ctx, files)
 	if err = errors.Join(err, w.Close()); err != nil {
 		return done, err
 	}
@@ -59,25 +63,29 @@ func (v *Vault) UpdateWith(ctx context.Context, progress func(UpdateProgress)) (
 
 // updater is an update under way.
 type updater struct {
-	v    *Vault
-	w    *index.Writer
-	x    *index.Index
-	done *Updated
+	v        *Vault
+	w        *index.Writer
+	x        *index.Index
+	done     *Updated
+	progress func(UpdateProgress)
 }
 
-// run updates notes, and removes those that are gone.
-func (u *updater) run(ctx context.Context, files []string, progress func(UpdateProgress)) error {
+// run updates notes, removes those that are gone, and computes vectors.
+func (u *updater) run(ctx context.Context, files []string) error {
+	if err := u.remember(); err != nil {
+		return err
+	}
 	present := make(map[string]bool, len(files))
 	for i, name := range files {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		there, err := u.note(ctx, name)
+		there, err := u.note(name)
 		if err != nil {
 			return err
 		}
 		present[name] = there
-		progress(UpdateProgress{i + 1, len(files)})
+		u.progress(UpdateProgress{Done: i + 1, Total: len(files)})
 	}
 	for name := range u.x.Notes() {
 		if !present[name] {
@@ -88,14 +96,26 @@ func (u *updater) run(ctx context.Context, files []string, progress func(UpdateP
 			u.done.Removed++
 		}
 	}
-	return nil
+	return u.embed(ctx, files)
+}
+
+// remember makes the index remember the encoder. Another process may have changed it.
+func (u *updater) remember() error {
+	if err := u.v.checkEncoder(u.x); err != nil || u.v.options.Embedder == nil {
+		return err
+	}
+	e, err := u.v.encoder()
+	if err != nil {
+		return err
+	}
+	return u.w.PutEncoder(e)
 }
 
 // note updates a note. there is false for a file that is no note.
-func (u *updater) note(ctx context.Context, name string) (there bool, err error) {
+func (u *updater) note(name string) (there bool, err error) {
 	stamp, err := u.v.tree.Stamp(name)
 	hash, known := u.x.Hash(name)
-	if err == nil && stamp != "" && known && u.v.stamps[name] == stamp && u.embedded(name) {
+	if err == nil && stamp != "" && known && u.v.stamps[name] == stamp {
 		u.done.Reused++
 		return true, nil
 	}
@@ -103,30 +123,22 @@ func (u *updater) note(ctx context.Context, name string) (there bool, err error)
 	if err != nil {
 		return u.skip(name, err)
 	}
-	var n index.Note
 	if known && hash == sha256.Sum256(text) {
 		u.done.Reused++
 	} else {
-		if n, err = index.MakeNote(name, text); err != nil {
+		n, err := index.MakeNote(name, text)
+		if err != nil {
 			return u.skip(name, err)
 		}
 		if err := u.w.Put(&n); err != nil {
-			return true, err
+			return true, fmt.Errorf("%s: %w", name, err)
 		}
 		u.done.Computed++
-	}
-	if err := u.embed(ctx, name, text); err != nil {
-		return true, fmt.Errorf("%s: %w", name, err)
 	}
 	if stamp != "" {
 		u.v.stamps[name] = stamp
 	}
 	return true, nil
-}
-
-// embedded reports whether all passages of a note have the vectors that they need.
-func (u *updater) embedded(name string) bool {
-	return u.v.options.Embedder == nil || len(u.w.Missing(name)) == 0
 }
 
 // skip leaves a file out. One that was just removed is not mentioned.
@@ -136,35 +148,4 @@ func (u *updater) skip(name string, err error) (bool, error) {
 		u.done.Skipped++
 	}
 	return false, nil
-}
-
-// embedBatch is how many passages of a note are embedded together.
-const embedBatch = 32
-
-// embed computes the vectors that a note's passages lack.
-func (u *updater) embed(ctx context.Context, name string, text []byte) error {
-	if u.v.options.Embedder == nil {
-		return nil
-	}
-	title := u.x.Title(name)
-	for missing := u.w.Missing(name); len(missing) > 0; {
-		batch := missing[:min(embedBatch, len(missing))]
-		missing = missing[len(batch):]
-		texts, keys := make([]string, len(batch)), make([]index.Key, len(batch))
-		for i, p := range batch {
-			texts[i], keys[i] = index.EmbedText(title, text[p.Start:p.End]), p.Key
-		}
-		vectors, err := u.v.options.Embedder.Embed(ctx, texts, false)
-		if err != nil {
-			return err
-		}
-		if len(vectors) != len(texts) {
-			return fmt.Errorf("the model gave %d vectors for %d passages", len(vectors), len(texts))
-		}
-		if err := u.w.PutVectors(keys, vectors); err != nil {
-			return err
-		}
-		u.done.Embedded += len(keys)
-	}
-	return nil
 }

@@ -33,8 +33,14 @@ type Options struct {
 	File string
 	// RAM limits the program's memory if there is no engine, as [llmrun.MemoryOptions].RAM does.
 	RAM int64
-	// Embedder computes vectors; nil searches words alone.
+	// Embedder computes vectors; nil searches words alone. An [Encoder] is one of an engine. The index remembers it, and opening
+	// the index with another one gives an error that wraps [ErrOtherEncoder].
 	Embedder Embedder
+	// EmbedderName is the name of the embedder that the index remembers for programs that open it later; see
+	// [RememberedEncoder].
+	EmbedderName string
+	// Reembed permits another embedder than the one that the index remembers. The next update computes all vectors.
+	Reembed bool
 	// Ranker sorts the best passages once more; nil leaves them in their order.
 	Ranker Ranker
 	// Notify, if set, receives messages for the user, one sentence each.
@@ -49,9 +55,13 @@ type Vault struct {
 	room    *llmrun.Room
 	queries *queryCache
 
-	mu     sync.Mutex // of what follows, and of updates
-	x      *index.Index
-	stamps map[string]string // of files whose content the index has
+	// updating is held by updates, which can take hours, and searching by searches. Whoever closes the index holds both.
+	updating  sync.Mutex
+	searching sync.RWMutex
+	stamps    map[string]string // of files whose content the index has; updating guards it
+
+	mu sync.Mutex // of what follows and of room
+	x  *index.Index
 }
 
 // Open opens the notes in a directory. engine, which may be nil, is the one whose memory budget the index shares.
@@ -90,8 +100,15 @@ func OpenWith(dir string, engine *llmrun.Engine, o Options) (*Vault, error) {
 
 // openIndex reads the index.
 func (v *Vault) openIndex() (err error) {
-	v.x, err = index.OpenFile(v.options.File, index.Options{Room: v.room, Model: v.identity(), Notify: v.options.Notify})
-	return err
+	x, err := index.OpenFile(v.options.File, index.Options{Room: v.room, Model: v.identity(), Notify: v.options.Notify})
+	if err != nil {
+		return err
+	}
+	if err := v.checkEncoder(x); err != nil {
+		return errors.Join(err, x.Close())
+	}
+	v.x = x
+	return nil
 }
 
 // identity names the encoder, "" without one.
@@ -121,11 +138,6 @@ var ErrClosed = errors.New("the notes are closed")
 func (v *Vault) open() (*index.Index, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.opened()
-}
-
-// opened is open for a caller that holds mu.
-func (v *Vault) opened() (*index.Index, error) {
 	if v.room == nil {
 		return nil, ErrClosed
 	}
@@ -137,11 +149,22 @@ func (v *Vault) opened() (*index.Index, error) {
 	return v.x, nil
 }
 
-// Trim releases the memory of the index. The next search reads it again.
+// Trim releases the memory of the index. The next search reads it again. During an update, which needs it, it stays.
 func (v *Vault) Trim() error {
+	v.queries.clear()
+	if !v.updating.TryLock() {
+		return nil
+	}
+	defer v.updating.Unlock()
+	return v.closeIndex()
+}
+
+// closeIndex releases the memory of the index. The caller holds updating.
+func (v *Vault) closeIndex() error {
+	v.searching.Lock()
+	defer v.searching.Unlock()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.queries.clear()
 	if v.x == nil {
 		return nil
 	}
@@ -160,9 +183,12 @@ func (v *Vault) Held() int64 {
 	return v.room.Bytes()
 }
 
-// Close releases the memory of the vault.
+// Close releases the memory of the vault. It waits for an update, which ends with its context.
 func (v *Vault) Close() error {
-	err := v.Trim()
+	v.updating.Lock()
+	defer v.updating.Unlock()
+	v.queries.clear()
+	err := v.closeIndex()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.room != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -123,9 +124,144 @@ func TestUpdateComputesWhatHasChanged(t *testing.T) {
 	v = openVault(t, dir, Options{Embedder: e})
 	require.Equal(t, Updated{Notes: 2, Passages: 2, Reused: 2, Vectors: 2, Skipped: 1}, update(t, v))
 	require.Len(t, e.texts, 4)
-	other := &wordEmbedder{model: "other"}
-	v = openVault(t, dir, Options{Embedder: other})
-	require.Equal(t, 2, update(t, v).Embedded)
+}
+
+// TestRenamedAndCopiedNotesAreNotEmbedded gives notes other names, whose words find them, and copies them.
+func TestRenamedAndCopiedNotesAreNotEmbedded(t *testing.T) {
+	e := &wordEmbedder{model: "m"}
+	dir := writeVault(t, map[string]string{"fox.md": "Ruby lives near the lake.", "cat.md": "# Henry\nHe sleeps.", "a.md": "The same text.", "b.md": "The same text."})
+	v := openVault(t, dir, Options{Embedder: e})
+	require.Equal(t, Updated{Notes: 4, Passages: 4, Computed: 4, Embedded: 3, Vectors: 4}, update(t, v))
+	require.NoError(t, os.Rename(filepath.Join(dir, "fox.md"), filepath.Join(dir, "vixen.md")))
+	write(t, dir, "copy.md", "# Henry\nHe sleeps.")
+	require.Equal(t, Updated{Notes: 5, Passages: 5, Computed: 2, Reused: 3, Removed: 1, Vectors: 5}, update(t, v))
+	require.Equal(t, "vixen.md", find(t, v, "vixen")[0])
+	require.Len(t, e.texts, 3)
+	require.Contains(t, e.texts, "Henry\n# Henry\nHe sleeps.")
+}
+
+// TestAnotherEncoderIsRefused opens an index with another encoder than the one that it remembers, which is refused until all
+// vectors shall be computed again; and without one, which leaves the vectors.
+func TestAnotherEncoderIsRefused(t *testing.T) {
+	one, other := &wordEmbedder{model: "one"}, &wordEmbedder{model: "other"}
+	dir := writeVault(t, map[string]string{"a.md": "A fox.", "b.md": "A hen."})
+	v := openVault(t, dir, Options{Embedder: one, EmbedderName: "models/one"})
+	file := v.File()
+	require.Zero(t, remembered(t, file), "nothing was embedded")
+	update(t, v)
+	require.Equal(t, Remembered{Name: "models/one", Identity: "one"}, remembered(t, file))
+	_, err := OpenWith(dir, nil, Options{File: file, Embedder: other, RAM: llmrun.NoLimit})
+	require.ErrorIs(t, err, ErrOtherEncoder)
+	require.ErrorContains(t, err, "models/one")
+
+	words := openVault(t, dir, Options{})
+	write(t, dir, "c.md", "A cat.")
+	require.Equal(t, Updated{Notes: 3, Passages: 3, Computed: 1, Reused: 2}, update(t, words))
+	require.Equal(t, "models/one", remembered(t, file).Name)
+	require.Equal(t, 1, update(t, v).Embedded, "the vectors of the other notes are there")
+
+	v = openVault(t, dir, Options{Embedder: other, EmbedderName: "models/other", Reembed: true})
+	require.Equal(t, "models/one", remembered(t, file).Name, "until the update")
+	require.Equal(t, 3, update(t, v).Embedded)
+	require.Equal(t, "models/other", remembered(t, file).Name)
+	v = openVault(t, dir, Options{Embedder: other, EmbedderName: "models/other"})
+	require.Zero(t, update(t, v).Embedded)
+	require.NoError(t, v.Forget())
+	require.Zero(t, remembered(t, file))
+}
+
+// TestAnEncoderThatChangesMeanwhileIsRefused changes the encoder by another handle while one is open.
+func TestAnEncoderThatChangesMeanwhileIsRefused(t *testing.T) {
+	dir := writeVault(t, map[string]string{"a.md": "A fox."})
+	v := openVault(t, dir, Options{Embedder: &wordEmbedder{model: "one"}})
+	update(t, v)
+	update(t, openVault(t, dir, Options{Embedder: &wordEmbedder{model: "other"}, Reembed: true}))
+	_, err := v.Update(context.Background())
+	require.ErrorIs(t, err, ErrOtherEncoder)
+}
+
+// remembered returns what an index remembers of its encoder.
+func remembered(t *testing.T, file string) Remembered {
+	t.Helper()
+	r, err := RememberedEncoder(file)
+	require.NoError(t, err)
+	return r
+}
+
+// blockingEmbedder waits in its first call of passages until it may go on.
+type blockingEmbedder struct {
+	wordEmbedder
+	begun, resume chan struct{}
+	once          sync.Once
+}
+
+func (e *blockingEmbedder) Embed(ctx context.Context, texts []string, query bool) ([][]float32, error) {
+	if !query {
+		e.once.Do(func() { close(e.begun); <-e.resume })
+	}
+	return e.wordEmbedder.Embed(ctx, texts, query)
+}
+
+// TestNotesAreFoundWhileVectorsAreComputed searches during an update, which finds notes by their words, and trims.
+func TestNotesAreFoundWhileVectorsAreComputed(t *testing.T) {
+	e := &blockingEmbedder{begun: make(chan struct{}), resume: make(chan struct{})}
+	e.model = "m"
+	v := openVault(t, writeVault(t, map[string]string{"a.md": "A fox.", "b.md": "A hen."}), Options{Embedder: e})
+	ended := make(chan error)
+	go func() { _, err := v.Update(context.Background()); ended <- err }()
+	<-e.begun
+	require.Equal(t, []string{"a.md"}, find(t, v, "fox"))
+	require.NoError(t, v.Trim())
+	require.Equal(t, []string{"b.md"}, find(t, v, "hen"))
+	close(e.resume)
+	require.NoError(t, <-ended)
+	require.NoError(t, v.Trim())
+	require.Zero(t, v.Held())
+	require.Zero(t, update(t, v).Embedded)
+}
+
+// TestBatchesAreOfManyNotes embeds short notes together, and a long one in parts. Each text is one of a passage.
+func TestBatchesAreOfManyNotes(t *testing.T) {
+	var long strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&long, "Sentence %d of a long note. ", i)
+	}
+	files := map[string]string{"z.md": long.String()}
+	for i := range 70 {
+		files[fmt.Sprintf("n%02d.md", i)] = fmt.Sprintf("note number%d", i)
+	}
+	e := &countingEmbedder{}
+	e.model = "m"
+	v := openVault(t, writeVault(t, files), Options{Embedder: e})
+	var last UpdateProgress
+	embedding := 0
+	done, err := v.UpdateWith(context.Background(), func(p UpdateProgress) {
+		if p.Embedding {
+			require.Equal(t, embedding == 0, p.Done == 0)
+			require.True(t, p.Done >= last.Done || embedding == 0)
+			embedding++
+		}
+		last = p
+	})
+	require.NoError(t, err)
+	require.Equal(t, done.Vectors, done.Passages)
+	require.Equal(t, UpdateProgress{done.Passages, done.Passages, true}, last)
+	require.Equal(t, []int{embedTexts, embedTexts}, e.batches[:2])
+	require.Greater(t, len(e.batches), 5)
+	for i, bytes := range e.bytes {
+		require.Less(t, bytes, embedBytes+4<<10, "batch %d", i)
+	}
+}
+
+// countingEmbedder records the sizes of batches.
+type countingEmbedder struct {
+	wordEmbedder
+	batches, bytes []int
+}
+
+func (e *countingEmbedder) Embed(ctx context.Context, texts []string, query bool) ([][]float32, error) {
+	e.batches, e.bytes = append(e.batches, len(texts)), append(e.bytes, len(strings.Join(texts, "")))
+	return e.wordEmbedder.Embed(ctx, texts, query)
 }
 
 // TestFinishedNotesSurviveAnInterruption ends an update in the middle, by its context and by an error of the model.
@@ -148,16 +284,41 @@ func TestFinishedNotesSurviveAnInterruption(t *testing.T) {
 	require.ErrorIs(t, err, stop)
 	require.NoError(t, v.Close())
 	v = openVault(t, dir, Options{Embedder: e})
-	require.Len(t, find(t, v, "number6"), 7)
+	require.Equal(t, []string{"n06.md"}, find(t, v, "number6"))
+	require.Empty(t, find(t, v, "number7"))
 	e.fail = errors.New("broken model")
 	_, err = v.Update(context.Background())
 	require.ErrorIs(t, err, e.fail)
-	require.ErrorContains(t, err, "n07.md")
+	require.ErrorContains(t, err, "n00.md")
 	e.fail = nil
+	require.NoError(t, v.Close())
+	v = openVault(t, dir, Options{Embedder: e})
 	done := update(t, v)
-	require.Equal(t, 13, done.Embedded)
-	require.Equal(t, 20, done.Vectors)
+	require.Equal(t, Updated{Notes: 20, Passages: 20, Reused: 20, Embedded: 20, Vectors: 20}, done)
 	require.Len(t, e.texts, 20)
+}
+
+// TestFinishedVectorsSurviveAnInterruption ends an update between two batches of the encoder. The next update computes the rest.
+func TestFinishedVectorsSurviveAnInterruption(t *testing.T) {
+	files := map[string]string{}
+	for i := range 3 * embedTexts {
+		files[fmt.Sprintf("n%02d.md", i)] = fmt.Sprintf("This is note number%d.", i)
+	}
+	dir := writeVault(t, files)
+	e := &wordEmbedder{model: "m"}
+	v := openVault(t, dir, Options{Embedder: e})
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	_, err := v.UpdateWith(ctx, func(p UpdateProgress) {
+		if p.Embedding && p.Done == embedTexts {
+			cancel(stop)
+		}
+	})
+	require.ErrorIs(t, err, stop)
+	v = openVault(t, dir, Options{Embedder: e}) // as a new process, whose last one was killed
+	done := update(t, v)
+	require.Equal(t, 2*embedTexts, done.Embedded)
+	require.Len(t, e.texts, 3*embedTexts)
 }
 
 // TestSearchLeavesOutWhatHasChanged changes a note behind the back of the index.

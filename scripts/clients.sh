@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Tries the server with clients that others have written, in the versions that
 # internal/clienttests pins: npm packages, and ollama's own tests; and the page with
-# Chromium, if it is installed. The npm packages lie in .scratch/clients.
+# Chromium, if it is installed. The npm packages lie in .scratch/clients. answers
+# generates LLMRUN_ANSWERS answers within schemas, 1000 without it; test generates one
+# for each schema.
 #
-# usage: scripts/clients.sh download | test LLMRUN
+# usage: scripts/clients.sh download | test LLMRUN | answers LLMRUN
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,8 +32,14 @@ if [[ ${1:-} == download ]]; then
 fi
 program=$(realpath "$2")
 readonly program
-export LLMRUN_PROGRAM=$program
+export LLMRUN_PROGRAM=$program LLMRUN_SCHEMAS=$PWD/text/constrain/testdata/schemas.json
 download
+rm -f "$home"/*.mjs
+cp "$tests"/npm/*.mjs "$home"
+if [[ $1 == answers ]]; then
+  LLMRUN_ANSWERS=${LLMRUN_ANSWERS:-1000} node --test --test-reporter=spec "$home/schemas.test.mjs"
+  exit
+fi
 
 log=$(mktemp)
 "$program" serve --listen 127.0.0.1:0 --no-kv-cache 2>"$log" &
@@ -50,8 +58,6 @@ for name in llama3.2 qwen3:0.6b; do
 done
 
 failed=0
-rm -f "$home"/*.mjs
-cp "$tests"/npm/*.mjs "$home"
 export LLMRUN_PAGE=$PWD/serve/page
 for file in "$home"/*.test.mjs; do # one after the other: some ask which models are open
   node --test --test-reporter=spec "$file" || failed=1

@@ -430,6 +430,34 @@ func TestTooManyOfOneClient(t *testing.T) {
 	}
 }
 
+// TestTheQueueIsFull fills the queue by two clients that each leave room in their own part of it: a third one gets a status of the server, and the others,
+// too; each API in its form. A request that ends makes room again.
+func TestTheQueueIsFull(t *testing.T) {
+	s := emptyServer(t, func(o *Options) { o.Parallel, o.Queue = 1, 4 })
+	var last *ticket
+	for i, client := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.1", "10.0.0.2", "10.0.0.1"} {
+		ticket, err := s.queue.admit(client)
+		require.NoError(t, err, i)
+		last = ticket
+	}
+	for _, client := range []string{"10.0.0.2:7", "10.0.0.3:7"} {
+		for path, want := range map[string]string{
+			"/v1/chat/completions": `"type":"server_error"`, "/v1/messages": `"type":"overloaded_error"`, "/v1/embeddings": `"type":"server_error"`,
+			"/api/chat": `{"error":"the server is busy: its queue is full"}`,
+		} {
+			r := httptest.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader(`{}`))
+			r.RemoteAddr = client
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
+			require.Equal(t, "1", w.Header().Get("Retry-After"))
+			require.Contains(t, w.Body.String(), want)
+		}
+	}
+	last.done()
+	require.Equal(t, http.StatusBadRequest, post(s, "/v1/chat/completions", `{}`).Code, "there is room")
+}
+
 // TestClosing checks that a server that drains refuses requests while an answer goes on, and that Close ends the answer with an
 // error in its stream.
 func TestClosing(t *testing.T) {

@@ -180,12 +180,30 @@ func testRequiredCalls(t *testing.T, tooled *Server) {
 	}
 	ended := call(t, `,"logit_bias":{"`+fmt.Sprint(endOf(t, tooled))+`":100},"tool_choice":"required"`)
 	require.Less(t, at(ended, "usage", "completion_tokens"), float64(most)/2, "the model wants to end at once")
+	testRequiredCallsWithAFormat(t, tooled)
 	plain := postOK(t, tooled, "/v1/chat/completions", `{`+ask+`,"tool_choice":"none"}`)
 	require.Nil(t, at(plain, "choices", 0, "message", "tool_calls"))
 	without := postOK(t, tooled, "/v1/chat/completions", `{"model":"demo","max_tokens":3,"temperature":0,"messages":[{"role":"user","content":"Hi"}]}`)
 	require.Equal(t, at(without, "usage", "prompt_tokens"), at(plain, "usage", "prompt_tokens"), "without tools the prompt does not have them")
 	offered := postOK(t, tooled, "/v1/chat/completions", `{`+ask+`}`)
 	require.Greater(t, at(offered, "usage", "prompt_tokens"), at(plain, "usage", "prompt_tokens").(float64)+20)
+}
+
+// testRequiredCallsWithAFormat asks for a call and for an answer in a format: the answer is a call, to which the format does not apply. If the schema of its
+// tool is not supported, its arguments are any object.
+func testRequiredCallsWithAFormat(t *testing.T, tooled *Server) {
+	t.Helper()
+	const format = `{"type":"json_schema","json_schema":{"name":"a","strict":true,"schema":{"type":"object","properties":{"only":{"const":"this"}},"required":["only"]}}}`
+	for _, parameters := range []string{`{"type":"object","properties":{"city":{"type":"string"}}}`, `{"type":"object","not":{"required":["only"]}}`} {
+		ask := `{"max_tokens":48,"temperature":1,"seed":3,"messages":[{"role":"user","content":"Hi"}],"reasoning_effort":"none",` +
+			`"tools":[{"type":"function","function":{"name":"weather","parameters":` + parameters + `}}],"tool_choice":"required"`
+		want := at(postOK(t, tooled, "/v1/chat/completions", ask+`}`), "choices", 0, "message", "tool_calls", 0, "function")
+		require.Equal(t, "weather", at(want, "name"))
+		got := at(postOK(t, tooled, "/v1/chat/completions", ask+`,"response_format":`+format+`}`), "choices", 0, "message", "tool_calls", 0, "function")
+		require.Equal(t, want, got, parameters)
+		arguments, _ := at(got, "arguments").(string)
+		require.True(t, strings.HasPrefix(arguments, "{") && json.Valid([]byte(arguments)), arguments)
+	}
 }
 
 // endOf returns the token with which the model ends its answers.

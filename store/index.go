@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -15,16 +16,18 @@ import (
 // an Index from the tensors that it has parsed.
 type Index struct {
 	files   []vfs.File
-	stamps  []vfs.Stamp // of the files when they were opened; zero for those that have none
+	stamps  []vfs.Stamp // of the files before they were read; zero for those that have none
 	tensors []Tensor
 	byName  map[string]int32 // index into tensors
+	opened  atomic.Bool      // see Opened
 }
 
 // NewIndex returns an Index over files with the given tensors and takes ownership of the
-// files. It returns an error, and the caller keeps the files, if a tensor name is invalid
+// files. stamps are those of [vfs.StampForReading] before the first read of each. It returns an error, and the
+// caller keeps the files, if a file was changed since, if a tensor name is invalid
 // or duplicated, or if two tensors share bytes.
-func NewIndex(files []vfs.File, tensors []Tensor) (*Index, error) {
-	x, err := NewPlacedIndex(files, tensors)
+func NewIndex(files []vfs.File, stamps []vfs.Stamp, tensors []Tensor) (*Index, error) {
+	x, err := NewPlacedIndex(files, stamps, tensors)
 	if err == nil {
 		err = x.checkOverlap()
 	}
@@ -36,8 +39,13 @@ func NewIndex(files []vfs.File, tensors []Tensor) (*Index, error) {
 
 // NewPlacedIndex is NewIndex for a format whose reader has checked that no two tensors share bytes. Those
 // of a tensor may lie in several places; its offset is that of the first.
-func NewPlacedIndex(files []vfs.File, tensors []Tensor) (*Index, error) {
-	x := &Index{files: files, tensors: tensors, byName: make(map[string]int32, len(tensors))}
+func NewPlacedIndex(files []vfs.File, stamps []vfs.Stamp, tensors []Tensor) (*Index, error) {
+	x := &Index{files: files, stamps: stamps, tensors: tensors, byName: make(map[string]int32, len(tensors))}
+	for i := range files {
+		if err := x.checkUnchanged(i, NoOffset, "header"); err != nil {
+			return nil, err
+		}
+	}
 	for i, t := range tensors {
 		if reason := nameProblem(t.Name); reason != "" {
 			return nil, x.tensorError(t, reason)
@@ -46,13 +54,6 @@ func NewPlacedIndex(files []vfs.File, tensors []Tensor) (*Index, error) {
 			return nil, x.tensorError(t, "the name occurs twice")
 		}
 		x.byName[t.Name] = int32(i)
-	}
-	for _, f := range files {
-		stamp, _, err := vfs.StampOf(f)
-		if err != nil {
-			return nil, err
-		}
-		x.stamps = append(x.stamps, stamp)
 	}
 	return x, nil
 }
@@ -138,24 +139,32 @@ func (x *Index) ReadAt(t Tensor, p []byte, off int64) (int, error) {
 		}
 	}
 	if err == nil {
-		err = x.checkUnchanged(t, t.Offset+off)
+		err = x.checkUnchanged(t.File, t.Offset+off, t.Name)
 	}
 	return n, err
 }
 
-// checkUnchanged returns an error if the file of a tensor, which was read at an offset, was changed
-// since it was opened: bytes of two versions do not make a model.
-func (x *Index) checkUnchanged(t Tensor, off int64) error {
-	was := x.stamps[t.File]
+// Opened says that all that opening the model reads has been read. Until then a change of a file's metadata alone
+// counts as one of its content, because a program may set the time of modification back; afterwards a
+// model that is in use may be renamed or removed.
+func (x *Index) Opened() { x.opened.Store(true) }
+
+// checkUnchanged returns an error if a file, of which a read at an offset filled a tensor or the header, was changed
+// since it was first read: bytes of two versions do not make a model.
+func (x *Index) checkUnchanged(file int, off int64, read string) error {
+	was := x.stamps[file]
 	if was == (vfs.Stamp{}) {
 		return nil
 	}
-	f := x.files[t.File]
+	f := x.files[file]
 	now, _, err := vfs.StampOf(f)
-	if err == nil && (now.Size != was.Size || now.Modified != was.Modified) {
-		err = Changed(f.Name(), off, fmt.Sprintf("tensor %q", t.Name))
+	if err != nil || now == was || now.SameContent(was) && x.opened.Load() {
+		return err
 	}
-	return err
+	if off != NoOffset {
+		read = fmt.Sprintf("tensor %q", read)
+	}
+	return Changed(f.Name(), off, read)
 }
 
 // Close closes the files. Reads in progress return an error.

@@ -73,7 +73,7 @@ func openFiles(t *testing.T) []vfs.File {
 
 func TestIndexReadsTensors(t *testing.T) {
 	files := openFiles(t)
-	x, err := NewIndex(files, []Tensor{
+	x, err := NewIndex(files, make([]vfs.Stamp, len(files)), []Tensor{
 		{Name: "second", File: 1, Offset: 50, Size: 50},
 		{Name: "first", File: 1, Offset: 0, Size: 50},
 		{Name: "other file", File: 0, Offset: 20, Size: 60},
@@ -119,12 +119,12 @@ func TestNewIndexRejectsInvalidTensors(t *testing.T) {
 		{"one inside another", `overlap those of tensor "x"`, []Tensor{{Name: "x", Size: 10}, {Name: "y", Offset: 2, Size: 1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := NewIndex(files, c.tensors)
+			_, err := NewIndex(files, make([]vfs.Stamp, len(files)), c.tensors)
 			require.ErrorIs(t, err, ErrFormat)
 			require.ErrorContains(t, err, c.reason)
 		})
 	}
-	_, err := NewIndex(files, []Tensor{{Name: "x", Size: 10}, {Name: "y", File: 1, Size: 10}})
+	_, err := NewIndex(files, make([]vfs.Stamp, len(files)), []Tensor{{Name: "x", Size: 10}, {Name: "y", File: 1, Size: 10}})
 	require.NoError(t, err, "equal offsets in two files do not overlap")
 }
 

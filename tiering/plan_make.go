@@ -174,9 +174,10 @@ func (m *planner) lowChunk() int {
 	return min(m.Chunk, chunkStep)
 }
 
-// dense returns the size of all sections in memory.
+// dense returns the size of all sections in memory, and of the vectors, which lie apart: they stay
+// when a smaller budget releases the end of a section.
 func (m *planner) dense() int64 {
-	n := PageUp(m.Head.Bytes)
+	n := PageUp(m.Vectors) + PageUp(m.Head.Bytes)
 	for i := range m.Layers {
 		n += PageUp(m.Layers[i].Bytes)
 	}

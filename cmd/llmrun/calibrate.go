@@ -98,7 +98,7 @@ func (c *calibrateFlags) check() error {
 	switch {
 	case c.file == "":
 		return cli.Usagef("-f is missing: give the text to calibrate with")
-	case c.to == "" && c.model.path == "":
+	case c.to == "" && c.model.file() == "":
 		return cli.Usagef("-o is missing: name the file to write, because the bundled demo model has no directory")
 	case c.to == "":
 		path, err := findModel("-m", c.model.path)

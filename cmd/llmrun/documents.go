@@ -15,8 +15,8 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// summarySuffix is how files with summaries end.
-const summarySuffix = ".summary.md"
+// summarySuffix is how files with summaries end, and fieldsSuffix those with fields.
+const summarySuffix, fieldsSuffix = ".summary.md", ".fields.json"
 
 // documentEndings are the endings of files that are read where a directory is named.
 var documentEndings = []string{".txt", ".text", ".md", ".markdown", ".html", ".htm", ".xhtml", ".epub", ".org", ".rst"}
@@ -82,7 +82,7 @@ func walkDocuments(s *cli.Streams, dir string) (inputs []*docInput, err error) {
 			return err
 		case entry.IsDir() && hidden:
 			return filepath.SkipDir
-		case entry.IsDir() || hidden || strings.HasSuffix(path, summarySuffix):
+		case entry.IsDir() || hidden || strings.HasSuffix(path, summarySuffix) || strings.HasSuffix(path, fieldsSuffix):
 			return nil
 		case !entry.Type().IsRegular() || !slices.Contains(documentEndings, strings.ToLower(filepath.Ext(path))):
 			left = append(left, entry.Name())
@@ -139,17 +139,17 @@ func (in *docInput) open() (*llmrun.Document, error) {
 	return doc, err
 }
 
-// output returns the file for the summary.
-func (in *docInput) output(dir string) string { return filepath.Join(dir, in.place+summarySuffix) }
+// output returns the file for the result.
+func (in *docInput) output(dir, suffix string) string { return filepath.Join(dir, in.place+suffix) }
 
 // checkOutputs refuses documents whose summaries would have the same file, and a directory that cannot be made.
-func checkOutputs(dir string, inputs []*docInput) error {
+func checkOutputs(dir, suffix string, inputs []*docInput) error {
 	if dir == "" {
 		return nil
 	}
 	seen := map[string]string{}
 	for _, in := range inputs {
-		out := in.output(dir)
+		out := in.output(dir, suffix)
 		if other, twice := seen[out]; twice {
 			return cli.Usagef("-o: the summaries of %s and %s would both be %s", other, in.name, out)
 		}
@@ -159,8 +159,8 @@ func checkOutputs(dir string, inputs []*docInput) error {
 }
 
 // write writes a summary to its file, which is the old one or the new one at any moment.
-func (in *docInput) write(dir, text string) (path string, err error) {
-	path = in.output(dir)
+func (in *docInput) write(dir, suffix, text string) (path string, err error) {
+	path = in.output(dir, suffix)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}

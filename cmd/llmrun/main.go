@@ -17,15 +17,21 @@ func main() {
 	os.Exit(llmrunProgram().Execute(context.Background(), cli.SystemStreams(), os.Args[1:]))
 }
 
-const overviewIntro = `llmrun runs language models on this machine: GGUF files and Hugging Face
-directories, in less memory than they have. Without -m a command uses the bundled
-demo model, which is small and often wrong.
+// overviewIntro begins the help.
+func overviewIntro() string {
+	without := "the bundled\ndemo model, which is small and often wrong."
+	if programModel() != "" {
+		without = "the model\nin this program."
+	}
+	return `llmrun runs language models on this machine: GGUF files and Hugging Face
+directories, in less memory than they have. Without -m a command uses ` + without + `
 
-  llmrun chat                          talk to the bundled demo model
+  llmrun chat                          talk to ` + defaultModel() + `
   llmrun pull hf:Qwen/Qwen2.5-1.5B-Instruct-GGUF && llmrun models
                                        download another one, and see its name for -m
 
 Usage: llmrun COMMAND [flags]`
+}
 
 const overviewEnd = `"llmrun help COMMAND" shows the flags of a command.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for memory, 4 a file is
@@ -35,7 +41,7 @@ progress and errors to standard error.`
 // llmrunProgram returns the program with all of its commands.
 func llmrunProgram() *cli.Program {
 	return &cli.Program{
-		Name: "llmrun", Intro: overviewIntro, End: overviewEnd, Version: fmt.Sprint(thisVersion()), Hints: commandHints,
+		Name: "llmrun", Intro: overviewIntro(), End: overviewEnd, Version: fmt.Sprint(thisVersion()), Hints: commandHints,
 		Explain: explainOptions, ExitCode: exitCode,
 		Groups: commandGroups(),
 	}
@@ -69,7 +75,7 @@ func commandGroups() []cli.CommandGroup {
 		{Title: "Inspect models and devices", Commands: []*cli.Command{
 			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(), devicesCommand(), profileCommand(),
 		}},
-		{Title: "Get and import models", Commands: []*cli.Command{pullCommand(), modelsCommand(), importCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
+		{Title: "Get and import models", Commands: []*cli.Command{pullCommand(), modelsCommand(), importCommand(), bundleCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
 		{Title: "Measure", Commands: []*cli.Command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},
 		{Title: "About", Commands: []*cli.Command{completionCommand(), versionCommand(), licensesCommand()}},
 	}

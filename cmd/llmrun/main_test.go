@@ -83,6 +83,7 @@ func runScripts(t *testing.T, dir string) {
 			"holds":     scriptHolds,
 			"minimum":   scriptMinimum,
 			"adapter":   scriptAdapter,
+			"encoder":   scriptEncoder,
 			"speeds":    scriptSpeeds,
 			"hubserver": scriptHubServer,
 		},
@@ -136,6 +137,17 @@ func scriptSpeeds(ts *testscript.TestScript, _ bool, args []string) {
 // scriptAdapter implements "adapter DIR", which writes an adapter for the bundled model.
 func scriptAdapter(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(hubmodel.WriteAdapter(ts.MkAbs(args[0]), 4))
+}
+
+// scriptEncoder implements "encoder DIR SEED [score]", which writes an embedding model, or a reranker.
+func scriptEncoder(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: encoder DIR SEED [score]")
+	}
+	seed, err := strconv.ParseUint(args[1], 10, 64)
+	ts.Check(err)
+	e := hubmodel.Encoder{Seed: seed, Words: strings.Fields("the fox is called ruby she lives near lake cat henry sleeps day jacket pink where"), Scores: len(args) > 2}
+	ts.Check(e.Write(ts.MkAbs(args[0])))
 }
 
 // scriptSettle implements "settle FILE", which waits until a file that was just written may have its hash remembered.
@@ -197,6 +209,9 @@ func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	at, err := strconv.Atoi(args[1])
 	ts.Check(err)
+	if at < 0 { // from the end
+		at += len(data)
+	}
 	data[at] ^= 1
 	info, err := os.Stat(matches[0])
 	ts.Check(err)

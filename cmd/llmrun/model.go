@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 
 // modelFlags select the model of a command and how it is computed.
 type modelFlags struct {
-	path     string // "" = the bundled demo model
+	path     string // "" = the model in this program
 	threads  int
 	context  int
 	kv       string
@@ -50,12 +51,24 @@ type modelFlags struct {
 	deviceQuota  float64 // part of a matmul's time that the device of a split may be busy; 0 = all
 }
 
-const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, pack, or the name of a model in llmrun models; default: the bundled demo model"
+// modelUsage describes -m.
+func modelUsage() string {
+	return "GGUF file (any part of a split one), Hugging Face directory, pack, or the name of a model in llmrun models; default: " + defaultModel()
+}
+
+// everydayModel describes -m in the help of everyday flags.
+func everydayModel() string {
+	return "m: model: a GGUF file, Hugging Face directory, or pack; default: " + defaultModel()
+}
+
+// file returns the path of the model: this program's own file if it has a model inside and -m names no other, and "" for the
+// bundled demo model.
+func (m *modelFlags) file() string { return cmp.Or(m.path, programModel()) }
 
 // addModel declares -m.
 func (m *modelFlags) addModel(f *cli.FlagSet) {
 	f.Group("Model")
-	f.Text(&m.path, "m model", "PATH", modelUsage)
+	f.Text(&m.path, "m model", "PATH", modelUsage())
 }
 
 // addAnswering declares the flags that run and chat share, in the order of their help.
@@ -228,8 +241,8 @@ func (m *modelFlags) source() (path string, options llmrun.Options, err error) {
 	if options, err = m.options(); err != nil {
 		return "", options, err
 	}
-	if m.path != "" {
-		path, err := findModel("-m", m.path)
+	if m.file() != "" {
+		path, err := findModel("-m", m.file())
 		return path, options, err
 	}
 	options.FS = bundled.FS
@@ -258,7 +271,7 @@ func (m *modelFlags) takeArgument(args []string) error {
 // savesKV reports whether keys and values may go to the cache directory. Those of the bundled
 // model go there only with --session, --cache-dir, --cache-key-file or --kv-ram.
 func (m *modelFlags) savesKV() bool {
-	return m.path != "" || m.session != "" || m.cache != nil && (m.cache.dir != "" || m.cache.keyFile != "") || m.kvRAM != 0
+	return m.file() != "" || m.session != "" || m.cache != nil && (m.cache.dir != "" || m.cache.keyFile != "") || m.kvRAM != 0
 }
 
 // applyCache sets the directories of imported models, and of keys and values. plan and the
@@ -267,10 +280,10 @@ func (m *modelFlags) applyCache(options *llmrun.Options) error {
 	if m.cache == nil {
 		return nil
 	}
-	if m.path != "" {
+	if m.file() != "" {
 		m.cache.apply(options)
 	}
-	if m.session != "" || m.saveJobs || m.path == "" && m.savesKV() {
+	if m.session != "" || m.saveJobs || m.file() == "" && m.savesKV() {
 		return m.cache.applySessions(options)
 	}
 	return nil
@@ -294,7 +307,7 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 	if err := m.applyCache(&options); err != nil {
 		return nil, err
 	}
-	if m.cache != nil && m.path != "" {
+	if m.cache != nil && m.file() != "" {
 		importing := &phases{s: s, labels: []string{"importing"}}
 		defer importing.finish()
 		options.Cache.ImportProgress = importing.report

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/llmrun/llmrun/internal/cli"
 	"github.com/llmrun/llmrun/notes"
@@ -16,18 +17,22 @@ func indexCommand() *cli.Command {
 		Summary:  "index a directory of notes for search",
 		About: `Reads the notes of a directory, such as a vault of Obsidian, so that search and run --notes find passages in them: files that end in .md, .markdown or .txt, but hidden ones and those that .gitignore files or Obsidian's settings leave out. Links out of the directory are not followed.
 
-The index is one file in the cache directory. It holds hashes of words, and no text. The next time, only notes whose content has changed are computed. After Ctrl-C, a kill or a power cut the same command goes on behind the last finished note.
+Without -m, notes are found by their words (BM25). With an embedding model, they are found by their meaning too: a vector of each passage is computed, and the index remembers the model, so that the next index, search and run --notes need no -m. Another model, or other options of it, are refused unless --reembed computes all vectors again.
 
---json prints {"dir":"…","file":"…","notes":…,"passages":…,"computed":…,"reused":…,"removed":…,"embedded":…,"vectors":…,"skipped":…}: the directory and the index, notes and passages there, notes that were computed, found unchanged and removed, passages that were embedded and that have a vector, and files that could not be read.`,
+The index is one file in the cache directory. It holds hashes of words and vectors of passages, and no text. The next time, only notes whose content has changed are computed, and only passages whose text is new are embedded: those of a note that was renamed or copied are not. After Ctrl-C, a kill or a power cut the same command goes on behind the last finished note.
+
+--json prints {"dir":"…","file":"…","encoder":"…","notes":…,"passages":…,"computed":…,"reused":…,"removed":…,"embedded":…,"vectors":…,"skipped":…}: the directory and the index, the embedding model ("" without one), notes and passages there, notes that were computed, found unchanged and removed, passages that were embedded and that have a vector, and files that could not be read.`,
 		Brief: `Reads the notes of a directory, so that search and run --notes find passages in them. The next time, only notes whose content has changed are computed.`,
 		Examples: []cli.Example{
 			{Line: "llmrun index ~/vault", Purpose: "index a vault by its words"},
-			{Line: "llmrun index ~/vault --ram 128MiB", Purpose: "within a limit of memory"},
+			{Line: "llmrun index ~/vault -m bge-small --ram 128MiB", Purpose: "by their meaning too, within a limit of memory"},
+			{Line: `llmrun index ~/vault -m nomic.gguf --query-prefix "search_query: " --passage-prefix "search_document: "`, Purpose: "with the prefixes that the model's authors name, which a GGUF file does not have"},
 			{Line: "llmrun index ~/vault --json", Purpose: "for a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &notesFlags{}
 			c.add(f)
+			c.addIndexing(f)
 			return c.index
 		},
 	}
@@ -38,19 +43,21 @@ func searchCommand() *cli.Command {
 		Name:     "search",
 		Synopsis: "DIR TEXT [flags]",
 		Summary:  "find passages in a directory of notes",
-		About: `Finds the passages of notes that match a question best, the best one first, one of each note. It brings the index up to date first, as llmrun index does. Words match without regard to case, accents and the plural; scripts without spaces match by pairs of characters.
+		About: `Finds the passages of notes that match a question best, the best one first, one of each note. It brings the index up to date first, as llmrun index does. Words match without regard to case, accents and the plural; scripts without spaces match by pairs of characters. If the index has an embedding model (llmrun index DIR -m MODEL), passages are found by their meaning too, and both rankings are fused. A reranker sorts the best ones once more.
 
 --json prints {"hits":[{"file":"…","start":…,"end":…,"score":…,"text":"…"}]}: the file below the directory, where the passage starts and ends in bytes, a score that compares hits of one search, and the text.`,
 		Brief: `Finds the passages of notes that match a question best, the best one first, one of each note.`,
 		Examples: []cli.Example{
 			{Line: `llmrun search ~/vault "When is the report due?"`, Purpose: "the notes that say it"},
 			{Line: `llmrun search ~/vault "budget" --most 3 --json`, Purpose: "three hits, for a script"},
+			{Line: `llmrun search ~/vault "Who pays for repairs?" --rerank bge-reranker`, Purpose: "sorted by a model that reads question and passage together"},
 			{Line: `llmrun search ~/vault "lease" --no-update`, Purpose: "without looking for changes first"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &notesFlags{}
 			c.add(f)
 			f.Group("Search")
+			c.vault.addReranker(f, "")
 			c.search.Most = 10
 			f.Count(&c.search.Most, "most", "N", "at most N hits; default: 10", 1, 1000)
 			f.Count(&c.search.PerNote, "per-note", "N", "at most N hits of the same note; default: 1", 1, 1000)
@@ -64,49 +71,54 @@ func searchCommand() *cli.Command {
 type notesFlags struct {
 	cache       cacheFlags
 	ram         ramFlag
+	vault       vaultFlags
 	search      notes.SearchOptions
 	noUpdate    bool
 	json, quiet bool
 }
 
 func (c *notesFlags) add(f *cli.FlagSet) {
+	c.vault = vaultFlags{cache: &c.cache, ram: &c.ram}
+	c.vault.addEncoder(f)
 	f.Group("Memory")
 	addRAM(f, &c.ram, "the available memory")
 	f.Group("Cache")
-	f.Text(&c.cache.dir, "cache-dir", "DIR", "directory of the index; default: llmrun in the user's cache directory")
+	f.Text(&c.cache.dir, "cache-dir", "DIR", "directory of the index and of imported models; default: llmrun in the user's cache directory")
 	f.Group("Output")
 	f.Toggle(&c.json, "json", "print one JSON object")
 	f.Toggle(&c.quiet, "q quiet", "print nothing on standard error")
 }
 
-// open opens the notes of a directory, and says that there is no model of meaning.
-func (c *notesFlags) open(s *cli.Streams, dir string) (*notes.Vault, error) {
+// addIndexing declares the flags of an encoder that an index remembers.
+func (c *notesFlags) addIndexing(f *cli.FlagSet) {
+	own := &c.vault.own
+	f.Group("Vectors")
+	f.Count(&own.Dimensions, "dimensions", "D", "keep the first D elements of the vectors, for models that are trained for it; default: all", 1, math.MaxInt32)
+	f.Choice(&own.Pooling, "pooling", "HOW", "mean, cls (the first token) or last of the network's states; default: the model's own way", "mean", "cls", "last")
+	f.OptionalText(&own.QueryPrefix, "query-prefix", "TEXT", "put TEXT before each question, instead of what the model's files name")
+	f.OptionalText(&own.PassagePrefix, "passage-prefix", "TEXT", "put TEXT before each passage, instead of what the model's files name")
+	f.Toggle(&c.vault.reembed, "reembed", "compute all vectors again, if the index has those of another model or of other options")
+}
+
+// open opens the notes of a directory.
+func (c *notesFlags) open(ctx context.Context, s *cli.Streams, dir string) (*openedVault, error) {
 	if c.quiet {
 		s.ErrTerminal, s.Quiet = false, true
 	}
 	if err := cli.CheckExists("DIR", dir); err != nil {
 		return nil, err
 	}
-	v, err := openVault(s, &c.cache, c.ram.bytes, dir)
-	if err == nil {
-		s.Note("notes are found by their words (BM25); no model is used")
-	}
-	return v, err
-}
-
-// openVault opens the notes of a directory with the index in the cache directory.
-func openVault(s *cli.Streams, cache *cacheFlags, ram int64, dir string) (*notes.Vault, error) {
-	where, err := cache.directory()
-	if err != nil {
+	if err := c.vault.check(); err != nil {
 		return nil, err
 	}
-	return notes.OpenWith(dir, nil, notes.Options{File: notes.DefaultFile(where, dir), RAM: ram, Notify: s.Note})
+	return c.vault.open(ctx, s, dir)
 }
 
 // indexReport is the JSON object of index.
 type indexReport struct {
-	Dir  string `json:"dir"`
-	File string `json:"file"`
+	Dir     string `json:"dir"`
+	File    string `json:"file"`
+	Encoder string `json:"encoder"` // "" without one
 	notes.Updated
 }
 
@@ -117,27 +129,47 @@ func (c *notesFlags) index(ctx context.Context, s *cli.Streams, args []string) e
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
-	v, err := c.open(s, args[0])
+	v, err := c.open(ctx, s, args[0])
 	if err != nil {
 		return err
 	}
 	defer v.Close()
-	done, err := updateVault(ctx, s, v)
+	if c.vault.words {
+		if err := v.Forget(); err != nil {
+			return err
+		}
+	}
+	done, err := updateVault(ctx, s, v.Vault)
 	if err != nil {
 		return cli.Interruption(ctx, err)
 	}
 	if c.json {
-		return s.Out.WriteJSON(indexReport{args[0], v.File(), done})
+		return s.Out.WriteJSON(indexReport{args[0], v.File(), v.name, done})
 	}
 	fmt.Fprintf(s.Out, "%s, %s; %d computed, %d unchanged, %d removed\n", countOf(done.Notes, "note"), countOf(done.Passages, "passage"), done.Computed, done.Reused, done.Removed)
+	if v.engine != nil {
+		fmt.Fprintf(s.Out, "%s embedded with %s, %d of %d have a vector\n", countOf(done.Embedded, "passage"), cli.VisibleLine(v.name), done.Vectors, done.Passages)
+	}
 	return nil
 }
 
 // updateVault updates an index and shows how far it is.
 func updateVault(ctx context.Context, s *cli.Streams, v *notes.Vault) (notes.Updated, error) {
-	bar := cli.NewMeter(s, "indexing", func(n int64) string { return countOf(int(n), "note") })
-	defer bar.Finish()
-	return v.UpdateWith(ctx, func(at notes.UpdateProgress) { bar.Update(int64(at.Done), int64(at.Total)) })
+	reading := cli.NewMeter(s, "indexing", func(n int64) string { return countOf(int(n), "note") })
+	defer reading.Finish()
+	var embedding *cli.Meter
+	defer func() { embedding.Finish() }()
+	return v.UpdateWith(ctx, func(at notes.UpdateProgress) {
+		if !at.Embedding {
+			reading.Update(int64(at.Done), int64(at.Total))
+			return
+		}
+		if at.Done == 0 { // the time that is left is that of this work alone
+			reading.Finish()
+			embedding = cli.NewMeter(s, "embedding", func(n int64) string { return countOf(int(n), "passage") })
+		}
+		embedding.Update(int64(at.Done), int64(at.Total))
+	})
 }
 
 // foundReport is the JSON object of search.
@@ -152,17 +184,17 @@ func (c *notesFlags) find(ctx context.Context, s *cli.Streams, args []string) er
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
-	v, err := c.open(s, args[0])
+	v, err := c.open(ctx, s, args[0])
 	if err != nil {
 		return err
 	}
 	defer v.Close()
 	if !c.noUpdate {
-		if _, err := updateVault(ctx, s, v); err != nil {
+		if _, err := updateVault(ctx, s, v.Vault); err != nil {
 			return cli.Interruption(ctx, err)
 		}
 	}
-	hits, err := v.Search(ctx, args[1], c.search)
+	hits, err := c.vault.search(ctx, s, v, args[1], c.search)
 	if err != nil {
 		return cli.Interruption(ctx, err)
 	}

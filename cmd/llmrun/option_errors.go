@@ -14,7 +14,7 @@ import (
 // optionFlags maps the library's options, as its errors name them, to the flags that set them.
 var optionFlags = map[string]string{
 	"Adapters": "--lora", "AdaptersBeside": "--lora-beside", "SessionAdapters": "--adapter", "Calibrate": "--calibrate", "Context": "--ctx", "Exact": "--exact",
-	"Schema": "--schema", "Regexp": "--regex", "Grammar": "--grammar", "IgnoreEOS": "--ignore-eos",
+	"Schema": "--schema", "PartTokens": "--part-tokens", "Regexp": "--regex", "Grammar": "--grammar", "IgnoreEOS": "--ignore-eos",
 	"MaxTokens": "-n", "Nested": "--nested-bits", "OutlierFraction": "--outliers", "Overflow": "--overflow", "Quantize": "--quant",
 	"Replace": "--replace", "StoredFraction": "--shadows", "Threads": "--threads", "To": "-o",
 	"KV": "--kv", "KVRAM": "--kv-ram", "KVSelect": "--kv-select", "Pin": "--pin", "RAM": "--ram",

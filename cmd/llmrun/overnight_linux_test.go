@@ -26,8 +26,12 @@ func TestOvernightCommands(t *testing.T) {
 	const text = "The fox is called Ruby. She lives near the lake.\n"
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "books"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "books", "fox.md"), []byte(text), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "minutes"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "minutes", "fox.md"), []byte(text), 0o600))
+	const schema = `{"type":"object","properties":{"name":{"type":"string","maxLength":20}},"required":["name"],"additionalProperties":false}`
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "fields.json"), []byte(schema), 0o600))
 	lines := overnightCommand.FindAllStringSubmatch(string(page), -1)
-	require.Len(t, lines, 5)
+	require.Len(t, lines, 6)
 	id := ""
 	for _, line := range lines {
 		command := strings.ReplaceAll(line[1], " -m model.gguf", "")
@@ -46,4 +50,5 @@ func TestOvernightCommands(t *testing.T) {
 		}
 	}
 	require.FileExists(t, filepath.Join(dir, "summaries", "fox.md.summary.md"))
+	require.FileExists(t, filepath.Join(dir, "fields", "fox.md.fields.json"))
 }

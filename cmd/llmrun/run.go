@@ -22,10 +22,10 @@ func runCommand() *cli.Command {
 		Summary:  "answer one prompt",
 		About: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, files, or standard input; what is piped in beside -p is a document that comes before its text. Files are UTF-8 or UTF-16; what is no text is refused with the command that makes text of it. If the model has a chat template, the prompt becomes a user message; with --raw the model continues the text without the template.
 
-Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), passes of the model after the prompt, tokens_per_pass, drafters (name, proposed and accepted guesses; see --draft), seed unless --temp is 0, thinking (what the model thought before the answer), sources (with --notes: the files that the answer comes from), tool_calls (id, name, arguments), and stats with --stats. With --logprobs, logprobs lists id, text, logprob and top_logprobs of each token. With --samples, candidates lists text, ids, score, logprob (the mean of its tokens), steps (scores of its steps, with --reward-marker), answer (what it votes for), generated_tokens, stop_reason and seed of each answer, and its logprobs with --logprobs; with --beam, candidates are the beams that are left, and steps lists the continuations of each step: of (the index of the beginning in the step before, -1 in the first), text of the step, score, kept; steps_left_out counts further steps, for which the list has no room; chosen is the index of the one that was taken, why says why, and generated_tokens and tokens_per_pass count the tokens of all of them.`,
+Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, shortest_tokens (with --schema, --regex or --grammar: a number for -n that is enough for a whole answer), prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), passes of the model after the prompt, tokens_per_pass, drafters (name, proposed and accepted guesses; see --draft), seed unless --temp is 0, thinking (what the model thought before the answer), sources (with --notes: the files that the answer comes from), tool_calls (id, name, arguments), and stats with --stats. With --logprobs, logprobs lists id, text, logprob and top_logprobs of each token. With --samples, candidates lists text, ids, score, logprob (the mean of its tokens), steps (scores of its steps, with --reward-marker), answer (what it votes for), generated_tokens, stop_reason and seed of each answer, and its logprobs with --logprobs; with --beam, candidates are the beams that are left, and steps lists the continuations of each step: of (the index of the beginning in the step before, -1 in the first), text of the step, score, kept; steps_left_out counts further steps, for which the list has no room; chosen is the index of the one that was taken, why says why, and generated_tokens and tokens_per_pass count the tokens of all of them.`,
 		Brief: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, files, or standard input; what is piped in beside -p is a document that comes before its text.`,
 		Examples: []cli.Example{
-			{Line: `llmrun run -p "Tell me a story about a brave fox named Ruby."`, Purpose: "a story from the bundled demo model"},
+			{Line: `llmrun run -p "Tell me a story about a brave fox named Ruby."`, Purpose: "a story from " + defaultModel()},
 			{Line: `llmrun run -f note.md -p "Summarize the note." --temp 0`, Purpose: "ask about a file; greedy is best for facts"},
 			{Line: `llmrun run -m model.gguf --raw -p "Once upon a time" -n 100 --seed 7`, Purpose: "continue a text; the same seed gives the same text again"},
 			{Line: `llmrun run -p "What is 3 + 4?" --samples 8 --vote "[0-9]+"`, Purpose: "the number that most of 8 answers agree on"},
@@ -57,12 +57,13 @@ type runFlags struct {
 	logProbs    *int // nil: none
 	quiet       bool
 	notes       string          // directory; "": the prompt is all
+	vault       vaultFlags      // how it is opened
 	question    *notes.Question // with the passages of notes
 }
 
 func (r *runFlags) add(f *cli.FlagSet) {
 	f.Everyday(
-		"m: model: a GGUF file, Hugging Face directory, or pack; default: the bundled demo model",
+		everydayModel(),
 		"p", "f: read the prompt from FILE, or - for standard input; the text of -p follows",
 		"n: at most N new tokens", "system: the system message",
 		"temp: temperature; 0 always takes the most likely token", "seed: the same seed gives the same text",
@@ -79,6 +80,9 @@ func (r *runFlags) add(f *cli.FlagSet) {
 	f.Toggle(&r.raw, "raw", "continue the text exactly as it is, without the chat template")
 	f.Toggle(&r.specialText, "parse-special", "with --raw: text such as <|im_end|> becomes the special token instead of plain text")
 	f.Text(&r.notes, "notes", "DIR", "answer from the notes in this directory: passages that match the prompt come before it, and the files of those that the answer comes from are named behind it; llmrun search --help says which files are notes")
+	r.vault = vaultFlags{cache: r.model.cache, ram: &r.model.ram, encoderFlag: "--encoder"}
+	f.Text(&r.vault.encoder, "encoder", "MODEL", "with --notes: the embedding model that finds passages by their meaning too; default: the one that the index remembers (llmrun index DIR -m MODEL)")
+	r.vault.addReranker(f, "with --notes: ")
 	f.Text(&r.ids, "ids", "LIST", "continue these token ids, such as 1,2,3; - reads them from standard input")
 	r.generation.add(f)
 	r.samples.add(f)
@@ -97,6 +101,8 @@ func (r *runFlags) check() error {
 		return cli.Usagef("--ids is the whole prompt: leave out -p, -f, --system and --raw")
 	case r.notes != "" && (r.ids != "" || r.raw || r.samples.several()):
 		return cli.Usagef("--notes answers a prompt once: leave out --ids, --raw, --samples and --beam")
+	case r.notes == "" && (r.vault.encoder != "" || r.vault.reranker != ""):
+		return cli.Usagef("--encoder and --rerank find passages of notes: give --notes DIR")
 	case r.raw && r.system != nil:
 		return cli.Usagef("--system needs the chat template that --raw leaves out")
 	case r.specialText && !r.raw:
@@ -129,15 +135,15 @@ func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error
 	if r.held, err = r.constraint.read(s, r.prompt.ram); err != nil {
 		return err
 	}
-	if prompt.text, err = r.askNotes(ctx, s, prompt.text); err != nil {
-		return err
-	}
-	r.expectPrompt(&prompt)
 	if r.quiet {
 		s.ErrTerminal, s.Quiet = false, true // no progress bars either
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
+	if prompt.text, err = r.askNotes(ctx, s, prompt.text); err != nil {
+		return cli.Interruption(ctx, err)
+	}
+	r.expectPrompt(&prompt)
 	r.model.reward = r.samples.reward
 	engine, err := r.model.open(ctx, s)
 	if err != nil {
@@ -328,6 +334,9 @@ func formatStats(stats llmrun.Stats, seed *uint64) string {
 	fmt.Fprintf(&line, ", %.0f tok/s; first token after %s; answer %d tokens, %.1f tok/s; %s",
 		finite(stats.PrefillTokPerS()), stats.FirstToken.Round(time.Millisecond),
 		stats.GeneratedTokens, finite(stats.DecodeTokPerS()), stopText(stats.StopReason))
+	if stats.StopReason == llmrun.StopLength && stats.ShortestTokens > 0 {
+		fmt.Fprintf(&line, ", before it was whole: the shortest one takes up to %d", stats.ShortestTokens)
+	}
 	line.WriteString(draftText(stats))
 	if stats.Slides > 0 {
 		fmt.Fprintf(&line, "; %d tokens forgotten in %d slides", stats.ForgottenTokens, stats.Slides)

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -19,7 +18,8 @@ const (
 	leastBytes = 2
 )
 
-// askNotes puts passages of the notes before a prompt. The index is closed before the model is opened.
+// askNotes puts passages of the notes before a prompt. The index, the encoder and the reranker are closed before the model
+// is opened.
 func (r *runFlags) askNotes(ctx context.Context, s *cli.Streams, text string) (string, error) {
 	if r.notes == "" {
 		return text, nil
@@ -27,21 +27,20 @@ func (r *runFlags) askNotes(ctx context.Context, s *cli.Streams, text string) (s
 	if err := cli.CheckExists("--notes", r.notes); err != nil {
 		return "", err
 	}
-	cache := r.model.cache
-	if cache == nil {
-		cache = &cacheFlags{}
-	}
-	v, err := openVault(s, cache, r.model.ram.bytes, r.notes)
+	r.vault.threads = r.model.threads
+	v, err := r.vault.open(ctx, s, r.notes)
 	if err != nil {
 		return "", err
 	}
 	defer v.Close()
-	if _, err := updateVault(ctx, s, v); err != nil {
+	if _, err := updateVault(ctx, s, v.Vault); err != nil {
 		return "", err
 	}
-	if r.question, err = v.Ask(ctx, text, notes.AskOptions{}); err != nil {
+	hits, err := r.vault.search(ctx, s, v, text, notes.AskOptions{}.Search())
+	if err != nil {
 		return "", err
 	}
+	r.question = &notes.Question{Text: text, Passages: hits}
 	if len(r.question.Passages) == 0 {
 		s.Note("no note has a word of the prompt: the model answers without notes")
 	}
@@ -49,7 +48,7 @@ func (r *runFlags) askNotes(ctx context.Context, s *cli.Streams, text string) (s
 		room := r.model.context - r.answerRoom()
 		err = r.question.Fit(room, func(text string) (int, error) { return len(text) / leastBytes, nil })
 	}
-	return r.question.Prompt(), errors.Join(err, v.Close())
+	return r.question.Prompt(), err
 }
 
 // answerRoom returns how many tokens passages leave to the answer.

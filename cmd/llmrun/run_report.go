@@ -7,9 +7,10 @@ type runReport struct {
 	IDs             []int32           `json:"ids"`
 	Text            string            `json:"text"`
 	StopReason      llmrun.StopReason `json:"stop_reason"`
-	Thinking        string            `json:"thinking,omitempty"`   // what the model thought
-	ToolCalls       []llmrun.ToolCall `json:"tool_calls,omitempty"` // calls that it asks for
-	Sources         []string          `json:"sources,omitempty"`    // files that the answer comes from, with --notes
+	ShortestTokens  int               `json:"shortest_tokens,omitempty"` // with --schema, --regex or --grammar
+	Thinking        string            `json:"thinking,omitempty"`        // what the model thought
+	ToolCalls       []llmrun.ToolCall `json:"tool_calls,omitempty"`      // calls that it asks for
+	Sources         []string          `json:"sources,omitempty"`         // files that the answer comes from, with --notes
 	PromptTokens    int               `json:"prompt_tokens"`
 	GeneratedTokens int               `json:"generated_tokens"`
 	PrefillTokPerS  float64           `json:"prefill_tok_per_s"`
@@ -45,6 +46,7 @@ func newRunReport(got *answer, stats llmrun.Stats, seed *uint64) runReport {
 		IDs:             notNull(got.ids),
 		Text:            got.Text(),
 		StopReason:      stats.StopReason,
+		ShortestTokens:  stats.ShortestTokens,
 		Thinking:        got.Thinking(),
 		ToolCalls:       got.ToolCalls(),
 		PromptTokens:    stats.PromptTokens,

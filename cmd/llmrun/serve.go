@@ -36,13 +36,13 @@ func serveCommand() *cli.Command {
 		Name:     "serve",
 		Synopsis: "[--model NAME=PATH ...] [flags]",
 		Summary:  "answer HTTP requests of clients for OpenAI's, ollama's and Anthropic's APIs",
-		About: `Listens on an address and answers requests until Ctrl-C or SIGTERM, which let running answers go on for 10 seconds; the exit code is then 0. A client for OpenAI's API uses the address with /v1 behind it, one for ollama's or Anthropic's API the address as it is; docs/guide/serving.md lists what they may ask for. A model is opened by the first request that names it, and closed after --keep-alive without one. The keys and values of long prompts are kept in the cache directory, so that the next question about a document begins soon, also after a restart.
+		About: `Listens on an address and answers requests until Ctrl-C or SIGTERM, which let running answers go on for 10 seconds; the exit code is then 0. A client for OpenAI's API uses the address with /v1 behind it, one for ollama's or Anthropic's API the address as it is; docs/guide/serving.md lists what they may ask for. A browser finds a page to chat at the address, http://` + defaultListen + `/ without --listen. A model is opened by the first request that names it, and closed after --keep-alive without one. The keys and values of long prompts are kept in the cache directory, so that the next question about a document begins soon, also after a restart.
 
 Only programs on this machine reach the default address. Pages in a browser may use the server if they come from localhost or from the apps of Obsidian, Capacitor or Tauri; --allow-origin adds others. A client may have to send a key, as Authorization: Bearer KEY or X-Api-Key: KEY: one of the lines of --api-key-file, or the value of ` + apiKeyVariable + `.
 
 GET /health answers {"status":"ok"}, and GET /metrics has counters for Prometheus. Standard error has a line for each request, which holds no text of prompts or answers.`,
 		Examples: []cli.Example{
-			{Line: "llmrun serve", Purpose: "the bundled demo model, for a client on this machine"},
+			{Line: "llmrun serve", Purpose: defaultModel() + ", for a client on this machine"},
 			{Line: "llmrun serve --model notes=qwen.gguf --model code=coder.gguf --ram 3GiB", Purpose: "two models, of which one is in memory at a time"},
 			{Line: "llmrun serve --listen 0.0.0.0:11435 --api-key-file keys.txt", Purpose: "for other machines, which need a key"},
 			{Line: "llmrun serve --listen notes.lan:11435 --tls-cert notes.pem --tls-key notes.key --api-key-file keys.txt", Purpose: "the same by HTTPS, so that nobody on the way reads along"},
@@ -76,7 +76,7 @@ func (v *serveFlags) add(f *cli.FlagSet) {
 	f.Text(&v.keyFile, "api-key-file", "FILE", "requests need one of the keys in FILE, one on each line; default: the key in "+apiKeyVariable+", or none")
 	f.Value("allow-origin", "ORIGIN", "pages of this origin, such as https://notes.example, may use the server; * allows all pages that a browser on this machine shows; may be given several times", v.addOrigin)
 	f.Group("Model")
-	f.Value("model", "NAME=PATH", "offer a model under a name: a GGUF file (any part of a split one), Hugging Face directory, or pack; may be given several times. Default: the bundled demo model, as "+bundledName, v.addModel)
+	f.Value("model", "NAME=PATH", "offer a model under a name: a GGUF file (any part of a split one), Hugging Face directory, or pack; may be given several times. Default: "+defaultModel()+", as "+bundledName, v.addModel)
 	f.Value("keep-alive", "TIME", "how long a model stays open without requests: a duration such as 10m, or a number of seconds; negative: until another one needs the memory; default: 5m. Requests of ollama's API can say otherwise", v.setKeepAlive)
 	addRAM(f, &v.ram, "the available memory")
 	v.cache.add(f)
@@ -141,7 +141,7 @@ func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 		return o, err
 	}
 	if len(o.Models) == 0 {
-		o.Models = []serve.Model{{Name: bundledName, Path: bundled.Name, License: bundled.Licenses(), Options: llmrun.Options{FS: bundled.FS}}}
+		o.Models = []serve.Model{ownModel()}
 	}
 	for i := range o.Models {
 		if err := v.complete(s, &o.Models[i]); err != nil {
@@ -149,6 +149,14 @@ func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// ownModel is the model without --model.
+func ownModel() serve.Model {
+	if path := programModel(); path != "" {
+		return serve.Model{Name: bundledName, Path: path}
+	}
+	return serve.Model{Name: bundledName, Path: bundled.Name, License: bundled.Licenses(), Options: llmrun.Options{FS: bundled.FS}}
 }
 
 // complete sets the options of a model.

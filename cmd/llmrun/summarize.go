@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,12 +24,15 @@ func summarizeCommand() *cli.Command {
 
 Each finished part is saved in the cache directory before the next one begins. The same command continues after a kill or a power cut where it was, returns a finished result at once, and after a change of a document computes only the parts that changed. llmrun jobs lists, shows and deletes what is saved. The answer is greedy, and the same each time, unless --temp is given.
 
---json prints one object for a document: file, summary, parts (start and end in bytes of the text, heading, summary), computed_parts, reused_parts (computed by an earlier run), computed_merges and reused_merges of summaries, repeats (answers that were stopped because the model repeated itself), and job, its name for llmrun jobs; for several documents a list of such objects, with error in place of the rest for one that failed.`,
+--schema FILE extracts fields in place of a summary: each part gives JSON that is valid in the JSON Schema in FILE, as with --schema of run. They are merged without the model: objects field by field; lists in the order of the document, without repeats; of other values the one that most parts give, the first of equally frequent ones; null and what is empty only if no part gives more. Titles and descriptions in the schema tell the model what is meant.
+
+--json prints one object for a document: file, summary, fields (with --schema, the same as JSON), parts (start and end in bytes of the text, heading, summary), computed_parts, reused_parts (computed by an earlier run), computed_merges and reused_merges of summaries, repeats (answers that were stopped because the model repeated itself), and job, its name for llmrun jobs; for several documents a list of such objects, with error in place of the rest for one that failed.`,
 		Brief: `Summarizes documents of any length: text, Markdown, HTML and EPUB; all of a directory, or standard input for -. The same command continues where an interrupted one was.`,
 		Examples: []cli.Example{
-			{Line: "llmrun summarize report.md", Purpose: "summarize a document with the bundled demo model"},
+			{Line: "llmrun summarize report.md", Purpose: "summarize a document with " + defaultModel()},
 			{Line: "llmrun summarize -m model.gguf notes/ -o summaries/", Purpose: "each document of a directory into a file of its own"},
 			{Line: "pdftotext -layout paper.pdf - | llmrun summarize - -m model.gguf --length 150", Purpose: "a PDF file, in about 150 words"},
+			{Line: "llmrun summarize -m model.gguf minutes/ --schema fields.json -o fields/", Purpose: "the same fields of each document, as JSON"},
 			{Line: `llmrun summarize book.epub -m model.gguf --cite --instructions "Who decides what, and when?"`, Purpose: "statements with the parts from which they come"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
@@ -45,6 +49,7 @@ type summarizeFlags struct {
 	options     llmrun.SummarizeOptions
 	temperature *float32
 	seed        *uint64
+	schema      string // file with the schema of fields; "": summaries
 	until       string // time of the day; "": no end
 	pauses      jobs.Pauses
 	nice        bool
@@ -54,9 +59,9 @@ type summarizeFlags struct {
 
 func (c *summarizeFlags) add(f *cli.FlagSet) {
 	f.Everyday(
-		"m: model: a GGUF file, Hugging Face directory, or pack; default: the bundled demo model",
+		everydayModel(),
 		"length: about N words", "instructions: what the summary is for", "language: such as French; default: that of the document",
-		"cite: end each statement with the number of its part", "o: write each summary to a file in DIR",
+		"schema: extract fields instead: JSON that is valid in the JSON Schema in FILE", "cite: end each statement with the number of its part", "o: write each summary to a file in DIR",
 		"ram: memory limit, such as 1.5GiB", "ctx: tokens of context, such as 8K", "json: print one JSON object", "q: print only the summary",
 	)
 	c.model.addAnswering(f)
@@ -66,6 +71,7 @@ func (c *summarizeFlags) add(f *cli.FlagSet) {
 	f.Count(&c.options.Words, "length", "N", "about N words; default: a twentieth of the document, but at least 200 and at most 1000", 1, 20000)
 	f.Choice(&c.options.Method, "method", "HOW", "tree summarizes each part, then merges the summaries; refine reads part after part and extends one summary; default: tree", llmrun.SummarizeTree, llmrun.SummarizeRefine)
 	f.Toggle(&c.options.Cite, "cite", "end each statement with the number of the part from which it comes, such as [3]; --json lists the parts")
+	f.Text(&c.schema, "schema", "FILE", "extract fields instead of summarizing: JSON that is valid in the JSON Schema in FILE, from each part and merged")
 	f.Count(&c.options.PartTokens, "part-tokens", "N", "at most N tokens in a part; default: up to 12288, as the context permits", 64, 1<<20)
 	f.Toggle(&c.options.Again, "again", "compute everything, also parts that are saved")
 	f.OptionalNumber(&c.temperature, "temp", "temperature; default: 0, which always takes the most likely token", 0, 100)
@@ -83,7 +89,7 @@ func (c *summarizeFlags) add(f *cli.FlagSet) {
 	f.Value("pause", "WHEN", "battery pauses while the machine runs on its battery, heat while it is about as hot as where its system slows it down, or battery,heat; Linux tells both", c.setPauses)
 	f.Toggle(&c.nice, "nice", "yield to all other programs")
 	f.Group("Output")
-	f.Text(&c.out, "o", "DIR", "write the summary of FILE to DIR/FILE.summary.md; files of a directory keep their place in it")
+	f.Text(&c.out, "o", "DIR", "write the summary of FILE to DIR/FILE.summary.md, with --schema to DIR/FILE.fields.json; files of a directory keep their place in it")
 	f.Toggle(&c.json, "json", "print one JSON object, or a list for several documents")
 	f.Toggle(&c.quiet, "q quiet", "print no progress on standard error")
 }
@@ -129,7 +135,8 @@ func (c *summarizeFlags) limit(ctx context.Context, s *cli.Streams) (context.Con
 type summaryReport struct {
 	File string `json:"file"`
 	*llmrun.Summary
-	Error string `json:"error,omitempty"`
+	Fields json.RawMessage `json:"fields,omitempty"` // with --schema
+	Error  string          `json:"error,omitempty"`
 }
 
 // run opens the model and summarizes each document.
@@ -141,7 +148,10 @@ func (c *summarizeFlags) run(ctx context.Context, s *cli.Streams, args []string)
 	if c.quiet {
 		s.ErrTerminal, s.Quiet = false, true
 	}
-	if err := checkOutputs(c.out, inputs); err != nil {
+	if err := checkOutputs(c.out, c.suffix(), inputs); err != nil {
+		return err
+	}
+	if err := c.readSchema(s); err != nil {
 		return err
 	}
 	ctx, stop := cli.Interruptible(ctx)
@@ -172,6 +182,28 @@ func (c *summarizeFlags) run(ctx context.Context, s *cli.Streams, args []string)
 	return errors.Join(err, engine.Close())
 }
 
+// readSchema reads the file of --schema, and checks it before a model is loaded.
+func (c *summarizeFlags) readSchema(s *cli.Streams) (err error) {
+	if c.schema == "" {
+		return nil
+	}
+	if c.options.Words != 0 || c.options.Cite || c.options.Method == llmrun.SummarizeRefine {
+		return cli.Usagef("--length, --cite and --method refine have no meaning with --schema")
+	}
+	flags := constraintFlags{schema: c.schema}
+	o, err := flags.read(s, nil)
+	c.options.Schema = o.Schema
+	return err
+}
+
+// suffix returns how files with results end.
+func (c *summarizeFlags) suffix() string {
+	if c.schema != "" {
+		return fieldsSuffix
+	}
+	return summarySuffix
+}
+
 // sampling returns greedy sampling, or the model's own with the temperature of --temp.
 func (c *summarizeFlags) sampling(engine *llmrun.Engine) (sampling llmrun.Sampling) {
 	if c.temperature != nil && *c.temperature > 0 {
@@ -192,11 +224,14 @@ func (c *summarizeFlags) summarizeAll(ctx context.Context, s *cli.Streams, engin
 			return errors.Join(failed, c.interrupted(ctx, s, err, i, len(inputs)))
 		}
 		report := summaryReport{File: in.name, Summary: summary}
+		if err == nil && c.schema != "" {
+			report.Fields = json.RawMessage(summary.Text)
+		}
 		switch {
 		case err != nil:
 			failed, report.Error, report.Summary = errors.Join(failed, err), err.Error(), nil
 		case c.out != "":
-			path, err := in.write(c.out, summary.Text)
+			path, err := in.write(c.out, c.suffix(), summary.Text)
 			if err != nil {
 				return errors.Join(failed, err)
 			}

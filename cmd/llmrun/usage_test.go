@@ -44,8 +44,8 @@ func usageCases(t *testing.T) (cases []usageCase) {
 
 // anyText lists the flags that accept any text except the empty one: paths and texts.
 var anyText = []string{
-	"api-key-file", "bos", "cache-dir", "cache-key-file", "calibrate", "eos", "f", "file", "ids-file", "instructions", "language", "lora", "m", "messages", "model", "name", "notes",
-	"o", "output", "p", "prefix", "prompt", "q", "query", "stop", "system", "template", "calibration", "tensor",
+	"api-key-file", "bos", "cache-dir", "cache-key-file", "calibrate", "encoder", "eos", "f", "file", "for", "ids-file", "instructions", "language", "lora", "m", "messages", "model", "name", "notes",
+	"o", "output", "p", "passage-prefix", "prefix", "prompt", "q", "query", "query-prefix", "rerank", "stop", "system", "template", "calibration", "tensor",
 }
 
 // TestUsageErrorsCoverEveryFlag checks that every flag of every command rejects bad values

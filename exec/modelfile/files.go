@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/quant/tiled"
@@ -43,7 +44,9 @@ type Files struct {
 	// Hashes remembers the hashes of the model's files. nil remembers them for the process.
 	Hashes  *digest.Memo
 	content *Content             // nil until it is known
-	stamps  map[string]vfs.Stamp // of the files when they were opened
+	stamps  map[string]vfs.Stamp // of the files before they were opened
+	stamped time.Time            // when stamps were taken
+	index   *store.Index         // of GGUF and safetensors files
 	// stampErr is why some files have no stamp, nil if all were read.
 	stampErr error
 
@@ -174,7 +177,7 @@ func (f *Files) openGGUF(path string) error {
 	if err != nil {
 		return err
 	}
-	f.Source, f.meta = g, g.Meta()
+	f.Source, f.meta, f.index = g, g.Meta(), g.Index
 	if len(g.Tensors()) == 0 {
 		return nil // a vocabulary without weights
 	}
@@ -200,7 +203,7 @@ func (f *Files) openSafetensors(path string) error {
 	if err != nil {
 		return err
 	}
-	f.Source = src
+	f.Source, f.index = src, src.Index
 	if f.Hyper.IntPacking != nil {
 		f.Source, f.warnings, err = UnpackIntegers(src, f.Hyper.IntPacking, f.Path)
 	} else if f.Hyper.MXFP4 {

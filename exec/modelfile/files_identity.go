@@ -4,12 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/digest"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -41,9 +42,6 @@ func (f *Files) Content(ctx context.Context) (Content, error) {
 	}
 	return c, err
 }
-
-// errReplaced reports that a model's files are not those that were opened.
-var errReplaced = errors.New("the model's files were changed while it was opened; open it again")
 
 // contentOf hashes files.
 func (f *Files) contentOf(ctx context.Context, fsys vfs.FS, paths []string) (c Content, err error) {
@@ -85,11 +83,19 @@ func (f *Files) stampFiles() {
 		return
 	}
 	f.stamps, f.stampErr = stampsOf(f.FS, paths)
+	f.stamped = time.Now()
 }
 
 // stampsOf returns the stamps of files, and an error that names those that cannot be read.
 func stampsOf(fsys vfs.FS, paths []string) (stamps map[string]vfs.Stamp, failed error) {
-	stamps = map[string]vfs.Stamp{}
+	w, stamps, failed := watch(fsys, paths)
+	_ = w.Close() // nothing was written
+	return stamps, failed
+}
+
+// watch is stampsOf, and returns the open files that have stamps.
+func watch(fsys vfs.FS, paths []string) (w *Fresh, stamps map[string]vfs.Stamp, failed error) {
+	w, stamps = &Fresh{}, map[string]vfs.Stamp{}
 	for _, path := range paths {
 		file, err := fsys.Open(path)
 		if err != nil {
@@ -99,10 +105,12 @@ func stampsOf(fsys vfs.FS, paths []string) (stamps map[string]vfs.Stamp, failed 
 		s, ok, err := vfs.StampOf(file)
 		if failed = errors.Join(failed, err); ok && err == nil {
 			stamps[path] = s
+			w.files, w.stamps = append(w.files, file), append(w.stamps, s)
+			continue
 		}
 		_ = file.Close() // nothing was written
 	}
-	return stamps, failed
+	return w, stamps, failed
 }
 
 // checkUnchanged returns an error if one of the model's files was changed or replaced since
@@ -127,7 +135,10 @@ func (f *Files) compareStamps(now map[string]vfs.Stamp) error {
 	if f.stampErr != nil {
 		return f.stampErr
 	}
-	return fmt.Errorf("%s: %w", f.Path, errReplaced)
+	return &store.FormatError{
+		Path: f.Path, Off: store.NoOffset, Reason: "the model's files were changed while it was opened",
+		Hint: "open it again when they are complete", Kind: store.ErrChanged,
+	}
 }
 
 // Identity identifies a model in persisted KV: models with different tokens, keys or values
@@ -138,6 +149,31 @@ func (f *Files) Identity(ctx context.Context) (id [sha256.Size]byte, err error) 
 		return c.Fingerprint, err
 	}
 	return f.Origin(ctx)
+}
+
+// IdentityLater returns a function that returns Identity, for callers who close f before they need it. The function does not keep
+// f in memory.
+func (f *Files) IdentityLater() func(ctx context.Context) ([sha256.Size]byte, error) {
+	if f.cached != nil {
+		id := f.packed.About().Fingerprint
+		return func(context.Context) ([sha256.Size]byte, error) { return id, nil }
+	}
+	source, paths, failed := &Files{Path: f.Path, FS: f.FS, Hashes: f.Hashes, stamps: f.stamps, stampErr: f.stampErr}, []string{f.Path}, error(nil)
+	if f.packed != nil {
+		source.FS, source.stamps, source.stampErr = f.packFS, nil, nil
+	} else {
+		paths, failed = f.SourceFiles()
+	}
+	return func(ctx context.Context) (id [sha256.Size]byte, err error) {
+		if failed != nil {
+			return id, failed
+		}
+		c, err := source.contentOf(ctx, source.FS, paths)
+		if err == nil {
+			err = source.compareStamps(c.stamps)
+		}
+		return c.Fingerprint, err
+	}
 }
 
 // Origin identifies a model in persisted tokens. It is the same for a model's files and all

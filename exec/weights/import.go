@@ -2,6 +2,7 @@ package weights
 
 import (
 	"context"
+	"errors"
 	"io"
 	"runtime"
 	"slices"
@@ -21,6 +22,8 @@ type ImportOptions struct {
 	Planes   PlaneOf // chooses matrices to store in two planes; nil: none
 	// Attachments are stored beside those of the model.
 	Attachments []pack.Attachment
+	// Program, if set, is what the file begins with: the pack is behind it.
+	Program *pack.Program
 }
 
 // Import writes a model as a pack, in the layout and order that LoadWeights uses. It
@@ -35,7 +38,7 @@ func Import(ctx context.Context, f *modelfile.Files, fsys vfs.FS, path string, o
 		return err
 	}
 	dir, _ := vfs.Split(path)
-	if err := pack.CheckRoom(fsys, dir, need); err != nil {
+	if err := errors.Join(o.Program.Check(need), pack.CheckRoom(fsys, dir, need)); err != nil {
 		return err
 	}
 	return im.Write(ctx, fsys, path)
@@ -82,6 +85,7 @@ func newImporter(f *modelfile.Files, o ImportOptions) (*importer, error) {
 		}
 		im.contents.Sections = append(im.contents.Sections, s)
 	}
+	im.contents.Program = o.Program
 	im.contents.Attachments, err = f.Attachments()
 	im.contents.Attachments = append(im.contents.Attachments, o.Attachments...)
 	return im, err

@@ -21,11 +21,11 @@
 // A record is:
 //
 //	0       4     length n of the content
-//	4       4     kind: 1 a note, 2 the removal of a note, 3 vectors
+//	4       4     kind: 1 a note, 2 the removal of a note, 3 vectors, 4 the encoder
 //	8       8     XXH64 of the 8 bytes before and the content
 //	16      n     content
 //
-// A later record replaces earlier ones of the same note. Numbers are varints, texts and lists have their length
+// A later record replaces earlier ones of the same note, and of the encoder. Numbers are varints, texts and lists have their length
 // before them. The content of a note is:
 //
 //	path, SHA-256 of the file (32 bytes), title, tags,
@@ -37,6 +37,10 @@
 //	model, elements of a vector,
 //	vectors: key of the passage (16 bytes), a row in the format Q8_0, and 4 bits of what its rounding leaves of each
 //	    element: of elements i and i+16 of a group in one byte, in sixteenths of the group's scale, plus 8
+//
+// and that of the encoder, all of it empty after the index was told to use none:
+//
+//	model, name and settings by which the program that uses the index opens it
 //
 // A note is finished when its record is written. Who opens a file goes on behind the last record that is whole; what
 // follows is cut off before the next record is written.

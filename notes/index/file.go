@@ -13,7 +13,7 @@ import (
 
 const (
 	magic       = "LLMNOTES"
-	version     = 1
+	version     = 2
 	fileSeed    = 0x6e6f746573
 	headerBytes = 32
 	frameBytes  = 16       // before the content of a record

@@ -40,9 +40,12 @@ type Index struct {
 	passages   []passage
 	postings   postings
 	vectors    vectors
+	encoder    Encoder
 	live       int // passages of notes that are there
 	liveWords  int64
 	dead       int64 // bytes of records that a rewrite leaves out
+	// vectorBytes are the bytes of vectors in the file, by model.
+	vectorBytes map[string]int64
 }
 
 // note is what memory holds of a note.
@@ -90,6 +93,7 @@ func (x *Index) reset() {
 	x.generation, x.end, x.dead, x.live, x.liveWords = 0, 0, 0, 0, 0
 	x.notes, x.byPath, x.passages, x.postings = nil, map[string]int{}, nil, postings{}
 	x.vectors = vectors{model: x.options.Model}
+	x.encoder, x.vectorBytes = Encoder{}, map[string]int64{}
 }
 
 // held returns about how much memory the index takes.
@@ -200,6 +204,13 @@ func (x *Index) apply(kind uint32, content []byte, at int64) error {
 		if err := x.applyVectors(content); err != nil {
 			return refuse(err)
 		}
+	case encoderRecord:
+		e, err := decodeEncoder(content)
+		if err != nil {
+			return refuse(err)
+		}
+		x.encoder = e
+		x.dead += size
 	default:
 		return refuse(fmt.Errorf("there is no kind %d", kind))
 	}
@@ -255,7 +266,9 @@ func (x *Index) forget(path string) {
 // applyVectors adds the vectors of a record, if they are of the model that is used.
 func (x *Index) applyVectors(content []byte) error {
 	d := decoder{b: content}
-	if d.text() != x.options.Model || x.options.Model == "" {
+	model := d.text()
+	x.vectorBytes[model] += int64(len(content))
+	if model != x.options.Model || model == "" {
 		return d.err
 	}
 	dims := int(d.number(MaxDims))
@@ -271,6 +284,47 @@ func (x *Index) applyVectors(content []byte) error {
 		x.vectors.add(key, d.take(size))
 	}
 	return nil
+}
+
+// Encoder returns the encoder that the index remembers.
+func (x *Index) Encoder() Encoder {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.encoder
+}
+
+// EncoderIn returns the encoder that the index in a file of the operating system remembers, without opening the index. A file that
+// is missing or no index remembers none.
+func EncoderIn(name string) (Encoder, error) { return readEncoder(vfs.OSOwn(), name) }
+
+// readEncoder is EncoderIn for any file system.
+func readEncoder(fsys vfs.FS, name string) (e Encoder, err error) {
+	f, err := openFile(fsys, name)
+	if f == nil || err != nil {
+		return e, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return e, err
+	}
+	if _, err := readHeader(f); err != nil {
+		if errors.Is(err, store.ErrFormat) || errors.Is(err, store.ErrUnsupported) {
+			err = nil // opening the index reports it
+		}
+		return e, err
+	}
+	for r := (recordReader{f: f, size: size, at: headerBytes}); ; {
+		kind, content, _, ok, err := r.next()
+		if !ok || err != nil {
+			return e, err
+		}
+		if kind == encoderRecord {
+			if found, err := decodeEncoder(content); err == nil {
+				e = found
+			}
+		}
+	}
 }
 
 // Notes returns the paths and hashes of all notes.
@@ -319,7 +373,7 @@ func (x *Index) Info() Info {
 	return info
 }
 
-// Title returns the title of a note, "" for one that the index does not have.
+// Title returns the title that a note gives itself, "" without one.
 func (x *Index) Title(path string) string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

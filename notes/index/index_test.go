@@ -346,6 +346,56 @@ func TestForeignFilesAreReplaced(t *testing.T) {
 	}
 }
 
+// TestTheEncoderSurvivesRewrites remembers encoders in turn. A rewrite keeps the last one and its vectors, also of an index that is
+// opened for none, and leaves out those of the others.
+func TestTheEncoderSurvivesRewrites(t *testing.T) {
+	r := testutil.Random(t)
+	mem := vfs.NewMem()
+	encoder, err := readEncoder(mem, file)
+	require.NoError(t, err)
+	require.Zero(t, encoder, "there is no file")
+	one, other := Encoder{"one", "models/one", "{}"}, Encoder{"other", "models/other", ""}
+	x := open(t, mem, Options{Model: "one"})
+	change(t, x, func(w *Writer) {
+		require.NoError(t, w.PutEncoder(one))
+		for i := range 10 {
+			path := fmt.Sprintf("n%d.md", i)
+			require.NoError(t, w.Put(noteOf(t, path, prose(r, 1500))))
+			embed(t, w, path)
+		}
+	})
+	require.Equal(t, one, x.Encoder())
+	count := func(model string) int { return open(t, mem, Options{Model: model}).Info().Vectors }
+	all := count("one")
+	require.Greater(t, all, 50)
+
+	x = open(t, mem, Options{})
+	generation := x.generation
+	for i := 0; x.generation == generation; i++ {
+		require.Less(t, i, 1000, "the file was never rewritten")
+		change(t, x, func(w *Writer) { require.NoError(t, w.Put(noteOf(t, "more.md", prose(r, 1500)))) })
+	}
+	require.Equal(t, one, x.Encoder())
+	require.Equal(t, all, count("one"))
+
+	x = open(t, mem, Options{Model: "other"})
+	change(t, x, func(w *Writer) { require.NoError(t, w.PutEncoder(other)) })
+	require.Equal(t, all, count("one"), "until the file is rewritten")
+	generation = x.generation
+	for i := 0; x.generation == generation; i++ {
+		require.Less(t, i, 1000, "the file was never rewritten")
+		change(t, x, func(w *Writer) { require.NoError(t, w.Put(noteOf(t, "more.md", prose(r, 1500)))) })
+	}
+	require.Zero(t, count("one"))
+	encoder, err = readEncoder(mem, file)
+	require.NoError(t, err)
+	require.Equal(t, other, encoder)
+	require.NoError(t, vfs.WriteFile(mem, file, []byte("something else")))
+	encoder, err = readEncoder(mem, file)
+	require.NoError(t, err)
+	require.Zero(t, encoder)
+}
+
 // FuzzRecords applies records with any content.
 func FuzzRecords(f *testing.F) {
 	n, _ := MakeNote("a.md", []byte("# T\n#tag some text"))
@@ -353,6 +403,7 @@ func FuzzRecords(f *testing.F) {
 	f.Add(uint32(removalRecord), appendText(nil, "a.md"))
 	row, _ := QuantizeVector(nil, []float32{1, 2})
 	f.Add(uint32(vectorRecord), append(append(binary.AppendUvarint(appendText(nil, "m"), 2), make([]byte, KeyBytes)...), row...))
+	f.Add(uint32(encoderRecord), appendEncoder(nil, Encoder{"m", "models/m", "{}"}))
 	f.Fuzz(func(t *testing.T, kind uint32, content []byte) {
 		x := open(t, vfs.NewMem(), Options{Model: "m"})
 		_ = x.apply(noteRecord, appendNote(nil, &n), 0)

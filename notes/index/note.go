@@ -32,7 +32,7 @@ type Key [KeyBytes]byte
 type Note struct {
 	Path     string // from the directory of the notes, with slashes
 	Hash     [sha256.Size]byte
-	Title    string
+	Title    string // that the note gives itself, "" without one; see Named
 	Tags     []string
 	Passages []Passage
 }
@@ -54,7 +54,7 @@ type Term struct {
 // MakeNote divides the text of a note into passages.
 func MakeNote(name string, text []byte) (Note, error) {
 	parsed := document.ParseNote(text)
-	n := Note{Path: name, Hash: sha256.Sum256(text), Title: cmp.Or(parsed.Title, strings.TrimSuffix(path.Base(name), path.Ext(name))), Tags: parsed.Tags}
+	n := Note{Path: name, Hash: sha256.Sum256(text), Title: parsed.Title, Tags: parsed.Tags}
 	s := splitter{}
 	counts := map[uint64]int{}
 	count := func(text string, times int) (words int) {
@@ -77,7 +77,7 @@ func MakeNote(name string, text []byte) (Note, error) {
 		if p.Words == 0 {
 			continue
 		}
-		count(n.Title, titleTimes)
+		count(Named(n.Path, n.Title), titleTimes)
 		for _, name := range parsed.Aliases {
 			count(name, titleTimes)
 		}
@@ -91,15 +91,31 @@ func MakeNote(name string, text []byte) (Note, error) {
 			p.Terms = append(p.Terms, Term{hash, times})
 		}
 		slices.SortFunc(p.Terms, func(a, b Term) int { return cmp.Compare(a.Hash, b.Hash) })
-		sum := sha256.Sum256([]byte(EmbedText(n.Title, text[p.Start:p.End])))
-		copy(p.Key[:], sum[:])
+		p.Key = KeyOf(EmbedText(n.Title, text[p.Start:p.End]))
 		n.Passages = append(n.Passages, p)
 	}
 	return n, nil
 }
 
-// EmbedText returns a passage as an encoder reads it: below the title of its note.
-func EmbedText(title string, passage []byte) string { return title + "\n" + string(passage) }
+// KeyOf returns the key of a passage as an encoder reads it.
+func KeyOf(passage string) Key {
+	sum := sha256.Sum256([]byte(passage))
+	return Key(sum[:KeyBytes])
+}
+
+// Named returns the title of a note: the one that it gives itself, else the name of its file.
+func Named(name, title string) string {
+	return cmp.Or(title, strings.TrimSuffix(path.Base(name), path.Ext(name)))
+}
+
+// EmbedText returns a passage as an encoder reads it: below the title that its note gives itself. The name of the file is no
+// part of it, so that a note that is renamed or copied keeps its vectors.
+func EmbedText(title string, passage []byte) string {
+	if title == "" {
+		return string(passage)
+	}
+	return title + "\n" + string(passage)
+}
 
 // trim returns a range of a text without the white space at its ends.
 func trim(text []byte, start, end int) (int, int) {

@@ -11,6 +11,7 @@ const (
 	noteRecord = iota + 1
 	removalRecord
 	vectorRecord
+	encoderRecord
 )
 
 // appendNote appends the content of a note's record.
@@ -40,6 +41,25 @@ func appendNote(b []byte, n *Note) []byte {
 		}
 	}
 	return b
+}
+
+// Encoder is the model whose vectors an index has. The zero value is none.
+type Encoder struct {
+	Identity string // of the model with all that its vectors follow from
+	Name     string // by which the program that uses the index opens it, such as a path
+	Settings string // of that program
+}
+
+// appendEncoder appends the content of an encoder's record.
+func appendEncoder(b []byte, e Encoder) []byte {
+	return appendText(appendText(appendText(b, e.Identity), e.Name), e.Settings)
+}
+
+// decodeEncoder reads an encoder's record.
+func decodeEncoder(content []byte) (Encoder, error) {
+	d := decoder{b: content}
+	e := Encoder{d.text(), d.text(), d.text()}
+	return e, d.end()
 }
 
 func appendText(b []byte, text string) []byte {

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -206,6 +207,16 @@ func (w *Writer) PutVectors(keys []Key, vectors [][]float32) error {
 	return w.write(vectorRecord, b)
 }
 
+// PutEncoder makes the index remember an encoder; the zero value makes it forget the one that it remembers. Vectors of other
+// encoders leave the file when it is rewritten.
+func (w *Writer) PutEncoder(e Encoder) error {
+	if w.x.Encoder() == e {
+		return nil
+	}
+	w.content = appendEncoder(w.content[:0], e)
+	return w.write(encoderRecord, w.content)
+}
+
 // Close makes what was written durable, rewrites the file if most of it is out of date, and lets other writers begin.
 func (w *Writer) Close() error {
 	defer w.x.writing.Unlock()
@@ -224,7 +235,19 @@ func (w *Writer) Close() error {
 func (x *Index) wasteful() bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.dead > leastDead && 2*x.dead > x.end
+	dead := x.dead
+	for model, bytes := range x.vectorBytes {
+		if x.drops(model) {
+			dead += bytes
+		}
+	}
+	return dead > leastDead && 2*dead > x.end
+}
+
+// drops reports whether a rewrite leaves out the vectors of a model: those of encoders that are not used any more.
+func (x *Index) drops(model string) bool {
+	used := cmp.Or(x.encoder.Identity, x.options.Model)
+	return used != "" && model != used
 }
 
 // rewrite writes a file with the records that are needed, and reads it. The caller has locked the file.
@@ -256,6 +279,11 @@ func (x *Index) copyLive(out io.Writer, f vfs.File) error {
 			keys[p.key] = false
 		}
 	}
+	if x.encoder != (Encoder{}) {
+		if _, err := out.Write(appendRecord(nil, encoderRecord, appendEncoder(nil, x.encoder))); err != nil {
+			return err
+		}
+	}
 	r := recordReader{f: f, size: x.end, at: headerBytes}
 	for {
 		kind, content, at, ok, err := r.next()
@@ -281,13 +309,12 @@ func (x *Index) copyLive(out io.Writer, f vfs.File) error {
 	}
 }
 
-// liveVectors returns a record's content with the vectors of passages that are there, nil without any. An index that is
-// opened for a model drops those of others.
+// liveVectors returns a record's content with the vectors of passages that are there, nil without any.
 func (x *Index) liveVectors(content []byte, keys map[Key]bool) []byte {
 	d := decoder{b: content}
 	model := d.text()
 	dims := int(d.number(MaxDims))
-	if d.err != nil || x.options.Model != "" && model != x.options.Model {
+	if d.err != nil || x.drops(model) {
 		return nil
 	}
 	b := binary.AppendUvarint(appendText(nil, model), uint64(dims))

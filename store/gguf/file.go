@@ -41,16 +41,17 @@ func open(fsys vfs.FS, path string, lean bool) (*File, error) {
 		return nil, err
 	}
 	var files []vfs.File
+	var stamps []vfs.Stamp
 	var tensors []store.Tensor
 	for i, p := range shards {
-		files = append(files, p.file)
+		files, stamps = append(files, p.file), append(stamps, p.stamp)
 		tensors = slices.Grow(tensors, len(p.tensors))
 		for _, t := range p.tensors {
 			t.File = i
 			tensors = append(tensors, t)
 		}
 	}
-	index, err := store.NewIndex(files, tensors)
+	index, err := store.NewIndex(files, stamps, tensors)
 	if err != nil {
 		return nil, errors.Join(err, store.CloseAll(files))
 	}
@@ -60,6 +61,7 @@ func open(fsys vfs.FS, path string, lean bool) (*File, error) {
 // shard is one file of a model.
 type shard struct {
 	file    vfs.File
+	stamp   vfs.Stamp // before the header was read
 	meta    *Metadata
 	tensors []store.Tensor // File is not set yet
 }
@@ -79,6 +81,10 @@ func openShard(fsys vfs.FS, path string, lean bool) (*shard, error) {
 
 // readShard reads and checks the header of a file.
 func readShard(fsys vfs.FS, file vfs.File, lean bool) (*shard, error) {
+	stamp, err := vfs.StampForReading(file)
+	if err != nil {
+		return nil, err
+	}
 	size, err := file.Size()
 	if err != nil {
 		return nil, err
@@ -111,7 +117,7 @@ func readShard(fsys vfs.FS, file vfs.File, lean bool) (*shard, error) {
 	if err := r.resolveOffsets(tensors, alignment, size); err != nil {
 		return nil, err
 	}
-	return &shard{file: file, meta: meta, tensors: tensors}, nil
+	return &shard{file: file, stamp: stamp, meta: meta, tensors: tensors}, nil
 }
 
 // Magic is how a file begins.

@@ -23,6 +23,7 @@ type File struct {
 	fsys vfs.FS
 	path string
 	file vfs.File
+	base int64 // of the pack in the file: behind a program it is not 0
 	// direct bypasses the page cache; nil until BypassCache, which may run while others read
 	direct atomic.Pointer[directFile]
 	footer footer
@@ -36,10 +37,21 @@ type File struct {
 
 var _ store.Source = (*File)(nil)
 
-// Is reports whether the file begins with the magic of packs.
+// Is reports whether the file begins with the magic of packs, or is a program with a pack behind it.
 func Is(fsys vfs.FS, path string) bool {
 	begins, err := vfs.BeginsWith(fsys, path, headerMagic)
-	return err == nil && begins
+	return err == nil && (begins || IsBehindProgram(fsys, path))
+}
+
+// IsBehindProgram reports whether the file is a program with a pack behind it, which may be damaged.
+func IsBehindProgram(fsys vfs.FS, path string) bool {
+	file, err := fsys.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	base, err := behindProgram(file)
+	return err == nil && base > 0
 }
 
 // Open opens a pack. It reads the index and no weights.
@@ -49,7 +61,10 @@ func Open(fsys vfs.FS, path string) (*File, error) {
 		return nil, err
 	}
 	f := &File{fsys: fsys, path: path, file: file}
-	if err := f.open(); err != nil {
+	if f.base, err = behindProgram(file); err == nil {
+		err = f.inProgram(f.open())
+	}
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return f, nil
@@ -72,6 +87,7 @@ func (f *File) readFooter() error {
 	if err != nil {
 		return err
 	}
+	size -= f.base
 	if size < headerBytes+footerBytes {
 		return &store.FormatError{
 			Path: f.path, Off: size, Field: "header", Reason: fmt.Sprintf("the file has %d bytes; a pack has at least %d", size, headerBytes+footerBytes),
@@ -79,13 +95,13 @@ func (f *File) readFooter() error {
 		}
 	}
 	header, tail := make([]byte, headerBytes), make([]byte, footerBytes)
-	if _, err := f.file.ReadAt(header, 0); err != nil {
+	if _, err := f.file.ReadAt(header, f.base); err != nil {
 		return err
 	}
 	if f.version, err = checkHeader(f.path, header); err != nil {
 		return err
 	}
-	if _, err := f.file.ReadAt(tail, size-footerBytes); err != nil {
+	if _, err := f.file.ReadAt(tail, f.base+size-footerBytes); err != nil {
 		return err
 	}
 	f.footer, err = decodeFooter(f.path, tail, size)
@@ -100,11 +116,11 @@ func (f *File) readIndex() (err error) {
 	}
 	defer vfs.Release(f.fsys, f.footer.length)
 	encoded := make([]byte, f.footer.length) // bounded by the size of the file
-	if _, err := f.file.ReadAt(encoded, f.footer.index); err != nil {
+	if _, err := f.file.ReadAt(encoded, f.base+f.footer.index); err != nil {
 		return err
 	}
 	if checksum(encoded) != f.footer.sum {
-		return f.checksumError(f.footer.index, "index")
+		return f.damage(f.footer.index, "index")
 	}
 	if f.index, err = decodeIndex(f.path, f.version, encoded, f.footer, reserve); err != nil {
 		return err
@@ -134,11 +150,11 @@ func (f *File) buildIndex() error {
 		}
 		tensors = append(tensors, store.Tensor{
 			Name: t.Name, Type: t.Type, Shape: t.Shape, Size: plain,
-			Offset: f.index.extents[f.index.extentOf[i]].off + t.Off,
+			Offset: f.base + f.index.extents[f.index.extentOf[i]].off + t.Off,
 		})
 	}
 	var err error
-	f.Index, err = store.NewPlacedIndex([]vfs.File{f.file}, tensors)
+	f.Index, err = store.NewPlacedIndex([]vfs.File{f.file}, make([]vfs.Stamp, 1), tensors) // checksums find changes
 	return err
 }
 
@@ -181,7 +197,7 @@ func (f *File) checkSame(file vfs.File) error {
 		return err
 	}
 	tail := make([]byte, footerBytes)
-	if size == f.footer.file {
+	if size == f.base+f.footer.file {
 		if _, err := file.ReadAt(tail, size-footerBytes); err != nil {
 			return err
 		}
@@ -196,13 +212,13 @@ func (f *File) checkSame(file vfs.File) error {
 // closes the mapping.
 func (f *File) MapSection(i int) (*vfs.Mapping, error) {
 	x := &f.index.extents[i]
-	return vfs.Map(f.file, x.off, x.size)
+	return vfs.Map(f.file, f.base+x.off, x.size)
 }
 
 // SectionCached reports whether a whole section is likely to be in the page cache.
 func (f *File) SectionCached(i int) bool {
 	x := &f.index.extents[i]
-	return vfs.Cached(f.file, x.off, x.size)
+	return vfs.Cached(f.file, f.base+x.off, x.size)
 }
 
 // Stamp returns the stamp of the file; see [vfs.StampOf].
@@ -235,18 +251,23 @@ func (f *File) Close() error {
 	return err
 }
 
-// checksumError returns the error for bytes at off with a wrong checksum.
+// checksumError returns the error for bytes at off of the pack with a wrong checksum.
 func (f *File) checksumError(off int64, field string) error {
+	return f.inProgram(f.damage(off, field))
+}
+
+// damage is checksumError for a pack that is being opened.
+func (f *File) damage(off int64, field string) error {
 	return &store.FormatError{
 		Path: f.path, Off: off, Field: field, Reason: "checksum mismatch: the file is damaged",
 		Hint: "import the model again", Kind: store.ErrFormat,
 	}
 }
 
-// truncatedError returns the error for bytes at off that the file has lost.
+// truncatedError returns the error for bytes at off of the pack that the file has lost.
 func (f *File) truncatedError(off int64, field string) error {
 	return &store.FormatError{
-		Path: f.path, Off: off, Field: field, Reason: "the file was truncated while in use",
+		Path: f.path, Off: f.base + off, Field: field, Reason: "the file was truncated while in use",
 		Hint: "open the model again", Kind: store.ErrTruncated,
 	}
 }
@@ -257,7 +278,7 @@ func (f *File) About() About { return f.index.about }
 // Path returns the path that the pack was opened by.
 func (f *File) Path() string { return f.path }
 
-// Size returns the length of the file.
+// Size returns the length of the pack.
 func (f *File) Size() int64 { return f.footer.file }
 
 // Identity returns a hash of the index, which holds the checksum of every block.

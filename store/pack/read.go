@@ -34,7 +34,7 @@ func (r extentReader) Stored(off, n int64) (file vfs.File, at int64) {
 	if direct == nil || off%BlockBytes != 0 || n%BlockBytes != 0 && off+n != r.x.size {
 		return nil, 0
 	}
-	return direct.File, r.x.off + off
+	return direct.File, r.f.base + r.x.off + off
 }
 
 // Unit returns the block size.
@@ -81,7 +81,7 @@ func (f *File) readExtent(x *extent, p []byte, off int64) (n int, err error) {
 
 // readBlocks fills p with blocks, beginning with block first, and verifies them.
 func (f *File) readBlocks(x *extent, first int64, p []byte) error {
-	off := x.off + first*BlockBytes
+	off := f.base + x.off + first*BlockBytes
 	file := f.file
 	if direct := f.direct.Load(); direct != nil {
 		file = direct.File
@@ -91,7 +91,7 @@ func (f *File) readBlocks(x *extent, first int64, p []byte) error {
 			return err
 		}
 		if f.rebuild.Load() == nil {
-			return f.truncatedError(off+int64(n), x.field())
+			return f.truncatedError(off-f.base+int64(n), x.field())
 		}
 	}
 	return f.checkBlocks(x, first, p)
@@ -154,7 +154,7 @@ func (f *File) wholeTiles(x *extent, t *Tensor, tile, n int64) ([]byte, error) {
 // verifyBytes is the size of one read, a multiple of BlockBytes.
 const verifyBytes = 64 * BlockBytes
 
-// Verify reads the whole file and verifies the checksum of every block and that padding is
+// Verify reads the whole pack and verifies the checksum of every block and that padding is
 // zero. It returns the first error, with its offset. It calls progress, which may be nil,
 // with the number of bytes read.
 func (f *File) Verify(ctx context.Context, progress func(done, total int64)) error {
@@ -188,14 +188,14 @@ func (f *File) verifyZeros(from, to int64) error {
 	if len(space) == 0 {
 		return nil
 	}
-	if _, err := f.file.ReadAt(space, from); err != nil {
+	if _, err := f.file.ReadAt(space, f.base+from); err != nil {
 		return err
 	}
 	if i := bytes.IndexFunc(space, func(r rune) bool { return r != 0 }); i >= 0 {
-		return &store.FormatError{
+		return f.inProgram(&store.FormatError{
 			Path: f.path, Off: from + int64(i), Field: "space between extents",
 			Reason: fmt.Sprintf("holds %#x instead of zero", space[i]), Hint: "import the model again", Kind: store.ErrFormat,
-		}
+		})
 	}
 	return nil
 }

@@ -19,6 +19,8 @@ type Contents struct {
 	Origin      func() (About, error)
 	Attachments []Attachment
 	Sections    []Section
+	// Program, if set, is what the file begins with: the pack is behind it.
+	Program *Program
 }
 
 // Attachment is a file that a pack carries.
@@ -33,9 +35,12 @@ type Section struct {
 	Tensors []Tensor // in file order
 }
 
-// Bytes returns the approximate length of the pack.
+// Bytes returns the approximate length of the file.
 func (c *Contents) Bytes() (int64, error) {
 	total := int64(headerBytes + footerBytes)
+	if c.Program != nil {
+		total += c.Program.Bytes()
+	}
 	for _, a := range c.Attachments {
 		total += alignUp(int64(len(a.Data)), pageBytes)
 	}
@@ -71,7 +76,21 @@ func (s *Section) assignOffsets() (int64, error) {
 // Write writes a pack atomically. body must write the bytes of all tensors in the order of
 // the sections, without gaps. While another process writes the same pack, Write returns an
 // error that wraps vfs.ErrLocked. Write removes the leftovers of killed writers.
-func Write(fsys vfs.FS, path string, c Contents, body func(w io.Writer) error) (err error) {
+func Write(fsys vfs.FS, path string, c Contents, body func(w io.Writer) error) error {
+	w := &writer{}
+	if err := w.plan(&c); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return locked(fsys, path, func() error {
+		return c.Program.writeBehind(fsys, path, func(out io.Writer) error {
+			w.out = out
+			return w.write(&c, body)
+		})
+	})
+}
+
+// locked calls write while no other process writes the same file.
+func locked(fsys vfs.FS, path string, write func() error) (err error) {
 	lock, err := vfs.Lock(fsys, path+lockSuffix)
 	if err != nil {
 		return err
@@ -82,15 +101,7 @@ func Write(fsys vfs.FS, path string, c Contents, body func(w io.Writer) error) (
 			return err
 		}
 	}
-	w := &writer{}
-	if err := w.plan(&c); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	err = vfs.WriteAtomic(fsys, path, func(out io.Writer) error {
-		w.out = out
-		return w.write(&c, body)
-	})
-	if err != nil {
+	if err := write(); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil

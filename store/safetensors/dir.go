@@ -86,6 +86,7 @@ func openDir(dir vfs.FS, shown string) (*Dir, error) {
 // openFiles opens the named files as one model.
 func openFiles(fsys vfs.FS, names []string) (_ *Dir, err error) {
 	var files []vfs.File
+	var stamps []vfs.Stamp
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, store.CloseAll(files))
@@ -99,6 +100,11 @@ func openFiles(fsys vfs.FS, names []string) (_ *Dir, err error) {
 			return nil, err
 		}
 		files = append(files, file)
+		stamp, err := vfs.StampForReading(file)
+		if err != nil {
+			return nil, err
+		}
+		stamps = append(stamps, stamp)
 		h, err := readHeader(fsys, file)
 		if err != nil {
 			return nil, err
@@ -115,7 +121,7 @@ func openFiles(fsys vfs.FS, names []string) (_ *Dir, err error) {
 			tensors = append(tensors, t)
 		}
 	}
-	index, err := store.NewIndex(files, tensors)
+	index, err := store.NewIndex(files, stamps, tensors)
 	if err != nil {
 		return nil, err
 	}

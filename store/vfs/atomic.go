@@ -20,8 +20,33 @@ const writeBufferBytes = 1 << 20
 // or complete and durable. It writes a temporary file beside name, syncs it, renames it and
 // syncs the directory. It removes the temporary file on failure.
 func WriteAtomic(fsys FS, name string, write func(w io.Writer) error) error {
+	return writeAtomic(fsys, name, write, func(File) {}, func(File) {})
+}
+
+// WriteExecutable is WriteAtomic for a program: every user may read and run the file.
+func WriteExecutable(fsys FS, name string, write func(w io.Writer) error) error {
+	return writeAtomic(fsys, name, write, makeExecutable, forget)
+}
+
+// makeExecutable permits to run a file that was just created. It fails on file systems without such permissions only,
+// from which other files are run, or none.
+func makeExecutable(f File) {
+	if o, ok := f.(*osFile); ok {
+		_ = o.f.Chmod(0o755)
+	}
+}
+
+// forget takes a file that was written out of the page cache. Long writes leave large pages there, of which the
+// system maps several MiB that a program does not use.
+func forget(f File) {
+	if o, ok := f.(*osFile); ok {
+		dropBehind(o.f, 0, 0)
+	}
+}
+
+func writeAtomic(fsys FS, name string, write func(w io.Writer) error, prepare, end func(File)) error {
 	temp := fmt.Sprintf("%s%s%016x", name, TempMark, rand.Uint64())
-	if err := writeDurable(fsys, temp, write); err != nil {
+	if err := writeDurable(fsys, temp, write, prepare, end); err != nil {
 		return errors.Join(err, removeIfExists(fsys, temp))
 	}
 	if err := fsys.Rename(temp, name); err != nil {
@@ -39,13 +64,14 @@ func WriteFile(fsys FS, name string, data []byte) error {
 	})
 }
 
-// writeDurable creates a file, calls write to fill it and syncs it.
-func writeDurable(fsys FS, name string, write func(w io.Writer) error) (err error) {
+// writeDurable creates and prepares a file, calls write to fill it, syncs it and calls end.
+func writeDurable(fsys FS, name string, write func(w io.Writer) error, prepare, end func(File)) (err error) {
 	f, err := fsys.Create(name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	prepare(f)
 	w := bufio.NewWriterSize(io.NewOffsetWriter(f, 0), writeBufferBytes)
 	if err := write(w); err != nil {
 		return err
@@ -53,7 +79,11 @@ func writeDurable(fsys FS, name string, write func(w io.Writer) error) (err erro
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	return f.Sync()
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	end(f)
+	return nil
 }
 
 // removeIfExists removes a temporary file that may not exist.

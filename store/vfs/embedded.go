@@ -192,3 +192,26 @@ func (i embeddedInfo) Mode() fs.FileMode {
 	}
 	return 0o444
 }
+
+// ProgramOf returns the path of the program that go:embed put data into. A program that was replaced or
+// removed while it runs keeps its file on systems that can name it.
+func ProgramOf(data string) (string, error) {
+	named, err := os.Executable()
+	e := &embeddedFS{data: data}
+	for _, at := range mappedFrom(data) {
+		if (err != nil || !SamePath(at.path, named)) && e.isAt(at) {
+			return at.path, nil
+		}
+	}
+	return named, err
+}
+
+// SamePath reports whether two names are of one file that exists.
+func SamePath(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	two, err := os.Stat(b)
+	return err == nil && os.SameFile(one, two)
+}

@@ -2,6 +2,29 @@ package vfs
 
 import "time"
 
+// The kernel takes the times of changes from a clock that moves in steps. A file that was changed in the current
+// step may be changed again without another stamp.
+const (
+	stampPause  = time.Millisecond
+	stampPauses = 20 // more than a step, unless the file system's clock is ahead of that of this machine
+)
+
+// StampForReading is StampOf for a file that is about to be read: every later change gets another stamp. It waits for
+// the clock of changes, a few milliseconds at most, if the file was changed just now. A file without a stamp has the zero one.
+func StampForReading(f File) (Stamp, error) { return stampForReading(f, changeTime, time.Sleep) }
+
+// stampForReading is StampForReading with the clock from which changes get their time.
+func stampForReading(f File, clock func() int64, sleep func(time.Duration)) (s Stamp, err error) {
+	for range stampPauses {
+		var known bool
+		if s, known, err = StampOf(f); err != nil || !known || s.Changed < clock() {
+			return s, err
+		}
+		sleep(stampPause)
+	}
+	return s, nil
+}
+
 // Stamp tells whether a file may have changed: a file system sets at least one of these
 // fields when the content changes, and Changed cannot be set by programs.
 type Stamp struct {
@@ -20,6 +43,9 @@ func (s Stamp) Settled(at time.Time) bool {
 	from, now := at.Add(-settled).UnixNano(), at.UnixNano()
 	return s.Changed < from && (s.Modified < from || s.Modified > now) // programs may set any time
 }
+
+// SameContent reports whether two stamps of an open file differ at most because it was renamed, or its metadata changed.
+func (s Stamp) SameContent(as Stamp) bool { return s.Size == as.Size && s.Modified == as.Modified }
 
 // StampOf returns the stamp of an open file. ok is false for files that have none: those
 // in memory, in an fs.FS and on systems that do not record changes.

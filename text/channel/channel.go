@@ -15,8 +15,14 @@ const (
 	Final      = "final"
 )
 
+// The marks within the header of a call: before the form of its arguments, and behind the header.
+const (
+	Constrain = "<|constrain|>"
+	Message   = "<|message|>"
+)
+
 // spellings are the special tokens of the format, in the order of the marks.
-var spellings = [...]string{"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"}
+var spellings = [...]string{"<|start|>", "<|channel|>", Constrain, Message, "<|end|>", "<|return|>", "<|call|>"}
 
 // The marks of the format.
 const (
@@ -50,6 +56,14 @@ func New(id func(piece string) (int32, bool), text func(id int32) []byte) *Forma
 		}
 	}
 	return f
+}
+
+// HeaderMarks returns the ids and the spellings of the marks within the header of a call, behind its name. f may be nil.
+func (f *Format) HeaderMarks() map[int32]string {
+	if f == nil {
+		return nil
+	}
+	return map[int32]string{f.ids[constrain]: Constrain, f.ids[message]: Message}
 }
 
 // Splitter follows the tokens of an answer. The zero value of a model without channels shows all tokens.

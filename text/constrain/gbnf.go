@@ -101,7 +101,7 @@ func (p *gbnfParser) name() (string, error) {
 }
 
 func isName(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-'
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
 // found quotes what is at the position.
@@ -179,11 +179,16 @@ func (p *gbnfParser) sequence(inside bool) (expr, error) {
 		if !more {
 			break
 		}
-		p.space(inside)
-		if e, err = p.quantified(e); err != nil {
-			return nothing, err
+		for { // a quantified item may be quantified again
+			p.space(inside)
+			before := p.at
+			if e, err = p.quantified(e); err != nil {
+				return nothing, err
+			}
+			if p.at == before {
+				break
+			}
 		}
-		p.space(inside)
 		items = append(items, e)
 	}
 	return p.m.sequence(items...), nil
@@ -207,6 +212,10 @@ func (p *gbnfParser) item() (e expr, more bool, err error) {
 		e = p.rule(name).e
 	case c == '|' || c == ')' || c == '\n' || c == '\r':
 		return nothing, false, nil
+	case c == '<' || c == '!':
+		err = p.wrong("%s is not supported: tokens have no text of their own here; what the model thinks before its answer is free without a rule", p.found())
+	case strings.IndexByte("*+?{", c) >= 0:
+		err = p.wrong("the quantifier %s has nothing before it", p.found())
 	default:
 		err = p.wrong("%s is not supported", p.found())
 	}

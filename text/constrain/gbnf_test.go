@@ -19,6 +19,12 @@ func TestGBNF(t *testing.T) {
 		},
 		{"root ::= item{2,3}\nitem ::=\n  \"x\" |\n  [^a-y\\x00-\\x1f] # comment\n", []string{"xx", "xzx", "éé"}, []string{"x", "xy", "xxxx"}},
 		{`root ::= "\u00e9\U0001F600\x41\"\\" .`, []string{"é😀A\"\\\n"}, []string{"é😀A\"\\"}},
+		{"root::=snake_case|UPPER-2\r\nsnake_case::=\"s\"\r\nUPPER-2 ::= \"U\" # the end", []string{"s", "U"}, []string{"", "sU"}},
+		{"root ::= \"a\" ws \"b\"\nws ::= | \" \" | \"\\n\" [ \\t]{0,2}", []string{"ab", "a b", "a\n\t b"}, []string{"a  b", "a\n   b"}},
+		{"root ::= [a-c] {2} \"x\"+? ([^\\n]{1,} \"\\n\"){0,1}", []string{"ab", "bcxx", "bcxyz\n"}, []string{"a", "abx\n\n", "abd"}},
+		{"root ::= (\"a\" # one\n | # or\n (\"b\" | (\"c\" | \"d\" \"e\")+) # nested\n){2}", []string{"aa", "bcde", "dec"}, []string{"a", "ad"}},
+		{`root ::= [ぁ-ゟ]+ [\u4E00-\u9FFF] [\U0001F600-\U0001F64F]? [+-] [^"\\\x7F\x00-\x1F]`, []string{"ひら漢+x", "あ語😀-é"}, []string{"ひらx", "a漢+x", `あ漢+"`, `あ漢+\`, "あ漢+\x7f"}},
+		{`root ::= "\t\r\[\]" [\]\\\[^-]*`, []string{"\t\r[]", "\t\r[]]\\[^-"}, []string{"\t\r[]a"}},
 		{"root ::= (\n  \"a\"\n  \"b\"\n)? c{2}\nc ::= [\\]c-]", []string{"ab]-", "cc"}, []string{"a]-", "b"}},
 		{`root ::= empty* "."
 empty ::= "e"? | empty2
@@ -56,7 +62,11 @@ func TestGBNFRefuses(t *testing.T) {
 		"root = \"a\"":                        "expected ::=",
 		"root ::= \"\\q\"":                    "the escape",
 		"root ::= \"a\"{3,1}":                 "the quantifier",
-		"root ::= <think>":                    "is not supported",
+		"root ::= <think> .*":                 `"<think> .*" is not supported: tokens have no text`,
+		"root ::= !<[1000]>*":                 `"!<[1000]>*" is not supported: tokens have no text`,
+		"root ::= * \"a\"":                    "has nothing before it",
+		"root ::= \"a\"{,3}":                  "the quantifier",
+		"root ::= \"\\ud800\"":                "is not a character",
 		"root ::= \"a\" root":                 "no finite text",
 		"root ::= \"\xff\"":                   "not valid UTF-8",
 	} {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -36,12 +37,23 @@ const (
 	jsonObject
 )
 
+// jsonReader reads values.
+type jsonReader struct {
+	*json.Decoder
+	repeats bool // a name that an object has twice has the last of its values, instead of being an error
+}
+
 // parseJSON parses a text of JSON.
-func parseJSON(text []byte) (*value, error) {
+func parseJSON(text []byte) (*value, error) { return parseWith(text, false) }
+
+// parseAnswer parses an answer, in which names that the schema does not declare may be repeated.
+func parseAnswer(text string) (*value, error) { return parseWith([]byte(text), true) }
+
+func parseWith(text []byte, repeats bool) (*value, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("it is not valid UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
+	d := &jsonReader{json.NewDecoder(bytes.NewReader(text)), repeats}
 	d.UseNumber()
 	v, err := readValue(d, 0)
 	if err != nil {
@@ -54,7 +66,7 @@ func parseJSON(text []byte) (*value, error) {
 }
 
 // readValue reads a value.
-func readValue(d *json.Decoder, depth int) (*value, error) {
+func readValue(d *jsonReader, depth int) (*value, error) {
 	if depth > maxNesting {
 		return nil, fmt.Errorf("%w: values nest deeper than %d", ErrComplex, maxNesting)
 	}
@@ -81,7 +93,7 @@ func readValue(d *json.Decoder, depth int) (*value, error) {
 	return &value{}, nil
 }
 
-func readArray(d *json.Decoder, depth int) (*value, error) {
+func readArray(d *jsonReader, depth int) (*value, error) {
 	v := &value{kind: jsonArray}
 	for d.More() {
 		item, err := readValue(d, depth+1)
@@ -94,7 +106,7 @@ func readArray(d *json.Decoder, depth int) (*value, error) {
 	return v, err
 }
 
-func readObject(d *json.Decoder, depth int) (*value, error) {
+func readObject(d *jsonReader, depth int) (*value, error) {
 	v := &value{kind: jsonObject}
 	seen := map[string]bool{}
 	for d.More() {
@@ -103,14 +115,17 @@ func readObject(d *json.Decoder, depth int) (*value, error) {
 			return nil, err
 		}
 		name, _ := token.(string)
-		if seen[name] {
+		if seen[name] && !d.repeats {
 			return nil, fmt.Errorf("the name %q is there twice", name)
 		}
-		seen[name] = true
 		inner, err := readValue(d, depth+1)
 		if err != nil {
 			return nil, err
 		}
+		if seen[name] {
+			v.members = slices.DeleteFunc(v.members, func(m member) bool { return m.name == name })
+		}
+		seen[name] = true
 		v.members = append(v.members, member{name, inner})
 	}
 	_, err := d.Token()
@@ -157,13 +172,13 @@ func (v *value) at(pointer string) *value {
 	return v
 }
 
-// appendTo appends the value as answers have it: without white space, each string and number in one way.
-func (v *value) appendTo(dst []byte) []byte {
+// appendTo appends the value as answers have it: without white space, each string in one way, and numbers as number returns them.
+func (v *value) appendTo(dst []byte, number func(string) string) []byte {
 	switch v.kind {
 	case jsonBool:
 		return strconv.AppendBool(dst, v.yes)
 	case jsonNumber:
-		return append(dst, plainNumber(v.text)...)
+		return append(dst, number(v.text)...)
 	case jsonString:
 		return append(dst, quote(v.text)...)
 	case jsonArray:
@@ -172,7 +187,7 @@ func (v *value) appendTo(dst []byte) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = item.appendTo(dst)
+			dst = item.appendTo(dst, number)
 		}
 		return append(dst, ']')
 	case jsonObject:
@@ -182,14 +197,18 @@ func (v *value) appendTo(dst []byte) []byte {
 				dst = append(dst, ',')
 			}
 			dst = append(append(dst, quote(m.name)...), ':')
-			dst = m.value.appendTo(dst)
+			dst = m.value.appendTo(dst, number)
 		}
 		return append(dst, '}')
 	}
 	return append(dst, "null"...)
 }
 
-func (v *value) String() string { return string(v.appendTo(nil)) }
+// String returns the value with each number in one way.
+func (v *value) String() string { return string(v.appendTo(nil, plainNumber)) }
+
+// asWritten returns a number as it is.
+func asWritten(text string) string { return text }
 
 // maxPlain is the greatest number of digits of a number that is written without an exponent.
 const maxPlain = 400

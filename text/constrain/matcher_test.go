@@ -206,3 +206,30 @@ func ids(bits []uint64) (all []int32) {
 	}
 	return all
 }
+
+// TestMarksBetweenTexts holds a call to a header with a mark: only the token of the mark spells it, not the tokens of its letters, and a text
+// may not have it.
+func TestMarksBetweenTexts(t *testing.T) {
+	v := bytesVocabulary(Mark("<m>"), "<m>", "get", " ")
+	const mark, spelled, get, space = 256, 257, 258, 259
+	g, err := Calls([]Call{{Name: "get", Before: "get " + Mark("<m>")}, {Name: "getall", Before: "getall " + Mark("<m>")}})
+	require.NoError(t, err)
+	m, err := NewMatcher(g, v, nil)
+	require.NoError(t, err)
+	c := m.Begin()
+	defer c.Close()
+	require.Equal(t, 5, c.Needs())
+	require.NoError(t, c.Accept(get))
+	require.Equal(t, []int32{'a', space}, allowed(t, c, 0))
+	require.NoError(t, c.Accept(space))
+	require.Equal(t, []int32{mark}, allowed(t, c, 0))
+	forced, err := c.Forced(nil, 10, 0)
+	require.NoError(t, err)
+	require.Equal(t, []int32{mark, '{'}, forced)
+	require.Error(t, c.Accept(spelled))
+
+	free := begin(t, v, `(.|\n)*`)
+	require.Contains(t, allowed(t, free, 0), int32(spelled))
+	require.NotContains(t, allowed(t, free, 0), int32(mark))
+	require.NotContains(t, allowed(t, free, 0), int32(0xff))
+}

@@ -30,6 +30,7 @@ func TestSchema(t *testing.T) {
 		},
 		{`{"type":"string","minLength":2,"maxLength":3}`, []string{`"ab"`, `"é😀\n"`, `"\\\"\\"`}, []string{`"a"`, `"abcd"`, `"a` + "\n" + `"`, "\"a\xff\"", `"\u0061b"`}},
 		{`{"pattern":"a.c"}`, []string{`"xabcx"`, `"a\"c"`, `"a\tc"`}, []string{`"ac"`, `"a\nc"`, `5`}},
+		{`{"format":"email"}`, []string{`"a.b@c.de"`}, []string{`"a@b"`, `"a@b."`, `"a..b@c.de"`}},
 		{`{"enum":[1.0,"x\ny",{"b":[],"a":null}]}`, []string{`1`, `"x\ny"`, `{"b":[],"a":null}`}, []string{`1.0`, `{"a":null,"b":[]}`}},
 		{`{"type":["string","null"],"enum":["a",null,5,"abc"],"maxLength":2}`, []string{`"a"`, `null`}, []string{`5`, `"abc"`}},
 		{`{"const":"a","enum":["b","a"]}`, []string{`"a"`}, []string{`"b"`}},

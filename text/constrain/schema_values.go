@@ -153,7 +153,7 @@ const (
 	hexGroup        = `[0-9a-fA-F]{1,4}`
 	longAddress     = hexGroup + `(?::` + hexGroup + `){7}`
 	shortenedIn     = `::(?:` + hexGroup + `(?::` + hexGroup + `){0,5})?|` + hexGroup + `(?::` + hexGroup + `){0,2}::(?:` + hexGroup + `(?::` + hexGroup + `){0,2})?`
-	emailPattern    = `[a-zA-Z0-9_+-]{1,30}(?:\.[a-zA-Z0-9_+-]{1,20}){0,4}@` + hostPattern
+	emailPattern    = `[a-zA-Z0-9_+-]{1,30}(?:\.[a-zA-Z0-9_+-]{1,20}){0,4}@` + labelPattern + `(?:\.` + labelPattern + `){1,4}` // validators ask for a dot
 	uriPath         = `(?:/[a-zA-Z0-9._~!$&'()*+,;=:@-]*)*`
 	uriQuery        = `[a-zA-Z0-9._~!$&'()*+,;=:@/?-]*`
 	uriPattern      = `[a-z][a-z0-9+.-]{1,15}://` + hostPattern + `(?::[0-9]{1,5})?` + uriPath + `(?:\?` + uriQuery + `)?(?:#` + uriQuery + `)?`

@@ -15,6 +15,10 @@ type Token struct {
 	Byte bool
 }
 
+// Mark returns the bytes that stand for a token which is no text but a mark, such as one between a header and a message, in a
+// vocabulary and in [Call]. It begins with a byte that no text has, so that nothing else is mistaken for the mark.
+func Mark(spelling string) string { return "\xff" + spelling }
+
 // trieNode is a node of a trie in the order of a depth-first walk.
 type trieNode struct {
 	b     byte
@@ -48,7 +52,7 @@ func VocabularyBytes(size int, bytes int64) int64 {
 }
 
 // NewVocabulary returns the vocabulary of a model with ids below size. ends are the tokens that end a generation. Neither they
-// nor tokens with a meaning of their own are among tokens.
+// nor tokens with a meaning of their own are among tokens, besides those that [Mark] spells.
 func NewVocabulary(size int, tokens []Token, ends []int32) *Vocabulary {
 	v := &Vocabulary{size: size, ends: slices.Clone(ends), spelled: make([][]byte, size)}
 	tokens = slices.DeleteFunc(slices.Clone(tokens), func(t Token) bool {

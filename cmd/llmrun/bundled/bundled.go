@@ -23,6 +23,9 @@ var FS fs.FS = vfs.Embedded(Name, packed)
 // Name is the model inside [FS]. Listings of sessions and measurements show it.
 const Name = "model"
 
+// Program returns the path of this program's own file.
+func Program() (string, error) { return vfs.ProgramOf(packed) }
+
 // The texts that must accompany the weights.
 var (
 	//go:embed LICENSES.txt

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/safetensors"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -14,7 +13,6 @@ import (
 // WriteAdapter writes a LoRA adapter of random factors for the bundled model, as peft writes it, to a directory.
 func WriteAdapter(dir string, seed uint64) error {
 	const rank, layers = 4, 8
-	random := rand.New(rand.NewPCG(3, seed))
 	config := fmt.Sprintf(`{"peft_type": "LORA", "r": %d, "lora_alpha": %d}`, rank, 2*rank)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -22,25 +20,16 @@ func WriteAdapter(dir string, seed uint64) error {
 	if err := os.WriteFile(filepath.Join(dir, "adapter_config.json"), []byte(config), 0o600); err != nil {
 		return err
 	}
-	var tensors []safetensors.TensorData
-	add := func(name string, rows, cols int) {
-		values := make([]float32, rows*cols)
-		for i := range values {
-			values[i] = 0.04 * float32(random.NormFloat64())
-		}
-		data := make([]byte, 2*len(values))
-		quant.RoundF16(data, values)
-		tensors = append(tensors, safetensors.TensorData{Name: name, Type: quant.F16, Shape: []int{rows, cols}, Data: data})
-	}
+	w := tensorWriter{random: rand.New(rand.NewPCG(3, seed))}
 	for l := range layers {
 		for _, m := range []struct {
 			name       string
 			rows, cols int
 		}{{"self_attn.q_proj", 384, 384}, {"self_attn.v_proj", 128, 384}, {"mlp.down_proj", 384, 1024}} {
 			name := fmt.Sprintf("base_model.model.model.layers.%d.%s.lora_", l, m.name)
-			add(name+"A.weight", rank, m.cols)
-			add(name+"B.weight", m.rows, rank)
+			w.add(name+"A.weight", 0.04, rank, m.cols)
+			w.add(name+"B.weight", 0.04, m.rows, rank)
 		}
 	}
-	return safetensors.Write(vfs.OS(), filepath.Join(dir, "adapter_model.safetensors"), tensors)
+	return safetensors.Write(vfs.OS(), filepath.Join(dir, "adapter_model.safetensors"), w.tensors)
 }
