@@ -1,5 +1,6 @@
 // Describes texts with llama.cpp (libllama v0.5.0, as node-llama-cpp 3.22.1 has it), many texts in a batch without padding.
-// usage: bench-encoders-peer CPU_LIBRARY MODEL TEXTS THREADS BATCH
+// usage: bench-encoders-peer LIBRARIES MODEL TEXTS THREADS BATCH
+// LIBRARIES is the directory of the libraries, of which it loads the fastest, or a library for a processor.
 // TEXTS has a text in each line. It prints "texts N tokens N load S read S" and the first elements of the first vector.
 // The library's header is not in the package: parameters are set at the offsets of this version, which are checked.
 #include <math.h>
@@ -11,7 +12,7 @@
 typedef struct { _Alignas(8) char b[1024]; } params;
 typedef struct { int32_t n; int32_t *token; float *embd; int32_t *pos, *n_seq; int32_t **seq; int8_t *output; } batch;
 extern params llama_context_default_params(void), llama_model_default_params(void);
-extern void llama_backend_init(void), *ggml_backend_load(const char *), *llama_model_load_from_file(const char *, params), *llama_init_from_model(void *, params);
+extern void llama_backend_init(void), *ggml_backend_load(const char *), ggml_backend_load_all_from_path(const char *), *llama_model_load_from_file(const char *, params), *llama_init_from_model(void *, params);
 extern const void *llama_model_get_vocab(void *);
 extern int32_t llama_tokenize(const void *, const char *, int32_t, int32_t *, int32_t, _Bool, _Bool), llama_model_n_embd(void *), llama_encode(void *, batch);
 extern batch llama_batch_init(int32_t, int32_t, int32_t);
@@ -19,7 +20,7 @@ extern float *llama_get_embeddings_seq(void *, int32_t);
 extern void llama_synchronize(void *), llama_log_set(void (*)(int, const char *, void *), void *);
 enum { most_texts = 64, most_tokens = 8192 };
 static void die(const char *why) { fprintf(stderr, "bench-encoders-peer: %s\n", why); exit(1); }
-static void quiet(int level, const char *text, void *u) { (void)u; if (level >= 4) fputs(text, stderr); }
+static void quiet(int level, const char *text, void *u) { (void)u; if (level == 4) fputs(text, stderr); }
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
 static int32_t get(params *p, int at) { int32_t v; memcpy(&v, p->b + at, 4); return v; }
 static void set(params *p, int at, int32_t v) { memcpy(p->b + at, &v, 4); }
@@ -42,11 +43,12 @@ static void flush(void *context, batch *b, int texts, int width) {
     b->n = 0;
 }
 int main(int argc, char **argv) {
-    if (argc != 6) die("usage: bench-encoders-peer CPU_LIBRARY MODEL TEXTS THREADS BATCH");
+    if (argc != 6) die("usage: bench-encoders-peer LIBRARIES MODEL TEXTS THREADS BATCH");
     int threads = atoi(argv[4]), most = atoi(argv[5]);
     if (most < 1 || most > most_tokens) die("BATCH must be between 1 and 8192");
     llama_log_set(quiet, NULL);
-    if (!ggml_backend_load(argv[1])) die("the CPU library does not load");
+    if (!strstr(argv[1], ".so")) ggml_backend_load_all_from_path(argv[1]);
+    else if (!ggml_backend_load(argv[1])) die("the library does not load");
     llama_backend_init();
     double begun = now();
     void *model = llama_model_load_from_file(argv[2], llama_model_default_params());
