@@ -51,8 +51,8 @@ var published = map[string]string{
 	"deepseek2 dense":   latentNames + " ffn_gate ffn_up ffn_down",
 	"bert": "attn_q attn_k attn_v attn_q.bias attn_k.bias attn_v.bias attn_output attn_output.bias attn_output_norm attn_output_norm.bias " +
 		"ffn_up ffn_up.bias ffn_down ffn_down.bias layer_output_norm layer_output_norm.bias",
-	"nomic-bert":        "attn_qkv attn_output attn_output_norm attn_output_norm.bias ffn_gate ffn_up ffn_down layer_output_norm layer_output_norm.bias",
-	"hunyuan-dense":     "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down",
+	"nomic-bert":    "attn_qkv attn_output attn_output_norm attn_output_norm.bias ffn_gate ffn_up ffn_down layer_output_norm layer_output_norm.bias",
+	"hunyuan-dense": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down",
 }
 
 const (
@@ -91,11 +91,10 @@ func TestTensorsMatchPublishedFiles(t *testing.T) {
 		if s.Arch == "bert" {
 			want = append(want, "position_embd.weight")
 		}
-		if s.Encoder.on() {
-			// the norms of encoders belong to layers
-		} else if s.Arch == "lfm2moe" {
+		switch {
+		case s.Arch == "lfm2moe":
 			want = append(want, "token_embd_norm.weight")
-		} else {
+		case !s.Encoder.on():
 			want = append(want, "output_norm.weight")
 		}
 		if s.Name == "gemma-4-e2b" {
