@@ -12,6 +12,8 @@ import (
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // embedReference is a reference of an encoder.
@@ -232,4 +234,54 @@ func TestEncodersGenerateNothing(t *testing.T) {
 	each, err := e.EmbedIDs(context.Background(), [][]int32{{1, 2, 3}}, llmrun.EmbedOptions{Pooling: "none"})
 	require.NoError(t, err)
 	require.Len(t, each, 3)
+}
+
+// TestEncodersStream: with a budget for a part of the weights, layers are read for each pass and rows of the embedding for
+// each text. The vectors have the same bits at every budget.
+func TestEncodersStream(t *testing.T) {
+	shape := synth.Shape{
+		Name: "streamed", Arch: "bert", Layers: 8, Dim: 256, Heads: 8, KVHeads: 8, HeadDim: 32, FFN: 1024, Vocab: 40000, Context: 64, Tied: true,
+		NormEps: 1e-12, Encoder: synth.Encoder{Pooling: 1, Types: 1, Positions: true},
+	}
+	model, pack := filepath.Join(t.TempDir(), "m.gguf"), filepath.Join(t.TempDir(), "m.pack")
+	require.NoError(t, synth.Write(t.Context(), vfs.OS(), model, synth.Options{Shape: shape, Quant: "q8_0"}))
+	_, err := llmrun.Import(t.Context(), model, pack, llmrun.ImportOptions{})
+	require.NoError(t, err)
+	var texts [][]int32
+	for n := range 7 {
+		ids := make([]int32, 9*n+1)
+		for i := range ids {
+			ids[i] = int32((i*7919 + n*104729) % shape.Vocab)
+		}
+		texts = append(texts, ids)
+	}
+	o := llmrun.Options{Threads: 2, Describes: true}
+	least := minimum(t, pack, o)
+	var want [][]float32
+	for _, extra := range []int64{64 << 20, 0, 3 << 20, 8 << 20} {
+		o.Memory.RAM = least + extra
+		e := open(t, pack, o)
+		got, err := e.EmbedIDs(t.Context(), texts, llmrun.EmbedOptions{})
+		require.NoError(t, err)
+		if want == nil {
+			want = got
+		}
+		require.Equal(t, want, got, "%d bytes above the minimum", extra)
+		report := e.Memory()
+		require.LessOrEqual(t, held(e), o.Memory.RAM)
+		plan := report.Plan
+		layers := int64(0)
+		for _, n := range plan.Pinned {
+			layers += n
+		}
+		switch extra {
+		case 0:
+			require.Positive(t, plan.StreamedPerChunk, "the least memory does not hold the layers")
+		case 3 << 20:
+			require.Positive(t, layers)
+			require.Less(t, plan.HeadPinned, int64(1<<20), "layers come before the embedding, whose rows are looked up")
+		case 64 << 20:
+			require.Zero(t, plan.StreamedPerChunk)
+		}
+	}
 }

@@ -46,7 +46,7 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 	defer func() { _ = m.cache.Close() }()
 	spec, w, cache := m.Spec, m.weights, m.cache
 	s := tiering.Shape{RowBytes: int64(w.Embed.RowBytes()), Elements: passedElements(spec), ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
-	s.KVInStream = true
+	s.KVInStream, s.HeadLookedUp = true, spec.Headless
 	for i := range layouts {
 		l := &layouts[i]
 		l.AddTo(&s)

@@ -7,8 +7,10 @@ type Shape struct {
 	// pass reads each of them completely.
 	Layers []Section
 	// Head is the final norm and the output matrix, which is also the embedding in a
-	// tied model. Decoding reads it for each token.
-	Head Section
+	// tied model. Decoding reads it for each token, unless HeadLookedUp: no pass multiplies by it, and
+	// texts look up rows of the embedding in it.
+	Head         Section
+	HeadLookedUp bool
 	// Unit is the size of the largest part of a matrix that a kernel uses as a whole.
 	// A pinned part ends with a whole unit, so it may exceed the plan by one unit; a
 	// ring has room for one unit after its pieces. Vectors is the size of norms and

@@ -218,6 +218,9 @@ func (c *coster) chunkTime(depth, tokens int) float64 {
 // headTime returns the time for the part of the head that is not in memory when the last
 // token of a prompt reaches it: it is read while nothing computes.
 func (c *coster) headTime() float64 {
+	if c.HeadLookedUp {
+		return 0
+	}
 	return c.read(max(0, c.Head.Bytes-c.plan.HeadPinned-c.plan.Ring))
 }
 
@@ -246,6 +249,9 @@ func (m *planner) count(p *Plan) {
 	layers, head := int64(0), m.Head.Bytes-p.HeadPinned
 	for i := range m.Layers {
 		layers += m.Layers[i].Bytes - p.Pinned[i]
+	}
+	if m.HeadLookedUp {
+		head = 0
 	}
 	p.StreamedPerToken = layers + head + m.expertReads(p, 1, &p.Rates)
 	p.StreamedPerChunk = layers + m.expertReads(p, p.Chunk, &p.Rates)

@@ -322,7 +322,7 @@ func (m *planner) stream(p *Plan, memory int64) {
 // lookup returns the memory for embedding lookups in the head; 0 if the head can be
 // pinned completely.
 func (m *planner) lookup(memory int64) int64 {
-	if memory >= PageUp(m.Head.Bytes-m.Head.Fixed) {
+	if !m.HeadLookedUp && memory >= PageUp(m.Head.Bytes-m.Head.Fixed) {
 		return 0
 	}
 	page := int64(os.Getpagesize())

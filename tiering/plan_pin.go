@@ -11,7 +11,7 @@ import (
 type block struct {
 	section int // index of the layer; the head comes last
 	bytes   int64
-	rank    float64 // relative position of its middle in the layer, 0 to 1; -1 in the head
+	rank    float64 // relative position of its middle in the layer, 0 to 1; that of headRank in the head
 }
 
 // pin pins as many blocks as memory holds: the first ones of every section, and the
@@ -41,7 +41,7 @@ func (m *planner) blocks() []block {
 	var list []block
 	for i, s := range append(slices.Clone(m.Layers), m.Head) {
 		for off, n := range s.blocks() {
-			b := block{section: i, bytes: n, rank: -1}
+			b := block{section: i, bytes: n, rank: m.headRank()}
 			if i < len(m.Layers) {
 				b.rank = (float64(off) + float64(n)/2) / float64(s.Bytes)
 			}
@@ -52,6 +52,14 @@ func (m *planner) blocks() []block {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(spread(a.section), spread(b.section)))
 	})
 	return list
+}
+
+// headRank puts the head before all layers, because decoding waits for it, or behind them if only rows of it are looked up.
+func (s *Shape) headRank() float64 {
+	if s.HeadLookedUp {
+		return 2
+	}
+	return -1
 }
 
 // blocks divides a section behind its fixed part into blocks and yields their offsets and sizes. A block of

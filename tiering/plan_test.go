@@ -86,6 +86,24 @@ func TestPlanSpreadsWhatItPins(t *testing.T) {
 	require.Greater(t, p.Total(), p.Budget-mib-p.Piece-2*chunkStep*s.Scratch.PerToken)
 }
 
+// TestPlanPinsWhatIsLookedUpLast: no pass of an encoder reads the embedding as a whole, so its layers come first.
+func TestPlanPinsWhatIsLookedUpLast(t *testing.T) {
+	s := denseShape()
+	s.HeadLookedUp = true
+	layers := int64(0)
+	for i := range s.Layers {
+		layers += s.Layers[i].Bytes
+	}
+	p := makePlan(t, s, Need{Budget: 3 << 30, Context: 4096})
+	require.False(t, p.Resident())
+	require.Equal(t, s.Head.Fixed, p.HeadPinned)
+	require.Equal(t, p.StreamedPerChunk, p.StreamedPerToken)
+	require.Less(t, p.StreamedPerToken, layers)
+	p = makePlan(t, s, Need{Budget: 16 << 30, Context: 4096})
+	require.Equal(t, s.Head.Bytes, p.HeadPinned)
+	require.Zero(t, p.StreamedPerToken)
+}
+
 // TestPlanOfASmallModel checks that a model smaller than a ring stays in memory.
 func TestPlanOfASmallModel(t *testing.T) {
 	s := Shape{Layers: []Section{{Name: "blk.0", Bytes: 300_000, Granule: mib}, {Name: "blk.1", Bytes: 300_000, Granule: mib}}, Head: Section{Name: "ends", Bytes: 200_000, Granule: mib}, Scratch: Line{Fixed: 1000}}

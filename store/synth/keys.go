@@ -36,7 +36,11 @@ func (s Shape) metadata(m mix) []gguf.KV {
 	k.put("general.file_type", m.fileType)
 	k.put("general.quantization_version", uint32(quantizationVersion))
 	s.sizes(k)
-	s.vocabulary(k)
+	if s.Encoder.on() {
+		s.wordPiece(k)
+	} else {
+		s.vocabulary(k)
+	}
 	return k.list
 }
 
@@ -46,6 +50,10 @@ func (s Shape) sizes(k *keys) {
 	k.putInt("context_length", s.Context)
 	k.putInt("embedding_length", s.Dim)
 	k.putInt("attention.head_count", s.Heads)
+	if s.Encoder.on() {
+		s.Encoder.keys(&s, k)
+		return
+	}
 	s.widths(k)
 	if s.Arch == "cohere2" {
 		k.putFloat("attention.layer_norm_epsilon", s.NormEps)

@@ -31,6 +31,7 @@ type Shape struct {
 	Convs                Convs
 	Latent               Latent
 	Layered              Layered
+	Encoder              Encoder
 }
 
 // Convs are the short convolutions of models that have them in most layers.
@@ -299,6 +300,18 @@ var shapes = []Shape{
 		Name: "glm-4.7-flash", Arch: "deepseek2", Layers: 47, Dim: 2048, Heads: 20, KVHeads: 1, HeadDim: 256, FFN: 1536,
 		Vocab: 154880, Context: 202752, NormEps: 1e-5, Rope: Rope{Base: 1e6, Dim: 64},
 		Experts: 64, ExpertsUsed: 4, DenseFFN: 10240, DenseLayers: 1, SharedFFN: 1536, Latent: Latent{Rank: 512, QRank: 768, Rope: 64},
+	},
+	{
+		Name: "bge-small", Arch: "bert", Layers: 12, Dim: 384, Heads: 12, KVHeads: 12, HeadDim: 32, FFN: 1536,
+		Vocab: 30522, Context: 512, Tied: true, NormEps: 1e-12, Encoder: Encoder{Pooling: 2, Types: 2, Positions: true},
+	},
+	{
+		Name: "bge-m3", Arch: "bert", Layers: 24, Dim: 1024, Heads: 16, KVHeads: 16, HeadDim: 64, FFN: 4096,
+		Vocab: 250002, Context: 8192, Tied: true, NormEps: 1e-5, Encoder: Encoder{Pooling: 2, Types: 1, Positions: true},
+	},
+	{
+		Name: "nomic-embed-text", Arch: "nomic-bert", Layers: 12, Dim: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072,
+		Vocab: 30522, Context: 2048, Tied: true, NormEps: 1e-12, Rope: Rope{Base: 1000}, Encoder: Encoder{Pooling: 1, Types: 2},
 	},
 }
 

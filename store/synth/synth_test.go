@@ -23,6 +23,9 @@ import (
 func shrunk(s Shape) Shape {
 	s.Layers, s.Dim, s.FFN, s.DenseFFN, s.SharedFFN, s.Vocab, s.Context = 4, 96, 256, min(s.DenseFFN, 512), min(s.SharedFFN, 64), 300, 64
 	s.Heads, s.KVHeads, s.HeadDim = 3*min(s.Heads/s.KVHeads, 2), 3, 32
+	if s.Encoder.on() {
+		s.Dim = s.Heads * s.HeadDim
+	}
 	if s.Latent.Rank > 0 {
 		s.KVHeads, s.HeadDim, s.Latent = 1, 48, Latent{Rank: 96, QRank: 64, Rope: 16}
 	}
@@ -78,7 +81,7 @@ func TestModelsCompute(t *testing.T) {
 			})
 		}
 	}
-	require.Len(t, families, 23)
+	require.Len(t, families, 25)
 }
 
 // predict returns the logits after ids.
@@ -93,7 +96,7 @@ func predict(t *testing.T, fsys vfs.FS, ids []int32) (logits []float32) {
 	seq, err := model.NewSequence(0)
 	require.NoError(t, err)
 	defer seq.Close()
-	require.NoError(t, model.Extend(t.Context(), seq, ids, &exec.ExtendOptions{Each: func(_ int, row []float32) error {
+	require.NoError(t, model.Extend(t.Context(), seq, ids, &exec.ExtendOptions{Hidden: model.Spec.Headless, Each: func(_ int, row []float32) error {
 		logits = slices.Clone(row)
 		return nil
 	}}))
@@ -112,6 +115,9 @@ func deviation(values []float32) float64 {
 
 func TestTokenizer(t *testing.T) {
 	for _, s := range Shapes() {
+		if s.Encoder.on() {
+			continue
+		}
 		fsys := write(t, Options{Shape: shrunk(s), Quant: "q8_0"})
 		tokenizer, err := modelfile.OpenTokenizer(fsys, "m.gguf")
 		require.NoError(t, err, s.Name)
@@ -125,6 +131,18 @@ func TestTokenizer(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, text, back, s.Name)
 		require.Equal(t, []int32{299}, tokenizer.EOS(), s.Name)
+	}
+}
+
+// TestTokenizerOfEncoders: a word w0, w1, … is one token, and other text is read by its characters.
+func TestTokenizerOfEncoders(t *testing.T) {
+	for _, name := range []string{"bge-small", "nomic-embed-text"} {
+		s, _ := FindShape(name)
+		tokenizer := testutil.Must(modelfile.OpenTokenizer(write(t, Options{Shape: shrunk(s), Quant: "q8_0"}), "m.gguf"))
+		first := int32(len(wordPieceSpecials) + 2*94)
+		ids := testutil.Must(tokenizer.Encode("w0 w101 c", token.EncodeOptions{AddSpecial: true}))
+		require.Equal(t, []int32{2, first, first + 101, 5 + 2*('c'-'!'), 3}, ids)
+		require.Len(t, testutil.Must(tokenizer.Encode("w1234", token.EncodeOptions{})), 3, "a filler that the small vocabulary lacks")
 	}
 }
 

@@ -58,7 +58,8 @@ type family struct {
 	noNorm   bool   // no norms before attention and MLP
 	parallel bool   // attention and MLP share the norm before them
 	gptOSS   bool   // more biases, sinks, experts in MXFP4
-	bias     bool   // experts are chosen with a bias
+	bias     bool   // experts are chosen with a bias; matrices of encoders have biases
+	gated    bool   // encoders: the MLP has a gate
 	endNorm  string // name of the last norm, if it is not output_norm
 	ffnNorm  string // name of the norm before the MLP, if it is not ffn_norm
 	pre      string
@@ -95,6 +96,9 @@ var families = map[string]family{
 	"deepseek2": {pre: "glm4", bias: true},
 
 	"hunyuan-dense": {pre: "hunyuan-dense", qkNorm: normHead},
+
+	"bert":       {pre: "jina-v2-en", bias: true},
+	"nomic-bert": {pre: "jina-v2-en", fused: true, gated: true},
 }
 
 // tensors returns all tensors in file order.
@@ -115,8 +119,14 @@ func (s Shape) tensors() []tensor {
 			tensor{name: "per_layer_model_proj.weight", shape: []int{s.Layers * width, s.Dim}, role: roleKept, layer: -1},
 			tensor{name: "per_layer_proj_norm.weight", shape: []int{width}, layer: -1, fill: fillGain})
 	}
+	if s.Encoder.on() {
+		out = append(out, s.Encoder.ends(&s)...)
+	}
 	for l := range s.Layers {
 		out = append(out, s.layer(l)...)
+	}
+	if s.Encoder.on() {
+		return out
 	}
 	endNorm := cmp.Or(families[s.Arch].endNorm, "output_norm")
 	out = append(out, tensor{name: endNorm + ".weight", shape: []int{s.Dim}, layer: -1, fill: fillGain})
@@ -140,6 +150,10 @@ func (l *layerTensors) add(name string, role role, fill fillKind, shape ...int) 
 func (s Shape) layer(i int) []tensor {
 	f := families[s.Arch]
 	l := &layerTensors{layer: i}
+	if s.Encoder.on() {
+		s.encoderLayer(l, f)
+		return l.list
+	}
 	if !f.noNorm {
 		l.add("attn_norm.weight", roleNone, fillGain, s.Dim)
 	}

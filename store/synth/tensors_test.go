@@ -49,7 +49,10 @@ var published = map[string]string{
 	"lfm2moe dense":     "attn_norm shortconv.conv shortconv.in_proj shortconv.out_proj ffn_norm ffn_gate ffn_up ffn_down",
 	"deepseek2":         latentNames + " " + routedExperts + " ffn_gate_shexp ffn_up_shexp ffn_down_shexp",
 	"deepseek2 dense":   latentNames + " ffn_gate ffn_up ffn_down",
-	"hunyuan-dense":     "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down",
+	"bert": "attn_q attn_k attn_v attn_q.bias attn_k.bias attn_v.bias attn_output attn_output.bias attn_output_norm attn_output_norm.bias " +
+		"ffn_up ffn_up.bias ffn_down ffn_down.bias layer_output_norm layer_output_norm.bias",
+	"nomic-bert":    "attn_qkv attn_output attn_output_norm attn_output_norm.bias ffn_gate ffn_up ffn_down layer_output_norm layer_output_norm.bias",
+	"hunyuan-dense": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down",
 }
 
 const (
@@ -82,9 +85,16 @@ func TestTensorsMatchPublishedFiles(t *testing.T) {
 			want = append(want, "rope_freqs.weight")
 		}
 		want = append(want, "token_embd.weight")
-		if s.Arch == "lfm2moe" {
+		if s.Encoder.on() {
+			want = append(want, "token_types.weight", "token_embd_norm.weight", "token_embd_norm.bias")
+		}
+		if s.Arch == "bert" {
+			want = append(want, "position_embd.weight")
+		}
+		switch {
+		case s.Arch == "lfm2moe":
 			want = append(want, "token_embd_norm.weight")
-		} else {
+		case !s.Encoder.on():
 			want = append(want, "output_norm.weight")
 		}
 		if s.Name == "gemma-4-e2b" {
@@ -297,10 +307,18 @@ func TestMatrices(t *testing.T) {
 		}
 		require.Equal(t, s.Layers, names["ffn_down"]+names["ffn_down_exps"], s.Name)
 		weights += int64(s.Vocab) * int64(s.Layered.PerLayer*s.Layers)
+		weights += int64(s.Encoder.Types) * int64(s.Dim)
+		if s.Encoder.Positions {
+			weights += int64(s.Context) * int64(s.Dim)
+		}
 		if !s.Tied {
 			weights += int64(s.Vocab) * int64(s.Dim)
 		}
-		require.InEpsilon(t, s.Parameters(), weights, 0.001, "the rest is norms and biases")
+		rest := 0.001
+		if s.Encoder.on() {
+			rest = 0.002 // all matrices have biases
+		}
+		require.InEpsilon(t, s.Parameters(), weights, rest, "the rest is norms and biases")
 	}
 	tiny, _ := FindShape("tiny")
 	list, err := tiny.Matrices("q4_0")
