@@ -25,10 +25,10 @@ SIDE_BY_SIDE = +@$(MAKE) --no-print-directory -j $$(getconf _NPROCESSORS_ONLN) $
 
 # Packages with concurrent code. The race detector makes arithmetic many times slower, so of packages that compute
 # it runs the tests in which goroutines meet.
-RACE_PACKAGES ?= ./exec/weights ./internal/bench ./store/digest ./store/pack ./hetero/cpu ./hetero/devices ./hetero/onnx ./hetero/opencl ./hetero/rates ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./quant/limits ./examples/notesapp ./serve ./store/vfs/... ./tiering/...
+RACE_PACKAGES ?= ./exec/weights ./internal/bench ./store/digest ./store/pack ./hetero/cpu ./hetero/devices ./hetero/onnx ./hetero/opencl ./hetero/rates ./hub ./internal/cli/... ./internal/threadpool ./kv/... ./prefetch/... ./quant/limits ./examples/notesapp ./serve ./store/vfs/... ./tiering/...
 RACE_LIBRARY  ?= Cancel|Close|Concurrent|Fork|SharedPass|Sessions|Candidates|Beams|Branches|DraftModelDoesNot|SetBudget|Watch|Trim|SaveWhile|SavedBehind|SavedDuring|Prefix|WhileStreaming|DuringRun|Leaks|AtTheSameTime|AtOnce|Interrupted|Spill|SlowDisk|Reward|InLoop|Mapped|Guessing
 RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|SplitPass
-RACE_COMMAND  ?= Signals|Collect|KeyReader|LineEditing
+RACE_COMMAND  ?= PullPackSurvives|Signals|Collect|KeyReader|LineEditing
 
 # Tests that measure the machine, and the packages that have one. They run one at a time.
 MEASURED_PACKAGES = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestMeasured' . )))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -124,36 +123,6 @@ func TestPromptsEndWithInstructions(t *testing.T) {
 	require.Len(t, w.prompts, s.Computed+s.ComputedMerges)
 	for _, prompt := range w.prompts {
 		require.Regexp(t, "Summarize the text in at most [0-9]+ words\\. .* Write in French\\.\n\nName who decides\\.$", prompt)
-	}
-}
-
-// TestSummariesPrefillTheirBeginningOnce answers steps with the bundled model, and expects what their prompts have in
-// common at their beginning to be prefilled by the first one alone.
-func TestSummariesPrefillTheirBeginningOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the bundled model")
-	}
-	e, err := Open(filepath.Join("cmd", "llmrun", "bundled", "model.pack"), Options{Threads: 1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, e.Close()) }()
-	s, err := e.NewSummarizer(SummarizeOptions{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	var before []int32
-	p := newPrompts(&s.options)
-	for i, text := range []string{"The fox is called Ruby.", "The tram is late.", "The fox is called Tim."} {
-		step := SummaryStep{Prompt: p.part(text, 20), Tokens: 2}
-		ids, err := e.EncodeChat([]Message{{Role: "user", Content: step.Prompt}}, s.chat())
-		require.NoError(t, err)
-		_, err = s.answer(t.Context(), &step, func(int, int) error { return nil })
-		require.NoError(t, err)
-		common := 0
-		for common < min(len(before), len(ids)) && before[common] == ids[common] {
-			common++
-		}
-		require.Equal(t, common, s.session.Stats().ReusedTokens, "step %d of %d tokens", i, len(ids))
-		require.Equal(t, i > 0, common > 0)
-		before = ids
 	}
 }
 

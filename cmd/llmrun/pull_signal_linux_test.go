@@ -18,6 +18,9 @@ import (
 // what is kept, and the same command asks for the rest only. After SIGKILL, which leaves no time for a checkpoint, it
 // ends with the same file.
 func TestPullStopsOnSignals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the command")
+	}
 	binary := builtCommand(t)
 	data := hubserver.Content(3<<20, 1)
 	for number, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGKILL: -1} {
