@@ -38,7 +38,7 @@ func TestBudgetHoldsForAFirstRunThatMeasures(t *testing.T) {
 		prompt := filepath.Join(t.TempDir(), "prompt")
 		require.NoError(t, os.WriteFile(prompt, []byte(text), 0o600))
 		run := func(ram string) *exec.Cmd {
-			return exec.Command(binary, "run", "-m", model, "-f", prompt, "--ctx", "512", "--overflow", "slide", "--ram", ram,
+			return exec.Command(binary, "run", "-m", model, "-f", prompt, "--ctx", "512", "--overflow", "slide", "--allow-truncate", "--ram", ram,
 				"--cache-dir", t.TempDir(), "--threads", "2", "-n", "2", "--temp", "0", "--ignore-eos", "--stats")
 		}
 		refusal, err := run("43MiB").CombinedOutput() // more than eight times the prompt

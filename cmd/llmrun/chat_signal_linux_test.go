@@ -99,7 +99,7 @@ func TestSignalBetweenAnswerAndPromptKeepsTheAnswer(t *testing.T) {
 		}}
 		streams := cli.SystemStreams()
 		streams.Err = io.Discard
-		talk := &conversation{s: streams, model: &modelFlags{}, engine: engine, session: session, signals: signals, options: llmrun.GenerateOptions{MaxTokens: 5}, named: true}
+		talk := &conversation{s: streams, model: &modelFlags{}, settings: &generationFlags{}, engine: engine, session: session, signals: signals, options: llmrun.GenerateOptions{MaxTokens: 5}, named: true}
 		go func() {
 			// Without a prompt, the conversation gets the text all the same, and the test fails instead of hanging.
 			_ = testutil.HoldsWithin(time.Minute, func() bool { return mode(t, terminal) != before })

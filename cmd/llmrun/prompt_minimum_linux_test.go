@@ -122,7 +122,7 @@ func TestFirstRefusalOfACommandIsEnough(t *testing.T) {
 	require.Equal(t, 1, code, refusal)
 	require.Contains(t, refusal, "context is full")
 	// A context that slides needs no room for the prompt.
-	_, refusal = run("", "run", "-f", long, "--ram", "20MiB", "--overflow", "slide")
+	_, refusal = run("", "run", "-f", long, "--ram", "20MiB", "--overflow", "slide", "--allow-truncate")
 	require.Contains(t, refusal, ": a context of 2048 tokens needs at least ")
 	// The text of perplexity, also one that is too long to be read.
 	perplexity := func(file, ram string) string {
@@ -178,6 +178,9 @@ func TestPlanRefusesLongPromptsAsRunDoes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			with := []string{"--ram", test.ram, "--overflow", test.overflow}
+			if test.overflow == "slide" {
+				with = append(with, "--allow-truncate")
+			}
 			code, said := do("run", append(slices.Concat(with, test.run), "-n", "4", "-q")...)
 			require.Equal(t, test.code, code, said)
 			planned, refused := do("plan", append(slices.Concat(with, test.plan), "--answer", "4")...)
