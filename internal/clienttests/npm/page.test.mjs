@@ -236,7 +236,7 @@ test('a phone needs no horizontal scrolling', { skip }, async () => {
   const item = await page.$eval('#conversations li:last-child button', (e) => e.getBoundingClientRect().width);
   assert.ok(item > 100, 'conversations can be chosen');
   await page.click('#conversations li:last-child button');
-  assert.equal(await page.$eval('#side', (e) => getComputedStyle(e).display), 'none');
+  await until(() => getComputedStyle(document.querySelector('#side')).display === 'none'); // when the conversation has been read
   for (const width of await wide()) assert.ok(width <= 360, `${width} pixels with a story`);
   await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'dark' }, { name: 'prefers-reduced-motion', value: 'reduce' }]);
   await page.evaluate(() => { delete document.documentElement.dataset.theme; });
