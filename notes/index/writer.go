@@ -88,7 +88,7 @@ func (w *Writer) open() (err error) {
 			return err
 		}
 	}
-	if w.f, err = vfs.Extend(x.fsys, x.name); err != nil {
+	if w.f, err = vfs.Reopen(x.fsys, x.name); err != nil {
 		return err
 	}
 	size, err := w.f.Size()

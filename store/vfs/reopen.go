@@ -2,7 +2,7 @@ package vfs
 
 import "os"
 
-// Reopen opens an existing regular file for reading and writing and keeps its content, for a program that continues
+// Reopen opens an existing regular file for reading and writing and keeps its content, for files that grow and programs that continue
 // what it wrote before. It does not follow a symbolic link at the end of name.
 func Reopen(fsys FS, name string) (File, error) {
 	if r, ok := fsys.(reopener); ok {

@@ -7,7 +7,7 @@
 //
 // The functions around them use optional features of an FS and fall back to the interface:
 // [OpenDirect] bypasses the page cache, [ReadQueue] reads asynchronously, [Map] maps a file
-// into memory, [Scratch] creates temporary files, [Extend] opens files that grow, [Lock] locks files, [WriteAtomic]
+// into memory, [Scratch] creates temporary files, [Reopen] opens files that grow, [Lock] locks files, [WriteAtomic]
 // replaces a file atomically.
 //
 // Every FS in this package keeps two promises. A failed operation returns an [*IOError]
