@@ -114,8 +114,12 @@ func (j *judge) file(t *testing.T, withHead bool) string {
 		merges = append(merges, m[0]+" "+m[1])
 	}
 	more := []gguf.KV{
-		{Key: "tokenizer.ggml.model", Value: "gpt2"}, {Key: "tokenizer.ggml.pre", Value: "qwen2"}, {Key: "tokenizer.ggml.tokens", Value: pieces},
-		{Key: "tokenizer.ggml.token_type", Value: types}, {Key: "tokenizer.ggml.merges", Value: merges}, {Key: "tokenizer.ggml.eos_token_id", Value: uint32(2)},
+		{Key: "tokenizer.ggml.model", Value: "gpt2"},
+		{Key: "tokenizer.ggml.pre", Value: "qwen2"},
+		{Key: "tokenizer.ggml.tokens", Value: pieces},
+		{Key: "tokenizer.ggml.token_type", Value: types},
+		{Key: "tokenizer.ggml.merges", Value: merges},
+		{Key: "tokenizer.ggml.eos_token_id", Value: uint32(2)},
 		{Key: "tokenizer.ggml.add_bos_token", Value: false},
 	}
 	tensors, first := j.tensors, ""
