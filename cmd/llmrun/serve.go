@@ -42,7 +42,7 @@ Only programs on this machine reach the default address. Pages in a browser may 
 
 GET /health answers {"status":"ok"}, and GET /metrics has counters for Prometheus. Standard error has a line for each request, which holds no text of prompts or answers.`,
 		Examples: []cli.Example{
-			{Line: "llmrun serve", Purpose: defaultModel() + ", for a client on this machine"},
+			{Line: "llmrun serve", Purpose: defaultModel + ", for a client on this machine"},
 			{Line: "llmrun serve --model notes=qwen.gguf --model code=coder.gguf --ram 3GiB", Purpose: "two models, of which one is in memory at a time"},
 			{Line: "llmrun serve --listen 0.0.0.0:11435 --api-key-file keys.txt", Purpose: "for other machines, which need a key"},
 			{Line: "llmrun serve --listen notes.lan:11435 --tls-cert notes.pem --tls-key notes.key --api-key-file keys.txt", Purpose: "the same by HTTPS, so that nobody on the way reads along"},
@@ -76,7 +76,7 @@ func (v *serveFlags) add(f *cli.FlagSet) {
 	f.Text(&v.keyFile, "api-key-file", "FILE", "requests need one of the keys in FILE, one on each line; default: the key in "+apiKeyVariable+", or none")
 	f.Value("allow-origin", "ORIGIN", "pages of this origin, such as https://notes.example, may use the server; * allows all pages that a browser on this machine shows; may be given several times", v.addOrigin)
 	f.Group("Model")
-	f.Value("model", "NAME=PATH", "offer a model under a name: a GGUF file (any part of a split one), Hugging Face directory, or pack; may be given several times. Default: "+defaultModel()+", as "+bundledName, v.addModel)
+	f.Value("model", "NAME=PATH", "offer a model under a name: a GGUF file (any part of a split one), Hugging Face directory, or pack; may be given several times. Default: "+defaultModel+", as "+bundledName, v.addModel)
 	f.Value("keep-alive", "TIME", "how long a model stays open without requests: a duration such as 10m, or a number of seconds; negative: until another one needs the memory; default: 5m. Requests of ollama's API can say otherwise", v.setKeepAlive)
 	addRAM(f, &v.ram, "the available memory")
 	v.cache.add(f)
@@ -155,10 +155,11 @@ func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 
 // ownModel is the model without --model.
 func ownModel() serve.Model {
-	if path := programModel(); path != "" {
-		return serve.Model{Name: bundledName, Path: path}
+	m := serve.Model{Name: bundledName}
+	if m.Path, m.Options.FS = ownFile(); m.Options.FS != nil {
+		m.License = bundled.Licenses()
 	}
-	return serve.Model{Name: bundledName, Path: bundled.Name, License: bundled.Licenses(), Options: llmrun.Options{FS: bundled.FS}}
+	return m
 }
 
 // complete sets the options of a model.
