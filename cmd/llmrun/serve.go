@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -198,10 +199,13 @@ func (v *serveFlags) keys() (keys []string, err error) {
 			keys = append(keys, key)
 		}
 	}
-	if v.keyFile != "" && len(keys) == 0 {
+	switch { // a server whose key got lost must not answer everyone
+	case len(keys) > 0 || text == "" && v.keyFile == "":
+		return keys, nil
+	case v.keyFile != "":
 		return nil, fmt.Errorf("--api-key-file: %s has no key", v.keyFile)
 	}
-	return keys, nil
+	return nil, fmt.Errorf("%s has no key but blanks: set it to a key, or unset it", apiKeyVariable)
 }
 
 func (v *serveFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
@@ -231,6 +235,9 @@ func (v *serveFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	}
 	scheme := "http://"
 	if secure != nil {
+		if problem := certificateProblem(secure, time.Now()); problem != "" {
+			s.Note("--tls-cert " + v.tlsCert + ": " + problem)
+		}
 		scheme, listener = "https://", tls.NewListener(listener, secure)
 	}
 	s.Note("serving on " + scheme + listener.Addr().String())
@@ -266,9 +273,38 @@ func (v *serveFlags) tls() (*tls.Config, error) {
 	}
 	certificate, err := tls.LoadX509KeyPair(v.tlsCert, v.tlsKey)
 	if err != nil {
+		if isEncryptedKey(v.tlsKey) {
+			err = errors.New("the key is encrypted: decrypt it with openssl pkey -in FILE -out NEWFILE, and keep it from other users")
+		}
 		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", v.tlsCert, v.tlsKey, err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+}
+
+// isEncryptedKey reports whether a PEM file has a private key that needs a passphrase.
+func isEncryptedKey(name string) bool {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return false
+	}
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
+			return true
+		}
+	}
+	return false
+}
+
+// certificateProblem says why clients refuse the certificate at a time, and returns "" if its dates are no reason.
+func certificateProblem(c *tls.Config, now time.Time) string {
+	leaf := c.Certificates[0].Leaf
+	switch {
+	case now.After(leaf.NotAfter):
+		return "the certificate has expired on " + leaf.NotAfter.Format(time.DateOnly) + ": clients refuse it"
+	case now.Before(leaf.NotBefore):
+		return "the certificate is not valid before " + leaf.NotBefore.Format(time.DateTime) + " UTC: clients refuse it; is the clock right?"
+	}
+	return ""
 }
 
 // isLoopback reports whether only this machine reaches an address.
