@@ -51,15 +51,12 @@ type modelFlags struct {
 	deviceQuota  float64 // part of a matmul's time that the device of a split may be busy; 0 = all
 }
 
-// modelUsage describes -m.
-func modelUsage() string {
-	return "GGUF file (any part of a split one), Hugging Face directory, pack, or the name of a model in llmrun models; default: " + defaultModel()
-}
-
-// everydayModel describes -m in the help of everyday flags.
-func everydayModel() string {
-	return "m: model: a GGUF file, Hugging Face directory, or pack; default: " + defaultModel()
-}
+const (
+	// modelUsage describes -m.
+	modelUsage = "GGUF file (any part of a split one), Hugging Face directory, pack, or the name of a model in llmrun models; default: " + defaultModel
+	// everydayModel describes -m in the help of everyday flags.
+	everydayModel = "m: model: a GGUF file, Hugging Face directory, or pack; default: " + defaultModel
+)
 
 // file returns the path of the model: this program's own file if it has a model inside and -m names no other, and "" for the
 // bundled demo model.
@@ -68,7 +65,7 @@ func (m *modelFlags) file() string { return cmp.Or(m.path, programModel()) }
 // addModel declares -m.
 func (m *modelFlags) addModel(f *cli.FlagSet) {
 	f.Group("Model")
-	f.Text(&m.path, "m model", "PATH", modelUsage())
+	f.Text(&m.path, "m model", "PATH", modelUsage)
 }
 
 // addAnswering declares the flags that run and chat share, in the order of their help.

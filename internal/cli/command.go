@@ -41,6 +41,9 @@ type Program struct {
 	End     string // last lines of `NAME help`
 	Version string // what `NAME --version` prints
 	Groups  []CommandGroup
+	// Complete replaces the placeholders in a text of the help when it is printed, with what a program must look up; nil:
+	// there are none.
+	Complete func(text string) string
 	// Hints explain names that are not commands of this program: commands of other programs,
 	// and commands that moved.
 	Hints map[string]string
