@@ -37,7 +37,7 @@ func configCommand() *cli.Command {
 		Name:     configName,
 		Synopsis: "[--path | --json]",
 		Summary:  "show the settings: flags that are set every day",
-		About: `Shows each setting, its value, and where that comes from: a file, or a variable of the environment. A setting has the name and the values of a flag, and counts as that flag: for every command that has it, except for those that measure speed. A flag on the command line overrides the environment, which overrides the file.
+		About: `Shows each setting, its value, and where that comes from: a file, or a variable of the environment. A setting has the name and the values of a flag, and counts as that flag: for every command that has it, except for bench. A flag on the command line overrides the environment, which overrides the file.
 
 The file is llmrun/config.toml in the user's directory of settings (XDG_CONFIG_HOME, or .config in the home directory; Library/Application Support on macOS, %AppData% on Windows), or the one that LLMRUN_CONFIG names; LLMRUN_CONFIG=/dev/null reads none. It has lines such as
 
