@@ -27,6 +27,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hub"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // served is a running llmrun serve.
@@ -223,4 +226,26 @@ func TestCertificateProblem(t *testing.T) {
 	c, err := (&serveFlags{tlsCert: certificate, tlsKey: key}).tls()
 	require.NoError(t, err)
 	require.Contains(t, certificateProblem(c, time.Date(2100, 1, 2, 0, 0, 0, 0, time.UTC)), "has expired on 2100-01-01", "of a file")
+}
+
+// TestServiceWritesWhereItMay checks that the unit for systemd, which makes the system read-only for the server, gives it a directory for the
+// models that clients pull and one for prompts.
+func TestServiceWritesWhereItMay(t *testing.T) {
+	unit, err := os.ReadFile(filepath.Join(testutil.Root(t), "scripts", "service", "llmrun.service"))
+	require.NoError(t, err)
+	set, variables := map[string]string{}, map[string]string{}
+	for line := range strings.Lines(strings.NewReplacer("%C", "/var/cache", "%S", "/var/lib").Replace(string(unit))) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		set[name] = value
+		if name == "Environment" {
+			for _, variable := range strings.Fields(value) {
+				name, value, _ := strings.Cut(variable, "=")
+				variables[name] = value
+			}
+		}
+	}
+	require.Equal(t, "strict", set["ProtectSystem"])
+	pulled := hub.DefaultPlaces(func(name string) string { return variables[name] }, "/").Pulled
+	require.Equal(t, "/var/lib/"+set["StateDirectory"], filepath.Dir(pulled))
+	require.Equal(t, "/var/cache/"+set["CacheDirectory"], filepath.Join(variables["XDG_CACHE_HOME"], "llmrun"))
 }
