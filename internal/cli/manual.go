@@ -39,7 +39,7 @@ func (p *Program) pageName(command string) string {
 }
 
 func (p *Program) writeProgramPage(m *manualPage) {
-	intro := strings.TrimSpace(p.Intro)
+	intro := strings.TrimSpace(p.complete(p.Intro))
 	summary, _, _ := strings.Cut(strings.Join(strings.Fields(intro), " "), ": ")
 	m.begin(p.pageName(""), p.Name, strings.TrimPrefix(summary, p.Name+" "))
 	m.macro("SH", "SYNOPSIS")
@@ -70,7 +70,7 @@ func (p *Program) writeSettingsSection(m *manualPage) {
 	for _, s := range p.settings() {
 		m.macro("TP")
 		m.line(bold(s.name) + ", " + bold(p.Settings.variable(s.name)))
-		m.text(s.setting.help.usage)
+		m.text(p.complete(s.setting.help.usage))
 	}
 }
 
@@ -79,7 +79,7 @@ func (p *Program) writeCommandPage(m *manualPage, c *Command) {
 	m.macro("SH", "SYNOPSIS")
 	m.line(strings.TrimSpace(bold(p.Name+" "+c.Name) + " " + escapeRoff(c.Synopsis)))
 	m.macro("SH", "DESCRIPTION")
-	m.text(c.About)
+	m.text(p.complete(c.About))
 	if groups := c.Flags().groups; len(groups) > 0 {
 		m.macro("SH", "OPTIONS")
 		for _, group := range groups {
@@ -87,14 +87,14 @@ func (p *Program) writeCommandPage(m *manualPage, c *Command) {
 			for _, f := range group.flags {
 				m.macro("TP")
 				m.line(f.roff())
-				m.text(f.usage)
+				m.text(p.complete(f.usage))
 			}
 		}
 	}
 	m.macro("SH", "EXAMPLES")
 	for _, e := range c.Examples {
 		m.macro("PP")
-		m.text(e.Purpose + ":")
+		m.text(p.complete(e.Purpose) + ":")
 		m.verbatim([]string{e.Line})
 	}
 	m.macro("SH", "SEE ALSO")

@@ -438,7 +438,7 @@ func (p *Program) checkSettings(file *settingsFile) error {
 
 func (p *Program) show(s *namedSetting, command string, file *settingsFile) ShownSetting {
 	value := p.find(s.setting, command, file)
-	shown := ShownSetting{Name: s.name, Command: command, From: "default", Where: value.where, Default: s.setting.help.defaultText(), Variable: p.Settings.variable(s.name), Commands: s.commands}
+	shown := ShownSetting{Name: s.name, Command: command, From: "default", Where: value.where, Default: p.complete(s.setting.help.defaultText()), Variable: p.Settings.variable(s.name), Commands: s.commands}
 	if value.where != "" {
 		shown.Value, shown.From = &value.text, "file"
 		if value.where == shown.Variable {
