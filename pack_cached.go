@@ -13,6 +13,7 @@ import (
 	"github.com/llmrun/llmrun/store/digest"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // keepAdapters decides whether a pack of the model can have the adapters beside its weights.
@@ -76,6 +77,7 @@ func (o *Options) mayCache() bool {
 // or always. It opens the model's own files if there is no pack.
 func (o *Options) openCached(ctx context.Context, path string, always bool) (*modelfile.Files, error) {
 	var refused error
+	imports := false
 	importer := weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(o.Cache.ImportProgress)})
 	f, err := modelfile.OpenCached(ctx, o.fsys(), path, modelfile.CacheOptions{
 		Hashes: o.hashes(), FS: o.cacheFS(), Dir: o.Cache.Dir, Limit: packLimit(SessionDir{o.Cache.Dir, o.Cache.KeyFile}, o.Cache.Size), ImportAll: always,
@@ -83,6 +85,7 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*mo
 			if refused = o.admitImport(ctx, f); refused != nil {
 				return nil, refused
 			}
+			imports = true
 			return importer(f)
 		},
 		Notify: func(err error) {
@@ -103,6 +106,9 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*mo
 		return nil, errors.Join(errOtherWeights(path), f.Close())
 	}
 	f.Hashes = o.hashes()
+	if p := f.Packed(); imports && p != nil && o.Notify != nil {
+		o.Notify(fmt.Sprintf("the model was imported for this and later runs: its pack %s takes %s; llmrun cache lists packs and deletes them", p.Files()[0], tiering.SizeText(p.Size())))
+	}
 	return f, nil
 }
 
