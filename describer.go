@@ -95,6 +95,15 @@ func (e *Engine) generates() error {
 // MaxTextTokens returns the most tokens of a text that Embed and Rank read, special tokens included.
 func (e *Engine) MaxTextTokens() int { return e.describer.limit }
 
+// VectorLength returns the number of elements of the vectors of Embed, if [EmbedOptions] ask for no fewer.
+func (e *Engine) VectorLength() int {
+	d, _ := e.describer.description() // Embed reports what is wrong with it
+	if d != nil && len(d.Dense) > 0 {
+		return d.Dense[len(d.Dense)-1].Rows
+	}
+	return e.model.Spec.Dim
+}
+
 // encodePlain returns the tokens of a text without special ones.
 func (e *Engine) encodePlain(text string) ([]int32, error) {
 	if e.tok == nil {

@@ -72,7 +72,7 @@ func requireReference(t *testing.T, name string) {
 			if quantize != "" {
 				least, poolings = 0.999, poolings[:1]
 			}
-			e := open(t, path, llmrun.Options{Threads: 2, Exact: quantize == "", Quantize: quantize, Describes: true})
+			e := open(t, path, llmrun.Options{Threads: 2, Exact: quantize == "", Quantize: quantize})
 			var all [][]int32
 			for _, s := range ref.Sequences {
 				all = append(all, s.IDs)
@@ -128,6 +128,20 @@ func TestRanksMatchTheReference(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestKeysOfDescribingModels: a model that is made to score texts has keys and values of 16 bits beside weights of 8, without an
+// option, and one that generates texts has them if the option says so.
+func TestKeysOfDescribingModels(t *testing.T) {
+	text := testutil.Shared(t, "gguf", "tiny-llama-q8_0.gguf")
+	for _, c := range []struct {
+		path      string
+		describes bool
+		want      string
+	}{{testutil.Shared(t, "fixtures2026", "qwen3_reward"), false, "f16"}, {text, false, "k8v8"}, {text, true, "f16"}} {
+		e := open(t, c.path, llmrun.Options{Threads: 1, Quantize: "q8", Describes: c.describes})
+		require.Equal(t, c.want, e.Info().KV, c.path)
 	}
 }
 

@@ -60,6 +60,10 @@ func (i *Inspection) ChatTemplate() string { return i.described.chat.source }
 // DefaultSampling returns the sampling parameters that the model's authors suggest, as [Engine.DefaultSampling] does.
 func (i *Inspection) DefaultSampling() Sampling { return i.described.sampling }
 
+// Describes reports whether the model is meant to describe texts (Embed, Rank): it generates none, or its files say how the
+// states of tokens become a vector or a score.
+func (i *Inspection) Describes() bool { return i.files.Describes() }
+
 // HasTools reports whether a conversation with the model can have tools; see [Engine.HasTools].
 func (i *Inspection) HasTools() bool { return i.described.chat.hasTools() }
 

@@ -36,6 +36,7 @@ type Options struct {
 	Exact bool
 	// Describes is set for an engine that describes texts (Embed, Rank) instead of generating some. Keys and values of
 	// quantized weights then have 16 bits, because the vector of a text shows small differences that its next word does not.
+	// It is not needed for models whose files say that they are for this.
 	Describes bool
 	// Quantize quantizes float weights while they are loaded: "q8" to 8 bits, with half the
 	// size of 16-bit floats and next to no loss; "q4" to 4 bits, with 8 bits for the most
@@ -177,7 +178,7 @@ func (o *Options) kvFormat(f *modelfile.Files) kv.Format {
 	switch quantized := f.Quantized() && !o.Exact; {
 	case f.Hyper != nil && f.Hyper.Bidirectional: // they are those of one layer
 		return kv.F32
-	case quantized && o.Describes && !onGPU:
+	case quantized && !onGPU && (o.Describes || f.Describes()):
 		return kv.F16
 	case onGPU || quantized:
 		return kv.K8V8

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -167,8 +168,8 @@ func withHead(t *testing.T, path string, head []safetensors.TensorData, first st
 	return out
 }
 
-// writeGGUF writes a qwen3 checkpoint as a GGUF file.
-func writeGGUF(t *testing.T, path string, tensors []safetensors.TensorData, config map[string]any, first string) string {
+// writeGGUF writes a qwen3 checkpoint as a GGUF file. Keys of more replace others.
+func writeGGUF(t *testing.T, path string, tensors []safetensors.TensorData, config map[string]any, first string, more ...gguf.KV) string {
 	t.Helper()
 	names := strings.NewReplacer("model.layers.", "blk.", "model.embed_tokens", "token_embd", "model.norm", "output_norm",
 		"input_layernorm", "attn_norm", "post_attention_layernorm", "ffn_norm", "self_attn.q_norm", "attn_q_norm", "self_attn.k_norm", "attn_k_norm",
@@ -187,6 +188,10 @@ func writeGGUF(t *testing.T, path string, tensors []safetensors.TensorData, conf
 	}
 	if first != "" {
 		keys = append(keys, gguf.KV{Key: "qwen3.classifier.output_labels", Value: []string{first, "no"}})
+	}
+	for _, kv := range more {
+		keys = slices.DeleteFunc(keys, func(other gguf.KV) bool { return other.Key == kv.Key })
+		keys = append(keys, kv)
 	}
 	var data []gguf.TensorData
 	for _, d := range tensors {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -31,6 +32,8 @@ type described struct {
 	options llmrun.EmbedOptions
 	// truncates: texts that are too long are cut, otherwise refused.
 	truncates bool
+	// cutsDimensions: more dimensions than the model's vectors have mean all, otherwise they are refused.
+	cutsDimensions bool
 }
 
 // readDescribed reads a text, token ids, or a list of either; not of both.
@@ -51,6 +54,9 @@ func readDescribed(o *object, name string) (d described) {
 // vectors computes the vectors of a request.
 func (d *described) vectors(ctx context.Context, u *use) (vectors [][]float32, stats llmrun.EmbedStats, err error) {
 	d.options.Stats, d.options.Whole = &stats, !d.truncates
+	if d.cutsDimensions && d.options.Dimensions >= u.engine.VectorLength() {
+		d.options.Dimensions = 0
+	}
 	if d.ids != nil {
 		vectors, err = u.engine.EmbedIDs(ctx, d.ids, d.options)
 	} else {
@@ -84,6 +90,9 @@ func (s *Server) readEmbeddings(o *object) *job {
 		o.fail("encoding_format", "must be float or base64")
 	}
 	d.options.Kind = readKind(o)
+	if slices.Contains(d.texts, "") {
+		o.fail("input", "must not have an empty text")
+	}
 	return &job{model: o.text("model"), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
 		vectors, stats, err := d.vectors(ctx, u)
 		if err != nil {
@@ -201,19 +210,26 @@ func readDocuments(o *object) (texts []string) {
 	return texts
 }
 
-// readOllamaEmbed reads a request of ollama's API.
+// readOllamaEmbed reads a request of ollama's API. One without texts opens the model.
 func (s *Server) readOllamaEmbed(o *object) *job {
-	d := readDescribed(o, "input")
-	if d.truncates = o.boolean("truncate", true); d.ids != nil {
-		o.fail("input", "must be a text or a list of texts")
+	d := described{truncates: o.boolean("truncate", true), cutsDimensions: true}
+	if list := o.fields["input"]; list.kind != isNull && !(list.kind == isText && list.text == "") {
+		d.texts = o.texts("input")
 	}
-	if n := o.whole("dimensions", 1, math.MaxInt32); n != nil {
+	if len(d.texts) > maxEmbedded {
+		o.fail("input", fmt.Sprintf("must be a string or a list of at most %d strings", maxEmbedded))
+	}
+	if n := o.whole("dimensions", 0, math.MaxInt32); n != nil {
 		d.options.Dimensions = int(*n)
 	}
 	return &job{model: ollamaName(o), keepAlive: readKeepAlive(o), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
-		vectors, stats, err := d.vectors(ctx, u)
-		if err != nil {
-			return err
+		vectors, tokens := [][]float32{}, 0
+		if len(d.texts) > 0 {
+			found, stats, err := d.vectors(ctx, u)
+			if err != nil {
+				return err
+			}
+			vectors, tokens = found, stats.Tokens
 		}
 		writeJSON(w, http.StatusOK, struct {
 			Model      string        `json:"model"`
@@ -221,23 +237,30 @@ func (s *Server) readOllamaEmbed(o *object) *job {
 			Total      time.Duration `json:"total_duration"`
 			Load       time.Duration `json:"load_duration"`
 			Tokens     int           `json:"prompt_eval_count"`
-		}{u.name, vectors, time.Since(u.start), u.load, stats.Tokens})
+		}{u.name, vectors, time.Since(u.start), u.load, tokens})
 		return nil
 	}}
 }
 
-// readOllamaEmbeddings reads a request of the older endpoint, which has one text.
+// readOllamaEmbeddings reads a request of the older endpoint, which has one text, and whose vectors have the length that the model
+// gives them. One without a text opens the model.
 func (s *Server) readOllamaEmbeddings(o *object) *job {
-	o.need("prompt")
-	d := described{texts: []string{o.text("prompt")}, truncates: true}
+	d := described{truncates: true}
+	d.options.Raw = true
+	text := o.text("prompt")
 	return &job{model: ollamaName(o), keepAlive: readKeepAlive(o), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
-		vectors, _, err := d.vectors(ctx, u)
-		if err != nil {
-			return err
+		vector := []float32{}
+		if text != "" {
+			d.texts = []string{text}
+			vectors, _, err := d.vectors(ctx, u)
+			if err != nil {
+				return err
+			}
+			vector = vectors[0]
 		}
 		writeJSON(w, http.StatusOK, struct {
 			Embedding []float32 `json:"embedding"`
-		}{vectors[0]})
+		}{vector})
 		return nil
 	}}
 }

@@ -153,6 +153,9 @@ func (e *entry) capabilities() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		if i.Describes() {
+			return []string{"embedding"}, i.Close()
+		}
 		can := []string{"completion"}
 		if i.HasTools() {
 			can = append(can, "tools")

@@ -109,6 +109,16 @@ func (f *Files) Description() (*Description, error) {
 	return d, nil
 }
 
+// Describes reports whether the model is meant to describe texts: it generates none, or its files say how the states of tokens
+// become a vector or a score. Policies of TRL, which have a value head beside their output, are meant to generate.
+func (f *Files) Describes() bool {
+	if f.Hyper == nil || f.Hyper.Headless || f.Hyper.Bidirectional {
+		return f.Hyper != nil
+	}
+	d, err := f.Description()
+	return err == nil && (d.Pooling != PoolUnnamed || d.Head != nil && d.Head.Tensor != valueHead)
+}
+
 // check checks the sizes of the layers.
 func (d *Description) check(f *Files, spec *arch.Spec) error {
 	cols := spec.Dim

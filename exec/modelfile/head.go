@@ -24,9 +24,12 @@ type Head struct {
 	Good   int     `json:"good"` // index of that class
 }
 
+// valueHead is the tensor of TRL's value heads.
+const valueHead = "v_head.summary.weight"
+
 // headTensors are the known tensors of heads: of AutoModelForSequenceClassification, of TRL's models with a value head, of
 // GGUF files with rank pooling, and of encoders.
-var headTensors = []string{"score.weight", "v_head.summary.weight", "cls.output.weight", "classifier.out_proj.weight", "classifier.weight", "score.2.weight"}
+var headTensors = []string{"score.weight", valueHead, "cls.output.weight", "classifier.out_proj.weight", "classifier.weight", "score.2.weight"}
 
 // innerTensors are the known layers of heads before the last one, without .weight, and their activations.
 var innerTensors = []struct{ name, activation string }{
@@ -105,7 +108,7 @@ func (f *Files) checkBias(d *Dense, weight string) error {
 
 // findInner finds the layer before the last one of a head, and returns the width that the last one reads.
 func (f *Files) findInner(h *Head, spec *arch.Spec) (cols int, err error) {
-	if h.Tensor == "score.weight" || h.Tensor == "v_head.summary.weight" {
+	if h.Tensor == "score.weight" || h.Tensor == valueHead {
 		return spec.Dim, nil
 	}
 	if err := f.checkTask(h.Tensor); err != nil {
