@@ -81,7 +81,7 @@ func TestSummaryProgress(t *testing.T) {
 	require.Empty(t, screen.String(), "nothing is drawn into a file")
 
 	// The terminal becomes narrower: what it has broken into lines is removed, and the line fits.
-	p = &summaryProgress{screen: cli.NewStatusLine(terminal), prefix: "2/40 minutes/of/the/meeting.md: ", started: time.Now()}
+	p = &summaryProgress{screen: cli.NewStatusLine(terminal), prefix: "2/40 minutes/of/the/meeting.md: "}
 	draw := func(width int) string {
 		screen.Reset()
 		columns, p.drawn = width, time.Time{}
