@@ -13,7 +13,6 @@ import (
 	"github.com/llmrun/llmrun/store/digest"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
-	"github.com/llmrun/llmrun/tiering"
 )
 
 // keepAdapters decides whether a pack of the model can have the adapters beside its weights.
@@ -106,8 +105,8 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*mo
 		return nil, errors.Join(errOtherWeights(path), f.Close())
 	}
 	f.Hashes = o.hashes()
-	if p := f.Packed(); imports && p != nil && o.Notify != nil {
-		o.Notify(fmt.Sprintf("the model was imported for this and later runs: its pack %s takes %s; llmrun cache lists packs and deletes them", p.Files()[0], tiering.SizeText(p.Size())))
+	if p := f.Packed(); imports && p != nil && o.Cache.Imported != nil {
+		o.Cache.Imported(Imported{Path: p.Files()[0], Bytes: p.Size(), SourceBytes: p.About().SourceBytes, PlaneBytes: p.PlaneBytes()})
 	}
 	return f, nil
 }
