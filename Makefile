@@ -246,6 +246,10 @@ cross: ## build for every supported system into dist/
 release: ## build and pack every supported system into dist/release/, with an SBOM and sums
 	scripts/release.sh dist
 
+.PHONY: release-pack
+release-pack: ## pack what scripts/cross.sh has built in dist/programs/, for machines that build one system at a time
+	scripts/release.sh dist pack
+
 .PHONY: release-check
 release-check: ## build and pack one system in two directories, and compare every byte
 	scripts/release-check.sh

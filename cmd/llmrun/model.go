@@ -320,6 +320,10 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 		defer importing.finish()
 		options.Cache.ImportProgress = importing.report
 		options.Notify = func(text string) { importing.finish(); s.Note(text) }
+		options.Cache.Imported = func(pack llmrun.Imported) {
+			importing.finish()
+			s.Note(importedText(pack))
+		}
 	}
 	if options.Notify == nil && (m.ram.bytes > 0 || options.Cache.KVDir != "") {
 		options.Notify = s.Note
@@ -336,6 +340,11 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 		return nil, cli.Interruption(ctx, err)
 	}
 	return engine, nil
+}
+
+// importedText says what the first use of a model leaves on the disk.
+func importedText(pack llmrun.Imported) string {
+	return fmt.Sprintf("the model was imported for this and later runs: its pack %s takes %s; llmrun cache lists packs and deletes them", pack.Path, cli.FormatBytes(pack.Bytes))
 }
 
 // saveMeasurements makes the library save measurements of devices where llmrun profile saves
