@@ -19,10 +19,12 @@ type Forecast struct {
 	FirstToken, Total float64
 	// Compute and Read are the seconds of a token with an empty context.
 	Compute, Read float64
+	// alone is the part of them that does not run beside the other; see coster.alone.
+	alone float64
 }
 
 // Pass predicts the seconds of a pass with an empty context that computes a multiple of what one token needs.
-func (f *Forecast) Pass(computes float64) float64 { return together(computes*f.Compute, f.Read) }
+func (f *Forecast) Pass(computes float64) float64 { return together(computes*f.Compute, f.Read, f.alone) }
 
 // defaultPrompt is the prompt of a conversation that the user did not describe, in tokens. It
 // is half of the context where that is less.
@@ -36,7 +38,7 @@ func (m *planner) forecast(p *Plan) *Forecast {
 	}
 	f := &Forecast{Talk: m.talk()}
 	f.DecodeStart = 1 / c.decode(0)
-	f.Compute, f.Read = c.work(0), c.read(p.StreamedPerToken)
+	f.Compute, f.Read, f.alone = c.work(0), c.stream(p.StreamedPerToken), c.alone()
 	f.DecodeHalf = 1 / c.decode(p.Context/2)
 	f.DecodeFull = 1 / c.decode(max(0, p.Context-1))
 	f.FirstToken = c.prompt(f.Talk.Prompt)
@@ -86,6 +88,24 @@ func (c *coster) read(bytes int64) float64 {
 	return c.flash(bytes) + seconds(bytes, c.rates.ConvertGBs)
 }
 
+// stream returns the time for reading weights through the ring.
+func (c *coster) stream(bytes int64) float64 {
+	if c.plan.Ring == 0 {
+		return c.read(bytes)
+	}
+	return c.read(bytes) + c.alone()*handoff*float64(bytes)/float64(c.plan.Piece)
+}
+
+// alone returns which part of computing and reading does not run beside the other: all of it in the smallest ring, in which
+// the piece after the next cannot be read before one is used, and nothing in a ring of ringPieces.
+func (c *coster) alone() float64 {
+	if c.plan.Ring == 0 {
+		return 0
+	}
+	more := float64(c.plan.Ring/c.plan.Piece - minPieces)
+	return max(0, 1-more/(ringPieces-minPieces))
+}
+
 // withoutExperts returns the bytes that a plan counts for a number of tokens, without experts.
 func (c *coster) withoutExperts(counted int64, tokens int) int64 {
 	return counted - c.expertReads(c.plan, tokens, &c.plan.Rates)
@@ -96,11 +116,11 @@ func (c *coster) withoutExperts(counted int64, tokens int) int64 {
 func (c *coster) decode(depth int) float64 {
 	r := &c.rates
 	work := c.work(depth)
-	weights, experts := c.read(c.withoutExperts(c.plan.StreamedPerToken, 1)), c.read(c.expertReads(c.plan, 1, r))
+	weights, experts := c.stream(c.withoutExperts(c.plan.StreamedPerToken, 1)), c.read(c.expertReads(c.plan, 1, r))
 	if c.Selection.of(depth) < depth {
-		return together(work, weights+c.flash(c.coldWithin(depth))) + experts + c.pickTime(depth)
+		return together(work, weights+c.flash(c.coldWithin(depth)), c.alone()) + experts + c.pickTime(depth)
 	}
-	return together(work, weights+c.flash(c.cold(depth))) + experts
+	return together(work, weights+c.flash(c.cold(depth)), c.alone()) + experts
 }
 
 // work returns the time of computing one token at a depth.
@@ -211,8 +231,8 @@ func (c *coster) chunkTime(depth, tokens int) float64 {
 	work := float64(tokens)*ops/(r.PrefillGops*1e9) + seconds(attended, r.AttendChunkGBs)
 	// A chunk reads the weights, reads the older KV, and writes as much KV as it displaces.
 	displaced := int64(min(tokens, max(0, depth+tokens-c.hotTokens()))) * c.KVBytesPerToken
-	weights := c.read(c.withoutExperts(c.plan.StreamedPerChunk, c.plan.Chunk) + c.expertReads(c.plan, tokens, r))
-	return together(work, weights+c.flash(c.cold(depth)+displaced))
+	weights := c.stream(c.withoutExperts(c.plan.StreamedPerChunk, c.plan.Chunk)) + c.read(c.expertReads(c.plan, tokens, r))
+	return together(work, weights+c.flash(c.cold(depth)+displaced), c.alone())
 }
 
 // headTime returns the time for the part of the head that is not in memory when the last
@@ -313,14 +333,17 @@ const (
 	// overlapCost is the fraction of the shorter of computing and reading that adds
 	// to the total time, because both use the cores and the memory.
 	overlapCost = 0.1
+	// handoff is the time in seconds from the end of a read to the beginning of the next one in
+	// the smallest ring.
+	handoff = 1e-4
 	// elementOps is the cost of one of Shape.Elements besides matmuls and attention, in
 	// operations of matmuls.
 	elementOps = 10e3
 )
 
-// together returns the time of computing and reading in parallel.
-func together(compute, read float64) float64 {
-	return max(compute, read) + overlapCost*min(compute, read)
+// together returns the time of computing and reading in parallel, but for a part of both.
+func together(compute, read, alone float64) float64 {
+	return max(compute, read) + (overlapCost+alone*(1-overlapCost))*min(compute, read)
 }
 
 // predict records the predicted speeds.

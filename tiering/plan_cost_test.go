@@ -30,9 +30,32 @@ func TestForecastReadsColdKV(t *testing.T) {
 	attend := func(depth int) float64 { return float64(depth) * float64(s.KVBytesPerToken) / 6e9 }
 	depth := p.Context - 1
 	cold := float64(depth-int(p.KVHot/s.KVBytesPerToken)) * float64(s.KVBytesPerToken) / 1e9
-	require.InEpsilon(t, 1/together(weights+attend(depth), cold), f.DecodeFull, 1e-9)
+	require.InEpsilon(t, 1/together(weights+attend(depth), cold, 0), f.DecodeFull, 1e-9)
 	require.Less(t, f.DecodeFull, f.DecodeHalf)
 	require.Less(t, f.DecodeHalf, f.DecodeStart)
+}
+
+// TestForecastOfTheSmallestRing computes the time of a token by hand at the smallest budget, where no piece is read ahead, and
+// checks that all of that time is gone in a ring of ringPieces.
+func TestForecastOfTheSmallestRing(t *testing.T) {
+	s := attending(denseShape())
+	_, err := MakePlan(s, Need{Budget: 1, Context: 2048}, costRates)
+	var least *MinimumError
+	require.ErrorAs(t, err, &least)
+	for _, more := range []int64{0, 256 << 20} {
+		p, err := MakePlan(s, Need{Budget: least.Minimum + more, Context: 2048}, costRates)
+		require.NoError(t, err)
+		compute, read := float64(s.TokenBytes())/20e9, float64(p.StreamedPerToken)/1e9
+		want := max(compute, read) + overlapCost*min(compute, read)
+		if more == 0 {
+			require.EqualValues(t, minPieces, p.Ring/p.Piece)
+			want = compute + read + handoff*float64(p.StreamedPerToken)/float64(p.Piece)
+		} else {
+			require.GreaterOrEqual(t, p.Ring/p.Piece, int64(ringPieces))
+		}
+		require.InEpsilon(t, 1/want, p.Predicted.DecodeStart, 1e-9)
+		require.InEpsilon(t, want, p.Predicted.Pass(1), 1e-9)
+	}
 }
 
 // TestForecastOfWindows checks that layers with a window attend to it and read no KV before it.
