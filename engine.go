@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
@@ -105,10 +106,37 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 		return nil, err
 	}
 	e, err := opts.openEngine(ctx, f, path)
+	for errors.Is(err, ErrBudget) && opts.importedElsewhere {
+		if err := waitForImport(ctx); err != nil {
+			return nil, err
+		}
+		opts.reopen()
+		opts.importRefused, opts.importedElsewhere = false, false
+		if f, err = opts.open(ctx, path); err != nil {
+			return nil, err
+		}
+		e, err = opts.openEngine(ctx, f, path)
+	}
 	if err == nil || ctx.Err() != nil {
 		return e, err
 	}
 	return opts.openAgain(ctx, f, path, err)
+}
+
+// importPoll is the time between two looks at an import of another process.
+const importPoll = 200 * time.Millisecond
+
+// waitForImport lets another process go on with the import of a model that does not fit without its pack, for a moment. If that
+// process ends without a pack, this one imports the model.
+func waitForImport(ctx context.Context) error {
+	timer := time.NewTimer(importPoll)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return endOf(ctx)
+	}
 }
 
 // openEngine loads a model from open files. If its weights do not fit and it can be imported, it

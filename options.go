@@ -96,6 +96,8 @@ type Options struct {
 	opening *opening
 	// importRefused: the model could not be imported, so its weights are converted.
 	importRefused bool
+	// importedElsewhere: that was because another process is importing it.
+	importedElsewhere bool
 	// nested: the planes of a pack are used as it stores them; see admitPrompt.
 	nested bool
 	// encoder: the model only describes texts; planInputs sets it.

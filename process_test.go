@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
@@ -46,6 +47,14 @@ func TestChildProcess(t *testing.T) {
 			return
 		}
 		require.NoError(t, err)
+	case "answer":
+		options := llmrun.Options{Threads: 1, Context: 256, Cache: llmrun.CacheOptions{Dir: dir}, Memory: llmrun.MemoryOptions{RAM: 1 << 20}}
+		_, err := llmrun.Open(model, options)
+		var least *llmrun.MinimumError
+		require.ErrorAs(t, err, &least)
+		options.Memory.RAM = least.Minimum
+		logits, _ := logitsOf(t, model, options)
+		fmt.Println(logits)
 	case "talk":
 		_, err := childTalk(model).part(dir, 1)
 		require.NoError(t, err)
@@ -81,6 +90,25 @@ func child(work, model, dir string, before ...string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{work, model, dir}, " "))
 	return cmd
+}
+
+// TestProcessesStartOnAnEmptyCache answers in three processes that begin at the same time, in the smallest budget: each imports the model,
+// or goes on without its pack while another one does, and none refuses.
+func TestProcessesStartOnAnEmptyCache(t *testing.T) {
+	model, dir := writeShape(t, small(t), "q8_0"), t.TempDir()
+	want, _ := logitsOf(t, model, llmrun.Options{})
+	var children sync.WaitGroup
+	for range 3 {
+		children.Go(func() {
+			out, err := child("answer", model, dir).CombinedOutput()
+			assert.NoError(t, err, "%s", out)
+			assert.Contains(t, string(out), fmt.Sprintln(want))
+		})
+	}
+	children.Wait()
+	packs, err := llmrun.CachedPacks(dir)
+	require.NoError(t, err)
+	require.Len(t, packs, 1)
 }
 
 // TestProcessesImportAtOnce imports a model in two processes at the same time: one imports it, the
