@@ -335,7 +335,7 @@ const (
 	overlapCost = 0.1
 	// handoff is the time in seconds from the end of a read to the beginning of the next one in
 	// the smallest ring.
-	handoff = 1e-4
+	handoff = 1.5e-4
 	// elementOps is the cost of one of Shape.Elements besides matmuls and attention, in
 	// operations of matmuls.
 	elementOps = 10e3
