@@ -24,7 +24,9 @@ type Forecast struct {
 }
 
 // Pass predicts the seconds of a pass with an empty context that computes a multiple of what one token needs.
-func (f *Forecast) Pass(computes float64) float64 { return together(computes*f.Compute, f.Read, f.alone) }
+func (f *Forecast) Pass(computes float64) float64 {
+	return together(computes*f.Compute, f.Read, f.alone)
+}
 
 // defaultPrompt is the prompt of a conversation that the user did not describe, in tokens. It
 // is half of the context where that is less.
