@@ -1,6 +1,7 @@
 package llmrun
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -171,10 +172,11 @@ func (p *Prompt) tokens(s *Session) promptFunc {
 	return func(o *GenerateOptions) ([]int32, error) { return s.encodeText(p.Text, o) }
 }
 
-// Best returns the candidate with the greatest score, the first one of equals; nil without candidates.
+// Best returns the candidate with the greatest score, the first one of equals; nil without candidates. A score that is not
+// a number is less than any other.
 func Best(candidates []*Candidate) (best *Candidate) {
 	for _, c := range candidates {
-		if best == nil || c.Score > best.Score {
+		if best == nil || cmp.Compare(c.Score, best.Score) > 0 {
 			best = c
 		}
 	}
@@ -202,7 +204,7 @@ func Vote(candidates []*Candidate, answer func(text string) (string, bool)) (win
 
 // better reports whether a candidate wins against another one with as many votes.
 func better(a, b *Candidate) bool {
-	return a.Score > b.Score || a.Score == b.Score && a.Index < b.Index
+	return cmp.Or(cmp.Compare(a.Score, b.Score), cmp.Compare(b.Index, a.Index)) > 0
 }
 
 // roomTokens is for how many tokens of an answer a candidate gets room.

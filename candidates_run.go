@@ -77,7 +77,7 @@ func (c *candidates) run(ctx context.Context, prompt Prompt) error {
 	before := s.engine.PassUse()
 	if err == nil {
 		err = c.produce(ctx)
-		c.stats.Decode = time.Since(g.firstAt)
+		g.endDecode(&c.stats)
 	}
 	c.stats.Passes = int(s.engine.PassUse().Passes - before.Passes)
 	g.turn.end(s, Message{}, 0, err == nil)

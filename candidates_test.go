@@ -94,9 +94,9 @@ func TestCandidatesDoNotDependOnMemory(t *testing.T) {
 func TestCandidatesGetMemoryOfWeights(t *testing.T) {
 	pack := packed(t, demoModel, llmrun.ImportOptions{})
 	o := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{KV: "k8v8", RAM: llmrun.NoLimit}}
-	all := func(o llmrun.Options) (ids [][]int32, tokens int) {
+	all := func(o llmrun.Options) (ids [][]int32, stats llmrun.Stats) {
 		e := open(t, pack, o)
-		before := e.Memory().Plan.Pinned
+		before, opened := e.Memory().Plan.Pinned, e.FlashUse().Bytes
 		s, c := newSession(t, e), sampled(8, 10)
 		c.IgnoreEOS = true
 		for k, err := range s.Candidates(t.Context(), llmrun.Prompt{Text: foxPrompt}, c) {
@@ -104,16 +104,19 @@ func TestCandidatesGetMemoryOfWeights(t *testing.T) {
 			ids = append(ids, k.IDs)
 		}
 		require.Equal(t, before, e.Memory().Plan.Pinned)
-		tokens = s.Stats().GeneratedTokens / s.Stats().Passes
+		stats = s.Stats()
+		require.Equal(t, e.FlashUse().Bytes, opened+stats.PrefillFlash.Bytes+stats.DecodeFlash.Bytes)
 		require.NoError(t, s.Close())
 		require.NoError(t, e.Close())
-		return ids, tokens
+		return ids, stats
 	}
 	want, _ := all(o)
 	o.Memory.RAM = minimum(t, pack, o) + 10<<20
-	got, tokens := all(o)
+	got, stats := all(o)
 	require.Equal(t, want, got)
-	require.Greater(t, tokens, 1, "tokens in a pass")
+	require.Greater(t, stats.TokensPerPass(), 2.0)
+	require.Positive(t, stats.DecodeFlash.Bytes)
+	require.Positive(t, stats.DecodeKV.HotPages)
 }
 
 // TestChooseContinuesBehindTheCandidate chooses a candidate and goes on, as a session does that generated it.
@@ -180,6 +183,8 @@ func TestVote(t *testing.T) {
 		{texts: []string{"4", "5"}, scores: []float64{1, 1}, winner: 0, votes: 1},
 		{texts: []string{"", "", "5"}, scores: []float64{3, 2, 1}, winner: 2, votes: 1},
 		{texts: []string{"", ""}, scores: []float64{3, 2}, winner: -1},
+		{texts: []string{"4", "5", "5", "4"}, scores: []float64{math.NaN(), math.NaN(), 1, -2}, winner: 2, votes: 2},
+		{texts: []string{"4", "5", "6"}, scores: []float64{math.NaN(), math.NaN(), math.NaN()}, winner: 0, votes: 1},
 	} {
 		var all []*llmrun.Candidate
 		for i, text := range c.texts {

@@ -328,11 +328,8 @@ func (g *generation) finish(ctx context.Context, err error) {
 		g.stats.StopReason = StopError
 	}
 	if !g.firstAt.IsZero() {
-		g.stats.Decode = time.Since(g.firstAt)
-		g.stats.DecodeFlash = g.session.engine.flashUse().since(g.firstFlash)
+		g.endDecode(&g.stats)
 		g.session.engine.experts.add(g.stats.DecodeFlash.Experts)
-		g.stats.DecodeKV = g.session.engine.KVUse().since(g.firstKV)
-		g.stats.Selection = g.session.engine.selectionUse().since(g.selectionBefore)
 	}
 	g.savePrefix(ctx)
 	s := g.session
@@ -340,6 +337,15 @@ func (g *generation) finish(ctx context.Context, err error) {
 	s.mu.Lock()
 	s.stats = g.stats
 	s.mu.Unlock()
+}
+
+// endDecode records what decoding took, which has begun.
+func (g *generation) endDecode(stats *Stats) {
+	e := g.session.engine
+	stats.Decode = time.Since(g.firstAt)
+	stats.DecodeFlash = e.flashUse().since(g.firstFlash)
+	stats.DecodeKV = e.KVUse().since(g.firstKV)
+	stats.Selection = e.selectionUse().since(g.selectionBefore)
 }
 
 // flush yields held-back text unless a stop string or the caller ended the generation.

@@ -176,6 +176,8 @@ type CacheOptions struct {
 	DailyWrites int64
 	// ImportProgress, if set, is called while the engine imports a model.
 	ImportProgress func(Progress)
+	// Imported, if set, is called when the engine has imported the model into Dir.
+	Imported func(Imported)
 }
 
 // WholeContext as MemoryOptions.AnswerTokens is an answer that may fill the context.

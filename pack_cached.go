@@ -76,6 +76,7 @@ func (o *Options) mayCache() bool {
 // or always. It opens the model's own files if there is no pack.
 func (o *Options) openCached(ctx context.Context, path string, always bool) (*modelfile.Files, error) {
 	var refused error
+	imports := false
 	importer := weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(o.Cache.ImportProgress)})
 	f, err := modelfile.OpenCached(ctx, o.fsys(), path, modelfile.CacheOptions{
 		Hashes: o.hashes(), FS: o.cacheFS(), Dir: o.Cache.Dir, Limit: packLimit(SessionDir{o.Cache.Dir, o.Cache.KeyFile}, o.Cache.Size), ImportAll: always,
@@ -83,6 +84,7 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*mo
 			if refused = o.admitImport(ctx, f); refused != nil {
 				return nil, refused
 			}
+			imports = true
 			return importer(f)
 		},
 		Notify: func(err error) {
@@ -103,6 +105,9 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*mo
 		return nil, errors.Join(errOtherWeights(path), f.Close())
 	}
 	f.Hashes = o.hashes()
+	if p := f.Packed(); imports && p != nil && o.Cache.Imported != nil {
+		o.Cache.Imported(Imported{Path: p.Files()[0], Bytes: p.Size(), SourceBytes: p.About().SourceBytes, PlaneBytes: p.PlaneBytes()})
+	}
 	return f, nil
 }
 

@@ -149,7 +149,7 @@ func PlanMemory(ctx context.Context, path string, opts Options, how PlanOptions)
 	if err != nil {
 		return nil, err
 	}
-	if p.Together, err = predictTogether(&a.shape, a.need, measured.forPlan(), spec.Vocab); err != nil {
+	if p.Together, err = predictTogether(&a.shape, a.need, plan.KVHot, measured.forPlan(), spec.Vocab); err != nil {
 		return nil, err
 	}
 	measurer.remeasure = false

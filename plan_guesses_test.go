@@ -83,7 +83,11 @@ func TestPlanPredictsAnswersTogether(t *testing.T) {
 	}
 	require.Greater(t, p.Together[0].Decode, 1.3*p.PredictedDecode)
 	o.Memory.RAM = least
-	require.Less(t, len(plan(demoModel, o).Together), len(p.Together), "the budget has room for fewer")
+	few := plan(demoModel, o).Together
+	require.Less(t, len(few), len(p.Together), "the budget has room for fewer")
+	short, err := llmrun.PlanMemory(t.Context(), demoModel, o, llmrun.PlanOptions{Prompt: 20, Answer: 40})
+	require.NoError(t, err)
+	require.Greater(t, len(short.Together), len(few), "short answers share the memory of the context")
 	o.Lab.Disk = llmrun.DiskSpeed{}
 	o.Memory.RAM = llmrun.NoLimit
 	require.Empty(t, plan(testutil.Shared(t, "fixtures", "qwen3_moe"), o).Together)

@@ -16,18 +16,17 @@ type PlannedTogether struct {
 // togetherSizes are the numbers of answers that are predicted.
 var togetherSizes = [...]int{2, 4, 8, 16}
 
-// predictTogether predicts the speeds of several answers of tokens each, with the memory of weights that their keys and values leave.
-// Numbers for which the budget has no room are left out. Answers of models with experts are not predicted, because each may
-// need other experts.
-func predictTogether(s *tiering.Shape, n tiering.Need, rates tiering.Rates, vocab int) ([]PlannedTogether, error) {
+// predictTogether predicts the speeds of several answers to the prompt of the need, with the memory of weights that their keys and values
+// leave. hot is the memory for keys and values of the plan for one answer. Numbers for which the budget has no room are left out. Answers
+// of models with experts are not predicted, because each may need other experts.
+func predictTogether(s *tiering.Shape, n tiering.Need, hot int64, rates tiering.Rates, vocab int) ([]PlannedTogether, error) {
 	predicted := []PlannedTogether{}
 	if s.Experts > 0 {
 		return predicted, nil
 	}
-	each := branchBytes(s, vocab, roomTokens)
 	for _, answers := range togetherSizes {
 		need := n
-		need.Heap += int64(answers-1) * each
+		need.Heap += togetherBytes(s, vocab, hot, answers, n.Talk)
 		plan, err := makePlan(*s, need, rates)
 		if errors.Is(err, ErrBudget) {
 			return predicted, nil
@@ -41,10 +40,27 @@ func predictTogether(s *tiering.Shape, n tiering.Need, rates tiering.Rates, voca
 	return predicted, nil
 }
 
-// branchBytes returns about what an answer of some tokens takes that is generated beside others: heap, keys and values from the last
-// page of the prompt on, and recurrent state. The tokens of the prompt count to the heap.
+// togetherBytes returns about what so many answers take that one alone does not. If the plan knows how long they are, they first take the
+// keys and values for which a conversation of that length has no use, and share their frames; answers of an unknown length may fill the context.
+func togetherBytes(s *tiering.Shape, vocab int, hot int64, answers int, talk tiering.Talk) int64 {
+	more := int64(answers - 1)
+	if talk.Prompt == 0 || talk.Answer == 0 {
+		return more * branchBytes(s, vocab, roomTokens)
+	}
+	pages := branchPages(s, talk.Answer)
+	unused := max(0, hot-int64(talk.Prompt)*s.KVBytesPerToken-pages)
+	return more*(candidateHeap(vocab, talk.Answer)+s.KVState) + max(0, more*pages-unused)
+}
+
+// branchBytes returns about what an answer of some tokens takes that is generated beside others: heap, keys and values, and recurrent
+// state. The tokens of the prompt count to the heap.
 func branchBytes(s *tiering.Shape, vocab, tokens int) int64 {
+	return candidateHeap(vocab, tokens) + branchPages(s, tokens) + s.KVFixed
+}
+
+// branchPages returns the keys and values of an answer, from the last page of the prompt on.
+func branchPages(s *tiering.Shape, tokens int) int64 {
 	page := max(1, s.KVPageTokens)
 	pages := 1 + (tokens+page-1)/page
-	return candidateHeap(vocab, tokens) + int64(pages*page)*s.KVBytesPerToken + s.KVFixed
+	return int64(pages*page) * s.KVBytesPerToken
 }

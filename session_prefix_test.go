@@ -13,10 +13,16 @@ import (
 )
 
 // TestSessionsWithOneDocument asks several sessions about one document: its pages are in memory once, also if
-// all sessions read it at the same time, and each answer is the one that its session gives alone.
+// all sessions read it at the same time, and each answer is the one that its session gives alone. In turn, only the first one computes it,
+// also where layers have a recurrent state.
 func TestSessionsWithOneDocument(t *testing.T) {
+	for name, set := range map[string]string{"llama3": "fixtures", "lfm2": "fixtures", "qwen3_5": "fixtures2026"} {
+		t.Run(name, func(t *testing.T) { askOneDocument(t, testutil.Shared(t, set, name)) })
+	}
+}
+
+func askOneDocument(t *testing.T, path string) {
 	const sessions = 4
-	path := testutil.Shared(t, "fixtures", "llama3")
 	o := llmrun.Options{Threads: 2, Context: 400, Memory: llmrun.MemoryOptions{KV: "k8v8", Chunk: 48}}
 	alone, e := open(t, path, o), open(t, path, o)
 	document := someIDs(e, 200)

@@ -79,3 +79,37 @@ func factsOf(summary, begin string) (facts []string) {
 	}
 	return facts
 }
+
+// TestTheFixedBeginningOfPromptsIsPrefilledOnce summarizes a text of several parts, and counts the tokens that are
+// prefilled: what the template puts before the text is among those of the first prompt at most.
+func TestTheFixedBeginningOfPromptsIsPrefilledOnce(t *testing.T) {
+	t.Parallel()
+	engine := demo(t)
+	tokens := func(text string) []int32 {
+		ids, err := engine.EncodeChat([]llmrun.Message{{Role: "user", Content: text}}, llmrun.ChatOptions{})
+		require.NoError(t, err)
+		return ids
+	}
+	fixed, first, second := 0, tokens("Kate has a boat."), tokens("The letter is in Rome.")
+	for first[fixed] == second[fixed] {
+		fixed++
+	}
+	require.Positive(t, fixed)
+	var text strings.Builder
+	for _, name := range []string{"Kate", "Max", "Nora", "Omar", "Ruby"} {
+		text.WriteString("# " + name + "\n\n" + strings.Repeat(name+" has the old boat in Rome. ", 8) + "\n\n")
+	}
+	var prompts, reused []int
+	summary, err := engine.Summarize(context.Background(), llmrun.TextDocument("doc", text.String()), llmrun.SummarizeOptions{
+		PartTokens: 128, Words: 20, Answered: func(s llmrun.Stats) {
+			prompts, reused = append(prompts, s.PromptTokens), append(reused, s.ReusedTokens)
+		},
+	})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(summary.Parts), 3)
+	require.Len(t, prompts, summary.Computed+summary.ComputedMerges)
+	for i, n := range reused[1:] {
+		require.GreaterOrEqual(t, n, fixed, "prompt %d of %d", i+2, len(prompts))
+		require.Less(t, n, prompts[i+1]/2, "the texts differ")
+	}
+}

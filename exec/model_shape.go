@@ -56,7 +56,8 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 	if s.Embedding == 0 {
 		s.Lookup = int64((weights.TiedLookupReaders - 1) * w.Embed.BufferBytes())
 	}
-	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack+recurrent.Bytes(spec), cache.Shape().TokenBytes(), cache.PageTokens()
+	s.KVState = recurrent.Bytes(spec)
+	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack+s.KVState, cache.Shape().TokenBytes(), cache.PageTokens()
 	s.Attended = attendedKV(m)
 	if !o.Select.Exact() {
 		s.Selection = o.Select.shape()

@@ -34,7 +34,7 @@ func (x *prefixes) next(id prefixID, page []int32) prefixID {
 }
 
 // register enters a sequence's whole pages whose tokens used exact attention, and gives back those that another
-// sequence has too. A sequence with recurrent state computes all of its tokens, and then holds such pages once too.
+// sequence has too.
 func (x *prefixes) register(s *Sequence) {
 	page := s.model.cache.PageTokens()
 	end := min(s.exactTokens, len(s.ids)) / page
@@ -62,8 +62,20 @@ func (x *prefixes) add(s *Sequence, id prefixID) {
 	s.prefixes = append(s.prefixes, id)
 }
 
-// adoptsPrefixes reports whether the pages of the sequence are all that its first tokens leave behind.
-func adoptsPrefixes(s *Sequence) bool { return s.savable() && s.state == nil }
+// mark keeps the recurrent state of a sequence behind its last whole page, for other sequences too.
+func (x *prefixes) mark(s *Sequence) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s.state.Mark(len(s.ids))
+	s.markedPages = len(s.ids) / s.model.cache.PageTokens()
+}
+
+// shareMark lets others take the mark of a sequence behind so many tokens, or with 0 no longer, before it changes.
+func (x *prefixes) shareMark(s *Sequence, tokens int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s.markedPages = tokens / s.model.cache.PageTokens()
+}
 
 // lastPrefix returns the longest prefix of the sequence that is entered.
 func lastPrefix(s *Sequence) (id prefixID) {
@@ -79,11 +91,17 @@ func lastPrefix(s *Sequence) (id prefixID) {
 
 // unregister removes a sequence from the prefixes of more than some pages.
 func (x *prefixes) unregister(s *Sequence, pages int) {
-	if len(s.prefixes) <= pages {
+	if len(s.prefixes) <= pages && s.markedPages <= pages {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if s.markedPages > pages {
+		s.markedPages = 0
+	}
+	if len(s.prefixes) <= pages {
+		return
+	}
 	for _, id := range s.prefixes[pages:] {
 		holders := slices.DeleteFunc(x.nodes[id], func(other *Sequence) bool { return other == s })
 		if x.nodes[id] = holders; len(holders) == 0 {
@@ -100,32 +118,41 @@ func (x *prefixes) copyTo(fork, s *Sequence) {
 	for _, id := range s.prefixes {
 		x.add(fork, id)
 	}
+	fork.markedPages = s.markedPages
 }
 
 // adopt gives a sequence, which holds the beginning of ids, the pages of another one that holds a longer
-// part of them. It returns the number of tokens that the sequence then has.
+// part of them. It returns the number of tokens that the sequence then has. Recurrent state is known where a sequence
+// has its mark, which comes with the pages.
 func (x *prefixes) adopt(s *Sequence, ids []int32) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	page, held := s.model.cache.PageTokens(), len(s.prefixes)
 	path, holder := slices.Clone(s.prefixes), (*Sequence)(nil)
-	id := lastPrefix(s)
+	id, pages := lastPrefix(s), 0
 	for n := held; (n+1)*page <= len(ids); n++ {
 		id = x.next(id, ids[n*page:(n+1)*page])
 		holders := x.nodes[id]
 		if len(holders) == 0 {
 			break
 		}
-		path, holder = append(path, id), holders[0]
+		path = append(path, id)
+		if i := slices.IndexFunc(holders, func(h *Sequence) bool { return h.state == nil || h.markedPages == n+1 }); i >= 0 {
+			holder, pages = holders[i], n+1
+		}
 	}
-	if len(path)*page <= len(s.ids) || !s.kv.Adopt(holder.kv, len(path)) {
+	if pages*page <= len(s.ids) || !s.kv.Adopt(holder.kv, pages) {
 		return len(s.ids)
 	}
-	for _, id := range path[held:] {
+	for _, id := range path[held:pages] {
 		x.add(s, id)
 	}
+	if s.state != nil {
+		s.state.CopyMark(holder.state, pages*page)
+		s.markedPages = pages
+	}
 	s.model.passes.moveBeside(s, holder)
-	return len(path) * page
+	return pages * page
 }
 
 // AdoptPrefix looks for the longest part of ids that another sequence of the model holds and, if it is
@@ -133,7 +160,7 @@ func (x *prefixes) adopt(s *Sequence, ids []int32) int {
 // of ids. It leaves at least one token to compute. If page selection has no memory or time to summarize the
 // shared keys, s is empty afterwards.
 func AdoptPrefix(ctx context.Context, s *Sequence, ids []int32) {
-	if !adoptsPrefixes(s) || s.Selected() || len(ids) < 2 {
+	if !s.savable() || s.Selected() || len(ids) < 2 || s.state != nil && s.saving.save != nil { // a save reads the mark
 		return
 	}
 	if s.model.mustRePrefill(s, max(len(ids), s.expectedLen)) { // its tokens have the other frequencies

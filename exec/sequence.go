@@ -41,6 +41,7 @@ type Sequence struct {
 	saving        saving         // the save that is written behind
 	exactTokens   int            // leading tokens that were computed with exact attention
 	prefixes      []prefixID     // of its whole pages that others may share, by length
+	markedPages   int            // pages before the mark of its state, which others may copy; 0: they may not
 
 	expectedLen int  // announced final length
 	longRope    bool // the longrope frequencies of long sequences are in use

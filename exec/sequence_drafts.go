@@ -189,7 +189,7 @@ func commitState(s *Sequence) {
 	}
 	s.state.Commit()
 	if len(s.ids)%s.model.cache.PageTokens() == 0 && s.saving.save == nil {
-		s.state.Mark(len(s.ids))
+		s.model.passes.prefixes.mark(s)
 	}
 }
 

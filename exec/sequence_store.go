@@ -166,6 +166,7 @@ func restoreState(s *Sequence, store *segment.Store, parts []segment.Span, held,
 	if s.state == nil {
 		return nil
 	}
+	s.model.passes.prefixes.shareMark(s, 0)
 	s.state.Unmark()
 	if err := store.ReadState(parts[len(parts)-1].File.ID(), s.state.Marked()); err != nil {
 		s.kv.Truncate(held)
@@ -175,6 +176,7 @@ func restoreState(s *Sequence, store *segment.Store, parts []segment.Span, held,
 		return err
 	}
 	s.state.Restored(n)
+	s.model.passes.prefixes.shareMark(s, n)
 	return nil
 }
 

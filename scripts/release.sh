@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
 # Builds every supported system, or those named, and packs them for download: archives, Debian packages, an SBOM, install.sh
-# and SHA256SUMS. The same commit and time give the same bytes, in any directory.
+# and SHA256SUMS. The same commit and time give the same bytes, in any directory. With "pack" it builds nothing, and packs the
+# programs that scripts/cross.sh OUTPUT_DIR/programs SYSTEM/ARCHITECTURE has built, perhaps one after the other.
 #
 # VERSION            default: that of the nearest tag, or the commit
 # SOURCE_DATE_EPOCH  the time of all files, in seconds since 1970; default: that of the commit
 #
-# usage: scripts/release.sh OUTPUT_DIR [SYSTEM/ARCHITECTURE...]
+# usage: scripts/release.sh OUTPUT_DIR [pack | SYSTEM/ARCHITECTURE...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out=$(realpath -m "${1:?usage: scripts/release.sh OUTPUT_DIR [SYSTEM/ARCHITECTURE...]}")
+out=$(realpath -m "${1:?usage: scripts/release.sh OUTPUT_DIR [pack | SYSTEM/ARCHITECTURE...]}")
 shift
 version=${VERSION:-$(git describe --tags --always --dirty)}
 time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-rm -rf "$out/release" "$out/programs"
-scripts/cross.sh "$out/programs" "$@"
+rm -rf "$out/release"
+if [[ ${1:-} != pack ]]; then
+  rm -rf "$out/programs"
+  scripts/cross.sh "$out/programs" "$@"
+fi
 
 # Completions and manual pages do not depend on the system, so that any program that runs here prints them.
 here=$out/programs/llmrun-$(go env GOHOSTOS)-$(go env GOHOSTARCH)

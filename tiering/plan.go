@@ -44,6 +44,8 @@ type Shape struct {
 	// selected format; n is rounded up to KVPageTokens.
 	KVFixed, KVBytesPerToken int64
 	KVPageTokens             int
+	// KVState is the part of KVFixed that each sequence has for itself: recurrent state.
+	KVState int64
 	// KVSummaryPerToken is the size of the summaries of a token for page selection.
 	// They stay in memory wherever the KV is.
 	KVSummaryPerToken int64

@@ -38,6 +38,7 @@ If standard input is not a terminal, each line is a message and chat prints only
 			f.Group("Conversation")
 			f.OptionalText(&c.system, "system", "TEXT", "the system message at the beginning")
 			f.Toggle(&c.noHistory, "no-history", "do not remember the lines that are typed for the up key of later chats; with --cache-key-file they are not remembered in any case")
+			f.Setting("no-history")
 			c.model.addSession(f)
 			c.generation.add(f)
 			return c.run

@@ -36,6 +36,7 @@ The report has no names of users, machines or models' files, and no paths but th
 			f.Toggle(&d.json, "json", "print one JSON object")
 			f.Group("Cache")
 			d.cache.addPath(f)
+			f.Setting("cache-dir")
 			return d.run
 		},
 	}

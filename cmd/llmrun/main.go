@@ -28,7 +28,8 @@ directories, in less memory than they have. Without -m a command uses ` + defaul
 
 Usage: llmrun COMMAND [flags]`
 
-const overviewEnd = `"llmrun help COMMAND" shows the flags of a command.
+const overviewEnd = `"llmrun help COMMAND" shows the flags of a command, and "llmrun config" those that
+are set for all of them.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for memory, 4 a file is
 damaged or malformed, 130 Ctrl-C, 143 SIGTERM. Results go to standard output; timings,
 progress and errors to standard error.`
@@ -37,7 +38,7 @@ progress and errors to standard error.`
 func llmrunProgram() *cli.Program {
 	return &cli.Program{
 		Name: "llmrun", Intro: overviewIntro, End: overviewEnd, Version: fmt.Sprint(thisVersion()), Hints: commandHints,
-		Complete: nameDefaultModel, Explain: explainOptions, ExitCode: exitCode,
+		Complete: nameDefaultModel, Explain: explainOptions, ExitCode: exitCode, Settings: programSettings(),
 		Groups: commandGroups(),
 	}
 }
@@ -72,6 +73,6 @@ func commandGroups() []cli.CommandGroup {
 		}},
 		{Title: "Get and import models", Commands: []*cli.Command{pullCommand(), modelsCommand(), importCommand(), bundleCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
 		{Title: "Measure", Commands: []*cli.Command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},
-		{Title: "About", Commands: []*cli.Command{doctorCommand(), completionCommand(), manCommand(), versionCommand(), licensesCommand()}},
+		{Title: "About", Commands: []*cli.Command{doctorCommand(), configCommand(), completionCommand(), manCommand(), versionCommand(), licensesCommand()}},
 	}
 }

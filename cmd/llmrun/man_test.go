@@ -28,6 +28,7 @@ func TestManualPagesAreRoff(t *testing.T) {
 	require.Equal(t, pages, llmrunProgram().ManualPages())
 	for name, page := range pages {
 		require.True(t, strings.HasPrefix(page, `.TH "LLMRUN`), name)
+		require.NotContains(t, page, "{default model", name)
 		for line := range strings.Lines(page) {
 			require.Regexp(t, roffLine, strings.TrimSuffix(line, "\n"), name)
 		}

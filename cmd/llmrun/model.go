@@ -16,18 +16,21 @@ import (
 
 // modelFlags select the model of a command and how it is computed.
 type modelFlags struct {
-	path     string // "" = the model in this program
-	threads  int
-	context  int
-	kv       string
-	kvSelect string // fraction of a long context that new tokens attend to
-	drafts   llmrun.DraftOptions
-	reward   llmrun.RewardOptions // of commands that choose between answers
-	lora     []string
-	beside   bool     // adapters are not merged
-	adapters []string // of sessions, of those with names
-	quant    string
-	exact    bool // --exact: activations are not quantized
+	path    string // "" = the model in this program
+	preset  bool   // path comes from the settings
+	threads int
+	context int
+	// contextPreset: context comes from the settings, which are for all models, also for those with less
+	contextPreset bool
+	kv            string
+	kvSelect      string // fraction of a long context that new tokens attend to
+	drafts        llmrun.DraftOptions
+	reward        llmrun.RewardOptions // of commands that choose between answers
+	lora          []string
+	beside        bool     // adapters are not merged
+	adapters      []string // of sessions, of those with names
+	quant         string
+	exact         bool // --exact: activations are not quantized
 	// describes: embed and rank
 	describes bool
 	scoring   bool // logits and perplexity: exact unless rounded is set
@@ -66,6 +69,9 @@ func (m *modelFlags) file() string { return cmp.Or(m.path, programModel()) }
 func (m *modelFlags) addModel(f *cli.FlagSet) {
 	f.Group("Model")
 	f.Text(&m.path, "m model", "PATH", modelUsage)
+	if !m.describes { // embedding models and rerankers are other models than those that answer
+		f.Setting("model").Unless("template", "shape").Reports(&m.preset)
+	}
 }
 
 // addAnswering declares the flags that run and chat share, in the order of their help.
@@ -84,6 +90,10 @@ func (m *modelFlags) addAnswering(f *cli.FlagSet) {
 	m.addRAM(f)
 	m.addCache(f)
 	m.addW8A8(f)
+	f.Setting("kv")
+	f.Setting("draft")
+	f.Setting("ctx").Reports(&m.contextPreset)
+	f.Setting("device").Unless("devices")
 }
 
 // addScoring declares the flags of logits and perplexity, which score a model.
@@ -104,6 +114,7 @@ func (m *modelFlags) addScoring(f *cli.FlagSet) {
 // addThreads declares --threads, for commands that compute.
 func (m *modelFlags) addThreads(f *cli.FlagSet) {
 	f.Count(&m.threads, "threads", "N", "number of threads; default: one for each fast core", 1, 1024)
+	f.Setting("threads")
 }
 
 // addExact declares --exact, for commands that generate.
@@ -248,7 +259,7 @@ func (m *modelFlags) source() (path string, options llmrun.Options, err error) {
 
 // options returns the library's options for the flags, whatever the model is.
 func (m *modelFlags) options() (llmrun.Options, error) {
-	options := llmrun.Options{Threads: m.threads, Context: m.context, StrictContext: true, Adapters: m.lora, AdaptersBeside: m.beside, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, Prompt: m.prompt.memory, PromptTexts: m.prompt.texts, PromptTokens: m.prompt.tokens, AnswerTokens: m.prompt.answer, LogitRows: m.prompt.logitRows, KVRAM: m.kvRAM, Pin: m.pin, Flash: m.flash, WatchPressure: m.pressure, WatchProcess: true}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Drafts: m.drafts, Reward: m.reward, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
+	options := llmrun.Options{Threads: m.threads, Context: m.context, StrictContext: !m.contextPreset, Adapters: m.lora, AdaptersBeside: m.beside, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, Prompt: m.prompt.memory, PromptTexts: m.prompt.texts, PromptTokens: m.prompt.tokens, AnswerTokens: m.prompt.answer, LogitRows: m.prompt.logitRows, KVRAM: m.kvRAM, Pin: m.pin, Flash: m.flash, WatchPressure: m.pressure, WatchProcess: true}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Drafts: m.drafts, Reward: m.reward, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
 	options.SessionAdapters, options.Describes = m.sessionAdapters(), m.describes
 	return options, checkAdapters(m.lora)
 }
@@ -258,7 +269,7 @@ func (m *modelFlags) takeArgument(args []string) error {
 	if len(args) == 0 || !namesModel(args[0]) {
 		return cli.NoArguments(args)
 	}
-	if m.path != "" {
+	if m.path != "" && !m.preset {
 		return cli.Usagef("-m %s and %s are two models: give one of them", m.path, args[0])
 	}
 	m.path = args[0]
@@ -309,6 +320,10 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 		defer importing.finish()
 		options.Cache.ImportProgress = importing.report
 		options.Notify = func(text string) { importing.finish(); s.Note(text) }
+		options.Cache.Imported = func(pack llmrun.Imported) {
+			importing.finish()
+			s.Note(importedText(pack))
+		}
 	}
 	if options.Notify == nil && (m.ram.bytes > 0 || options.Cache.KVDir != "") {
 		options.Notify = s.Note
@@ -325,6 +340,11 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 		return nil, cli.Interruption(ctx, err)
 	}
 	return engine, nil
+}
+
+// importedText says what the first use of a model leaves on the disk.
+func importedText(pack llmrun.Imported) string {
+	return fmt.Sprintf("the model was imported for this and later runs: its pack %s takes %s; llmrun cache lists packs and deletes them", pack.Path, cli.FormatBytes(pack.Bytes))
 }
 
 // saveMeasurements makes the library save measurements of devices where llmrun profile saves

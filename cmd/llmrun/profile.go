@@ -33,6 +33,8 @@ The measurements are saved with the imported models, for these devices, kernels 
 			f.Toggle(&p.devices.real, "real", "measure every candidate and predict none")
 			f.Toggle(&p.again, "again", "repeat all measurements")
 			p.cache.addDir(f)
+			f.Setting("cache-dir")
+			f.Setting("cache-size")
 			f.Group("Output")
 			f.Toggle(&p.json, "json", "print one JSON object")
 			return p.run

@@ -132,6 +132,9 @@ func (r *runFlags) generateSamples(ctx context.Context, s *cli.Streams, engine *
 	if engine.Tokenizer() == nil && (r.samples.vote != nil || r.samples.scorer != nil) {
 		return needTokenizer(engine)
 	}
+	if options.Sampling.Temperature == 0 && r.samples.count != 1 {
+		s.Note("all answers are the same at temperature 0: give a --temp, such as 0.8")
+	}
 	c, err := r.collectSamples(ctx, engine, session, prompt, options)
 	progress.finish()
 	stopped := cli.Interruption(ctx, err)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -60,6 +61,7 @@ GET /health answers {"status":"ok"}, and GET /metrics has counters for Prometheu
 type serveFlags struct {
 	listen  string
 	models  []serve.Model
+	own     string // the model without --model, from the settings; "" = the one in this program
 	keyFile string
 	tlsCert string
 	tlsKey  string
@@ -79,7 +81,11 @@ func (v *serveFlags) add(f *cli.FlagSet) {
 	f.Group("Model")
 	f.Value("model", "NAME=PATH", "offer a model under a name: a GGUF file (any part of a split one), Hugging Face directory, or pack; may be given several times. Default: "+defaultModel+", as "+bundledName, v.addModel)
 	f.Value("keep-alive", "TIME", "how long a model stays open without requests: a duration such as 10m, or a number of seconds; negative: until another one needs the memory; default: 5m. Requests of ollama's API can say otherwise", v.setKeepAlive)
+	f.Setting("listen")
+	f.Setting("keep-alive")
+	f.Setting("model").Sets(func(path string) error { v.own = path; return nil })
 	addRAM(f, &v.ram, "the available memory")
+	f.Setting("ram").Named("memory budget")
 	v.cache.add(f)
 }
 
@@ -142,7 +148,11 @@ func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 		return o, err
 	}
 	if len(o.Models) == 0 {
-		o.Models = []serve.Model{ownModel()}
+		own, err := v.ownModel()
+		if err != nil {
+			return o, err
+		}
+		o.Models = []serve.Model{own}
 	}
 	for i := range o.Models {
 		if err := v.complete(s, &o.Models[i]); err != nil {
@@ -155,12 +165,16 @@ func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 }
 
 // ownModel is the model without --model.
-func ownModel() serve.Model {
+func (v *serveFlags) ownModel() (serve.Model, error) {
+	if v.own != "" {
+		path, err := findModel("--model", v.own)
+		return serve.Model{Name: fileLike.ReplaceAllString(filepath.Base(v.own), ""), Path: path}, err
+	}
 	m := serve.Model{Name: bundledName}
 	if m.Path, m.Options.FS = ownFile(); m.Options.FS != nil {
 		m.License = bundled.Licenses()
 	}
-	return m
+	return m, nil
 }
 
 // complete sets the options of a model.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -294,7 +293,7 @@ func (c *summarizeFlags) summarize(ctx context.Context, s *cli.Streams, engine *
 		return nil, err
 	}
 	defer doc.Close()
-	progress := &summaryProgress{s: s, started: time.Now()}
+	progress := &summaryProgress{screen: cli.NewStatusLine(s), started: time.Now()}
 	if n > 1 {
 		progress.prefix = fmt.Sprintf("%d/%d %s: ", i+1, n, cli.VisibleLine(in.name))
 	}
@@ -337,11 +336,10 @@ func summaryText(summary *llmrun.Summary) string {
 
 // summaryProgress shows the part under way and the time that is left, on a terminal.
 type summaryProgress struct {
-	s       *cli.Streams
+	screen  *cli.StatusLine // nil: no terminal
 	prefix  string
 	started time.Time
 	drawn   time.Time
-	shown   bool
 }
 
 // progressInterval is the time between two drawings.
@@ -349,11 +347,13 @@ const progressInterval = 200 * time.Millisecond
 
 func (p *summaryProgress) update(at llmrun.SummaryProgress) {
 	now := time.Now()
-	if !p.s.ErrTerminal || now.Sub(p.drawn) < progressInterval {
+	if p.screen == nil || now.Sub(p.drawn) < progressInterval {
 		return
 	}
-	p.drawn, p.shown = now, true
-	fmt.Fprintf(p.s.Err, "\r%s%s\x1b[K", p.prefix, progressText(at, now.Sub(p.started)))
+	p.drawn = now
+	p.screen.Draw(func(columns int) string {
+		return cli.FitBehind(p.prefix, progressText(at, now.Sub(p.started)), columns)
+	})
 }
 
 // progressText describes how far a summary is, such as "part 7/23, 1:12 left".
@@ -369,9 +369,4 @@ func progressText(at llmrun.SummaryProgress, elapsed time.Duration) string {
 	return text
 }
 
-func (p *summaryProgress) finish() {
-	if p.shown {
-		_, _ = io.WriteString(p.s.Err, "\r\x1b[K")
-		p.shown = false
-	}
-}
+func (p *summaryProgress) finish() { p.screen.Clear() }

@@ -69,12 +69,33 @@ func TestSummaryProgress(t *testing.T) {
 	require.Equal(t, "merge 1/2, 0:09 left", progressText(at, time.Minute))
 
 	var screen bytes.Buffer
-	p := &summaryProgress{s: &cli.Streams{Err: &screen, ErrTerminal: true}, prefix: "2/40 b.md: "}
+	columns := 0
+	terminal := &cli.Streams{Err: &screen, ErrTerminal: true, ErrColumns: func() int { return columns }}
+	p := &summaryProgress{screen: cli.NewStatusLine(terminal), prefix: "2/40 b.md: "}
 	p.update(at)
 	require.Regexp(t, `^\r2/40 b\.md: merge 1/2, .* left\x1b\[K$`, screen.String())
 	p.finish()
 	require.True(t, strings.HasSuffix(screen.String(), "\r\x1b[K"))
 	screen.Reset()
-	(&summaryProgress{s: &cli.Streams{Err: &screen}}).update(at)
+	(&summaryProgress{screen: cli.NewStatusLine(&cli.Streams{Err: &screen})}).update(at)
 	require.Empty(t, screen.String(), "nothing is drawn into a file")
+
+	// The terminal becomes narrower: what it has broken into lines is removed, and the line fits.
+	p = &summaryProgress{screen: cli.NewStatusLine(terminal), prefix: "2/40 minutes/of/the/meeting.md: "}
+	draw := func(width int) string {
+		screen.Reset()
+		columns, p.drawn = width, time.Time{}
+		at.Done = 0
+		p.update(at)
+		return screen.String()
+	}
+	require.Equal(t, "\r2/40 minutes/of/the/meeting.md: merge 1/2\x1b[K", draw(80))
+	require.Equal(t, "\r\x1b[1A\x1b[J…utes/of/the/meeting.md: merge 1/2\x1b[K", draw(35))
+	require.Equal(t, "\r\x1b[1A\x1b[Jmerge 1/2\x1b[K", draw(17))
+	require.Equal(t, "\r\x1b[1A\x1b[Jmerge\x1b[K", draw(6))
+	require.Equal(t, "\r2/40 minutes/of/the/meeting.md: merge 1/2\x1b[K", draw(42))
+	screen.Reset()
+	columns = 20
+	p.finish()
+	require.Equal(t, "\r\x1b[2A\x1b[J\x1b[K", screen.String())
 }

@@ -100,6 +100,12 @@ func (s *State) Copy(of *State) {
 	}
 }
 
+// CopyMark makes the mark of another sequence, which is behind so many tokens, the state and its mark.
+func (s *State) CopyMark(of *State, tokens int) {
+	copy(s.mark, of.mark)
+	s.Restored(tokens)
+}
+
 // Follow makes a branch begin with the state of its sequence.
 func (s *State) Follow(of *State) { s.now = of.now }
 

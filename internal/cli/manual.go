@@ -39,7 +39,7 @@ func (p *Program) pageName(command string) string {
 }
 
 func (p *Program) writeProgramPage(m *manualPage) {
-	intro := strings.TrimSpace(p.Intro)
+	intro := strings.TrimSpace(p.complete(p.Intro))
 	summary, _, _ := strings.Cut(strings.Join(strings.Fields(intro), " "), ": ")
 	m.begin(p.pageName(""), p.Name, strings.TrimPrefix(summary, p.Name+" "))
 	m.macro("SH", "SYNOPSIS")
@@ -55,8 +55,23 @@ func (p *Program) writeProgramPage(m *manualPage) {
 			m.text(c.Summary)
 		}
 	}
+	p.writeSettingsSection(m)
 	m.macro("SH", "EXIT STATUS")
 	m.text(p.End)
+}
+
+// writeSettingsSection lists the settings and their variables.
+func (p *Program) writeSettingsSection(m *manualPage) {
+	if p.Settings == nil {
+		return
+	}
+	m.macro("SH", "SETTINGS")
+	m.line(bold(p.pageName(p.Settings.Command)) + "(1) explains the file and the variables of settings.")
+	for _, s := range p.settings() {
+		m.macro("TP")
+		m.line(bold(s.name) + ", " + bold(p.Settings.variable(s.name)))
+		m.text(p.complete(s.setting.help.usage))
+	}
 }
 
 func (p *Program) writeCommandPage(m *manualPage, c *Command) {
@@ -64,7 +79,7 @@ func (p *Program) writeCommandPage(m *manualPage, c *Command) {
 	m.macro("SH", "SYNOPSIS")
 	m.line(strings.TrimSpace(bold(p.Name+" "+c.Name) + " " + escapeRoff(c.Synopsis)))
 	m.macro("SH", "DESCRIPTION")
-	m.text(c.About)
+	m.text(p.complete(c.About))
 	if groups := c.Flags().groups; len(groups) > 0 {
 		m.macro("SH", "OPTIONS")
 		for _, group := range groups {
@@ -72,31 +87,31 @@ func (p *Program) writeCommandPage(m *manualPage, c *Command) {
 			for _, f := range group.flags {
 				m.macro("TP")
 				m.line(f.roff())
-				m.text(f.usage)
+				m.text(p.complete(f.usage))
 			}
 		}
 	}
 	m.macro("SH", "EXAMPLES")
 	for _, e := range c.Examples {
 		m.macro("PP")
-		m.text(e.Purpose + ":")
+		m.text(p.complete(e.Purpose) + ":")
 		m.verbatim([]string{e.Line})
 	}
 	m.macro("SH", "SEE ALSO")
 	m.line(bold(p.pageName("")) + "(1)")
 }
 
-// roff returns the names of a flag and what stands for its value, with their dashes.
+// roff returns the names of a flag and what stands for its value.
 func (f *flagHelp) roff() string {
 	var names []string
 	for _, name := range f.spelled() {
 		names = append(names, bold(name))
 	}
-	placeholder := strings.TrimPrefix(f.names, strings.Join(f.spelled(), ", "))
-	if placeholder == "" {
-		return strings.Join(names, ", ")
+	text := strings.Join(names, ", ")
+	if value := strings.TrimPrefix(f.names, strings.Join(f.spelled(), ", ")); value != "" {
+		text += " " + italic(strings.TrimSpace(value))
 	}
-	return strings.Join(names, ", ") + " " + italic(strings.TrimSpace(placeholder))
+	return text
 }
 
 func bold(text string) string { return `\fB` + escapeRoff(text) + `\fR` }

@@ -119,11 +119,11 @@ func TestMeterLine(t *testing.T) {
 	require.Equal(t, "loading ░░░░░░░░░░░░░░░░░░░░░░░░   0%  0 tokens of 20 tokens", m.line(0, 20, 10*time.Second, 0))
 	require.Equal(t, "loading ████████████████████████ 100%  20 tokens of 20 tokens, 0:00 left", m.line(21, 20, 10*time.Second, 0))
 	for columns, want := range map[int]string{
-		80: "loading ██████░░░░░░░░░░░░░░░░░░  25%  5 tokens of 20 tokens, 0:30 left",
-		70: "loading ███░░░░░░░░░  25%  5 tokens of 20 tokens, 0:30 left",
-		45: "loading ███░░░░░░░░░  25%, 0:30 left",
-		33: "loading █░░░░░  25%, 0:30 left",
-		25: "loading  25%, 0:30 left", 20: "loading  25%", 8: "loading",
+		79: "loading ██████░░░░░░░░░░░░░░░░░░  25%  5 tokens of 20 tokens, 0:30 left",
+		69: "loading ███░░░░░░░░░  25%  5 tokens of 20 tokens, 0:30 left",
+		44: "loading ███░░░░░░░░░  25%, 0:30 left",
+		32: "loading █░░░░░  25%, 0:30 left",
+		24: "loading  25%, 0:30 left", 19: "loading  25%",
 	} {
 		require.Equal(t, want, m.line(5, 20, 10*time.Second, columns), columns)
 	}
@@ -146,6 +146,11 @@ func testMeterFollowsTheWidth(t *testing.T) {
 	time.Sleep(meterInterval)
 	m.Update(5, 20)
 	require.Equal(t, "\r\x1b[1A\x1b[Jloading ███░░░░░░░░░  25%, 0:31 left\x1b[K", screen.String())
+	screen.Reset()
+	columns = 8
+	time.Sleep(meterInterval)
+	m.Update(5, 20)
+	require.Equal(t, "\r\x1b[4A\x1b[Jloading\x1b[K", screen.String(), "the last column stays free")
 	screen.Reset()
 	m.Finish()
 	require.Equal(t, "\r\x1b[K", screen.String())

@@ -18,18 +18,83 @@ const (
 // shows nothing. Methods are safe for concurrent use.
 type Meter struct {
 	mu      sync.Mutex
-	w       io.Writer
 	label   string
 	amount  func(int64) string // formats a quantity
 	started time.Time
 	drawn   time.Time
-	visible bool
 	// first is the amount at the first update: what was done before does not say how fast the operation is.
 	first   int64
 	updated bool
 
-	columns func() int // of the terminal; nil: unknown
+	screen StatusLine
+}
+
+// A StatusLine is a line on standard error that is drawn again and again, as wide as the terminal is at that time. Methods
+// of a nil StatusLine show nothing.
+type StatusLine struct {
+	w       io.Writer
+	columns func() int // of the terminal; 0: unknown
 	drew    int        // columns of the last drawing
+	visible bool
+}
+
+// NewStatusLine returns a line, or nil if standard error is not a terminal.
+func NewStatusLine(s *Streams) *StatusLine {
+	if !s.ErrTerminal {
+		return nil
+	}
+	return &StatusLine{w: s.Err, columns: s.errColumns}
+}
+
+// Draw draws what line returns for a number of columns; 0 are unknown. What takes more is cut.
+func (l *StatusLine) Draw(line func(columns int) string) {
+	if l == nil {
+		return
+	}
+	columns := l.columns()
+	room := max(columns-1, 0) // the last column stays free: some terminals break the line behind it
+	text := line(room)
+	if room > 0 {
+		text = cut(text, room)
+	}
+	fmt.Fprint(l.w, l.toStart(columns), text, "\x1b[K")
+	l.drew, l.visible = Cells(text), true
+}
+
+// Clear removes the line.
+func (l *StatusLine) Clear() {
+	if l != nil && l.visible {
+		fmt.Fprint(l.w, l.toStart(l.columns()), "\x1b[K")
+		l.visible = false
+	}
+}
+
+// toStart moves to the beginning of what was drawn. A terminal that has become narrower has broken it into lines, which are
+// removed.
+func (l *StatusLine) toStart(columns int) string {
+	if columns <= 0 || l.drew <= columns {
+		return "\r"
+	}
+	return fmt.Sprintf("\r\x1b[%dA\x1b[J", (l.drew-1)/columns)
+}
+
+// FitBehind returns a text behind a name, such as "2/40 report.md: " and "part 7/23". A narrow terminal has the end of the
+// name, then none of it.
+func FitBehind(name, text string, columns int) string {
+	room := columns - Cells(text)
+	if columns <= 0 || Cells(name) <= room {
+		return name + text
+	}
+	const least = 8 // columns of a name that tell something
+	if room < least {
+		return text
+	}
+	for i := range name {
+		if Cells(name[i:]) < room {
+			return "…" + name[i:] + text
+		}
+	}
+	return text
 }
 
 // NewMeter returns a meter, or nil if standard error is not a terminal.
@@ -37,7 +102,7 @@ func NewMeter(s *Streams, label string, amount func(int64) string) *Meter {
 	if !s.ErrTerminal {
 		return nil
 	}
-	return &Meter{w: s.Err, label: label, amount: amount, started: time.Now(), columns: s.errColumns}
+	return &Meter{label: label, amount: amount, started: time.Now(), screen: *NewStatusLine(s)}
 }
 
 // Update draws the bar, at most once per meterInterval.
@@ -54,26 +119,11 @@ func (m *Meter) Update(done, total int64) {
 	if now.Sub(m.started) < meterDelay || now.Sub(m.drawn) < meterInterval {
 		return
 	}
-	m.drawn, m.visible = now, true
-	columns := 0
-	if m.columns != nil {
-		columns = m.columns()
-	}
-	line := m.line(done, total, now.Sub(m.started), columns)
-	fmt.Fprint(m.w, m.toStart(columns), line, "\x1b[K")
-	m.drew = Cells(line)
+	m.drawn = now
+	m.screen.Draw(func(columns int) string { return m.line(done, total, now.Sub(m.started), columns) })
 }
 
-// toStart moves to the beginning of what was drawn. A terminal that has become narrower has broken it into lines, which are
-// removed.
-func (m *Meter) toStart(columns int) string {
-	if columns <= 0 || m.drew <= columns {
-		return "\r"
-	}
-	return fmt.Sprintf("\r\x1b[%dA\x1b[J", (m.drew-1)/columns)
-}
-
-// line formats the label, the bar, the amounts and the remaining time at the current rate, in fewer than so many columns:
+// line formats the label, the bar, the amounts and the remaining time at the current rate, in so many columns:
 // a narrow terminal has a shorter bar, then no amounts, then no bar. 0 columns are unknown.
 func (m *Meter) line(done, total int64, elapsed time.Duration, columns int) string {
 	done = min(max(done, 0), total)
@@ -93,11 +143,11 @@ func (m *Meter) line(done, total int64, elapsed time.Duration, columns int) stri
 			bar = strings.Repeat("█", full) + strings.Repeat("░", form.cells-full) + " "
 		}
 		line = fmt.Sprintf("%s %s%3d%%%s", m.label, bar, done*100/total, form.rest)
-		if columns <= 0 || Cells(line) < columns { // the last column stays free: some terminals break the line behind it
+		if columns <= 0 || Cells(line) <= columns {
 			return line
 		}
 	}
-	return cut(line, columns-1)
+	return line
 }
 
 // Finish removes the bar. Further calls do nothing.
@@ -107,14 +157,7 @@ func (m *Meter) Finish() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.visible {
-		columns := 0
-		if m.columns != nil {
-			columns = m.columns()
-		}
-		fmt.Fprint(m.w, m.toStart(columns), "\x1b[K")
-		m.visible = false
-	}
+	m.screen.Clear()
 }
 
 // FormatLeft formats a remaining time as minutes and seconds, or with hours.

@@ -23,7 +23,8 @@ type ReadQueue struct {
 	unsubmitted []int         // slots of reads that Submit has not passed to the system yet
 	completed   []completedRead
 	detector    batchDetector
-	batches     []int // [depth] scratch memory for collectCompleted
+	batches     []int               // [depth] scratch memory for collectCompleted
+	pause       func(time.Duration) // waits for a throttled device; tests on a fake clock use time.Sleep
 }
 
 // pendingRead is a read between Add and Next.
@@ -66,7 +67,7 @@ func NewReadQueue(depth int) *ReadQueue {
 func newReadQueue(depth int, system asyncReads) *ReadQueue {
 	q := &ReadQueue{
 		system: system, depth: depth, pending: make([]pendingRead, depth), unsubmitted: make([]int, 0, depth), completed: make([]completedRead, 0, depth),
-		detector: newBatchDetector(depth), batches: make([]int, 0, depth),
+		detector: newBatchDetector(depth), batches: make([]int, 0, depth), pause: sleep,
 	}
 	for i := range depth {
 		q.idle = append(q.idle, i)
@@ -163,7 +164,7 @@ func (q *ReadQueue) Next(wait time.Duration) (tag, n int, ok bool) {
 		case remaining <= 0 || at < 0 && q.inFlight() == 0:
 			return 0, 0, false
 		case at >= 0:
-			time.Sleep(min(remaining, due.Sub(now)))
+			q.pause(min(remaining, due.Sub(now)))
 		}
 	}
 }

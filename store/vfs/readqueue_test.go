@@ -217,6 +217,7 @@ func TestReadQueueLearnsOnlyFromWaiting(t *testing.T) {
 func TestReadQueueWaitsForThrottledDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newReadQueue(2, &scriptedReads{atOnce: true})
+		q.pause = time.Sleep
 		f := &throttledFile{File: newScriptedFile(t), device: NewDevice(DirectAlign/4, 0)} // 4 s a page
 		start := time.Now()
 		q.Add(f, make([]byte, DirectAlign), 0, 7)

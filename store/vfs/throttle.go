@@ -16,7 +16,7 @@ func Throttled(fsys FS, bytesPerSecond int64, latency time.Duration) FS {
 
 // NewDevice returns a simulated device with this speed; see Throttled.
 func NewDevice(bytesPerSecond int64, latency time.Duration) *Device {
-	return &Device{bytesPerSecond: bytesPerSecond, latency: latency}
+	return &Device{bytesPerSecond: bytesPerSecond, latency: latency, pause: sleep}
 }
 
 // Throttle returns fsys with the speed of d. All file systems of a device share its bus.
@@ -27,13 +27,14 @@ func (d *Device) Throttle(fsys FS) FS { return &throttledFS{FS: fsys, device: d}
 type Device struct {
 	bytesPerSecond int64
 	latency        time.Duration
+	pause          func(time.Duration) // waits; tests on a fake clock use time.Sleep
 
 	mu     sync.Mutex
 	idleAt time.Time // when the bus has finished all scheduled transfers
 }
 
 // transfer blocks for the duration of a transfer of n bytes.
-func (d *Device) transfer(n int) { time.Sleep(time.Until(d.schedule(n))) }
+func (d *Device) transfer(n int) { d.pause(time.Until(d.schedule(n))) }
 
 // schedule adds a transfer of n bytes to the bus and returns its completion time.
 func (d *Device) schedule(n int) time.Time {

@@ -9,6 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// fakeDevice is a device on a fake clock.
+func fakeDevice(bytesPerSecond int64, latency time.Duration) *Device {
+	d := NewDevice(bytesPerSecond, latency)
+	d.pause = time.Sleep
+	return d
+}
+
 // TestThrottle runs on a fake clock, so that the times are exact.
 func TestThrottle(t *testing.T) {
 	for _, c := range []struct {
@@ -28,7 +35,7 @@ func TestThrottle(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := NewMem()
 				require.NoError(t, WriteFile(mem, "f", make([]byte, 1000)))
-				fsys := Throttled(mem, c.rate, c.latency)
+				fsys := fakeDevice(c.rate, c.latency).Throttle(mem)
 				start := time.Now()
 				var readers sync.WaitGroup
 				for range c.readers {
@@ -58,7 +65,7 @@ func readFourTimes(t *testing.T, fsys FS) {
 // TestThrottledFilesShareADevice checks that two file systems of a device share its bus.
 func TestThrottledFilesShareADevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		device := NewDevice(1000, 0)
+		device := fakeDevice(1000, 0)
 		start := time.Now()
 		var readers sync.WaitGroup
 		for range 2 {
@@ -74,7 +81,7 @@ func TestThrottledFilesShareADevice(t *testing.T) {
 func TestThrottledWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		require.NoError(t, WriteFile(Throttled(NewMem(), 100, 0), "f", make([]byte, 500)))
+		require.NoError(t, WriteFile(fakeDevice(100, 0).Throttle(NewMem()), "f", make([]byte, 500)))
 		require.Equal(t, 5*time.Second, time.Since(start))
 	})
 }
