@@ -231,10 +231,14 @@ func (w *Writer) Close() error {
 	return errors.Join(err, w.lock.Close())
 }
 
-// wasteful reports whether a rewrite pays.
+// wasteful reports whether a rewrite pays. Without notes it does not: they may be on a drive that is not here, and come back to
+// their vectors.
 func (x *Index) wasteful() bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+	if len(x.byPath) == 0 {
+		return false
+	}
 	dead := x.dead
 	for model, bytes := range x.vectorBytes {
 		if x.drops(model) {
