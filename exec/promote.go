@@ -10,6 +10,14 @@ import (
 // small sections or one large section.
 const promoteStep = 64 << 20
 
+// Promoting reports whether weights are still to be moved from the mapped file, which takes some of the time of the next
+// passes.
+func (m *Model) Promoting() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.residency != nil && m.residency.Promoting
+}
+
 // promote moves weights from the mapped file to anonymous memory in huge pages. With the mapping,
 // the first token needs no copy; with huge pages, the following tokens are faster. It moves some
 // sections before every pass but the first; each section is always in exactly one of the two

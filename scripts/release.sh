@@ -15,9 +15,9 @@ time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 rm -rf "$out/release" "$out/programs"
 scripts/cross.sh "$out/programs" "$@"
 
-# Completions do not depend on the system, so that any program that runs here prints them.
+# Completions and manual pages do not depend on the system, so that any program that runs here prints them.
 here=$out/programs/llmrun-$(go env GOHOSTOS)-$(go env GOHOSTARCH)
-[[ -x $here ]] || { echo "$here is not among the systems: the completions come from it" >&2; exit 1; }
+[[ -x $here ]] || { echo "$here is not among the systems: completions and manual pages come from it" >&2; exit 1; }
 extras=$(mktemp -d)
 trap 'rm -rf "$extras"' EXIT
 mkdir "$extras/completions"
@@ -25,5 +25,6 @@ mkdir "$extras/completions"
 "$here" completion zsh >"$extras/completions/_llmrun"
 "$here" completion fish >"$extras/completions/llmrun.fish"
 "$here" completion powershell >"$extras/completions/llmrun.ps1"
+"$here" man -o "$extras/man" >/dev/null
 
 go run ./internal/release -version "$version" -time "$time" -extras "$extras" -out "$out/release" "$out"/programs/llmrun-*

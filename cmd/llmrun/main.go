@@ -78,6 +78,6 @@ func commandGroups() []cli.CommandGroup {
 		}},
 		{Title: "Get and import models", Commands: []*cli.Command{pullCommand(), modelsCommand(), importCommand(), bundleCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
 		{Title: "Measure", Commands: []*cli.Command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},
-		{Title: "About", Commands: []*cli.Command{doctorCommand(), completionCommand(), versionCommand(), licensesCommand()}},
+		{Title: "About", Commands: []*cli.Command{doctorCommand(), completionCommand(), manCommand(), versionCommand(), licensesCommand()}},
 	}
 }

@@ -12,7 +12,7 @@ import (
 // supported are the fields of a network that the device computes, or that package exec computes around it. A new
 // field must be added here when it has a kernel, and to refused before.
 var supported = []string{
-	"Spec.Family", "Spec.Dim", "Spec.Heads", "Spec.Inner", "Spec.Vocab", "Spec.Context",
+	"Spec.Family", "Spec.Dim", "Spec.Heads", "Spec.Inner", "Spec.Vocab", "Spec.Context", "Spec.ContextFrom",
 	"Spec.AttnScale", "Spec.FinalSoftcap", "Spec.EmbedScale", "Spec.ResidualScale", "Spec.LogitScale",
 	"Spec.Layers", "Spec.Ropes", "Spec.Tied", "Spec.Interleave",
 	"NormSpec.Eps", "NormSpec.Offset", "LayerSpec.KVHeads", "LayerSpec.Window", "LayerSpec.Rope",

@@ -221,6 +221,9 @@ func (r *Report) runOn(ctx context.Context, o *Options, model *exec.Model) error
 		}
 		t.count(model, traffic)
 	}
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
 	rounds := 1 + o.Repeats // the first round warms up caches and is not counted
 	for round := range rounds {
 		for i := range r.Tests {

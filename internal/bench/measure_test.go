@@ -10,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/internal/enginemodel"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -59,6 +62,35 @@ func TestBenchTimesEveryCombination(t *testing.T) {
 	require.Positive(t, r.Limits.Int8Gops)
 	require.NotEmpty(t, r.Limits.Instruction)
 	require.Equal(t, "k8v8", r.KV)
+}
+
+// TestWeightsSettleBeforeTests: weights that open as a mapping have moved to memory when the first test begins.
+func TestWeightsSettleBeforeTests(t *testing.T) {
+	dir := t.TempDir()
+	pack := filepath.Join(dir, "m.pack")
+	_, err := llmrun.Import(t.Context(), tinyModel(t), pack, llmrun.ImportOptions{})
+	require.NoError(t, err)
+	for _, tests := range [][2][]int{{{16}, nil}, {nil, {3}}} {
+		o := tinyBench(pack)
+		o.Prefill, o.Decode, o.Depths, o.Threads = tests[0], tests[1], []int{0}, []int{1}
+		var model *exec.Model
+		o.Open = func(ctx context.Context, threads, longest int) (*Opened, error) {
+			e, err := llmrun.OpenContext(ctx, pack, llmrun.Options{Threads: threads, Context: longest, Memory: llmrun.MemoryOptions{RAM: 64 << 20}})
+			if err != nil {
+				return nil, err
+			}
+			model = enginemodel.Of(e)
+			if !model.Promoting() {
+				t.Skip("the page cache does not hold the file, or the system does not report it")
+			}
+			return &Opened{Model: model, Close: e.Close}, nil
+		}
+		o.Running = func(done, _ int64) {
+			require.False(t, model.Promoting(), "before the end of test %d", done)
+		}
+		_, err := Run(t.Context(), o)
+		require.NoError(t, err)
+	}
 }
 
 // TestReportsHaveTheFieldsThatProgramsRead checks the JSON names that scripts use.

@@ -63,6 +63,17 @@ func (b *Runner) time(ctx context.Context, t *Test, warmUp bool) error {
 	return err
 }
 
+// settle generates tokens until the weights are where they stay: those that opened as a mapping move to memory a part before
+// each pass, which belongs to opening and not to a test.
+func (b *Runner) settle(ctx context.Context) error {
+	s, err := b.Sequence(ctx, 0)
+	for err == nil && b.Model.Promoting() {
+		s.Truncate(0)
+		err = b.Generate(ctx, s, 1)
+	}
+	return err
+}
+
 // flashBytes returns how many bytes of weights the model has read from flash.
 func (b *Runner) flashBytes() int64 { return b.Model.StreamStats().Bytes + b.Model.ExpertStats().Bytes }
 

@@ -993,6 +993,14 @@
 	VPADDD Y10, a, a \
 	VPADDD Y10, b, b
 
-#define ROW_START(t, a, b) \
-	VPADDD (R13), a, a \
-	VPADDD 32(R13), b, b
+// STARTED is for sums that began with their initial value: COMMON_SUMS begins them with
+// startBits, ROW_SUMS with that of each row. A load takes no port of the arithmetic.
+#define STARTED(t, a, b)
+
+#define COMMON_SUMS(a, b) \
+	VPBROADCASTD ·startValue(SB), a \
+	VPBROADCASTD ·startValue(SB), b
+
+#define ROW_SUMS(a, b) \
+	VMOVDQU (R13), a \
+	VMOVDQU 32(R13), b
