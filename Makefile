@@ -19,6 +19,9 @@ JOBS     ?= 1
 # Runs go test and says what failed. A step states its time limit: Go's own is 10 minutes a package.
 TESTREPORT := GO="$(GO)" $(GO) run ./internal/testreport
 
+# Targets run llmrun without the settings of whoever runs make.
+export LLMRUN_CONFIG := /dev/null
+
 # Makes the targets that follow side by side, where one alone leaves processors idle: it compiles little or
 # ends with one slow test. A target prints what it has to say when it has ended.
 SIDE_BY_SIDE = +@$(MAKE) --no-print-directory -j $$(getconf _NPROCESSORS_ONLN) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)

@@ -31,7 +31,7 @@ func deviceOptions(dir string) llmrun.Options {
 // runOnDevice is a child process that plans and runs a model on a device. It prints the minimum if the
 // budget is refused, and otherwise the peak of the process and of the ledger, and the tokens.
 func runOnDevice(t *testing.T, work, model, dir string) {
-	require.LessOrEqual(t, tiering.ReadCode(tiering.SystemRoot()), int64(deviceCode), "of the tests' program when it opens a model")
+	require.LessOrEqual(t, tiering.ReadCode(tiering.SystemRoot()).Resident(), int64(deviceCode), "of the tests' program when it opens a model")
 	llmrun.ReserveCode(deviceCode)
 	name, rest, _ := strings.Cut(strings.TrimPrefix(work, devicePrefix), ":")
 	options := deviceOptions(dir)

@@ -168,5 +168,5 @@
 //
 // # Limitations
 //
-// The package supports text only: no images, no audio, and no text embeddings.
+// The package supports text only: no images and no audio.
 package llmrun

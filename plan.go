@@ -264,9 +264,10 @@ const (
 // its libraries when the first engine is opened, and what will be later. What llmrun itself has used until then is
 // given back, and comes back where it is used again.
 var codeBytes = sync.OnceValue(func() int64 {
-	reserve := codeMemory(tiering.ReadCode(tiering.SystemRoot()))
+	code := tiering.ReadCode(tiering.SystemRoot())
+	reserve := codeMemory(code.Resident())
 	if reserve == codeLeast {
-		tiering.ReleaseCode(tiering.SystemRoot())
+		code.Release()
 	}
 	return reserve
 })

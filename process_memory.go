@@ -72,7 +72,7 @@ func (e *Engine) respondToProcess(resident func() int64, notify func(string)) {
 // describeProcess returns the parts of the process that no purpose of the ledger names.
 func describeProcess() string {
 	root := tiering.SystemRoot()
-	return fmt.Sprintf("code %s, stacks %s, page tables %s", tiering.SizeText(tiering.ReadCode(root)), tiering.SizeText(int64(stackBytes())), tiering.SizeText(tiering.ReadResident(root).PageTables))
+	return fmt.Sprintf("code %s, stacks %s, page tables %s", tiering.SizeText(tiering.ReadCode(root).Resident()), tiering.SizeText(int64(stackBytes())), tiering.SizeText(tiering.ReadResident(root).PageTables))
 }
 
 // stackBytes returns the memory of goroutine stacks, which Go's memory limit and the purpose

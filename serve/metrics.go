@@ -61,6 +61,24 @@ func metric(w io.Writer, name, kind, help string) {
 	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
+// codePurpose is the purpose of the program's code in the ledger of each engine.
+const codePurpose = "code"
+
+// heldMemory returns the memory of models by purpose. That of the program's code, which they share, counts once.
+func heldMemory(open []loaded) map[string]int64 {
+	ram := map[string]int64{}
+	for _, l := range open {
+		for purpose, bytes := range l.held {
+			if purpose == codePurpose {
+				ram[purpose] = max(ram[purpose], bytes)
+			} else {
+				ram[purpose] += bytes
+			}
+		}
+	}
+	return ram
+}
+
 // serveMetrics answers in the text format of Prometheus, version 0.0.4.
 func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -68,13 +86,10 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	m := s.metrics
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ram := map[string]int64{}
 	for _, l := range open {
 		totals.add(l.totals)
-		for purpose, bytes := range l.held {
-			ram[purpose] += bytes
-		}
 	}
+	ram := heldMemory(open)
 	metric(w, "llmrun_tokens_total", "counter", "Tokens: computed and reused ones of prompts, counted with the first token of the answer, and generated ones, counted one by one.")
 	fmt.Fprintf(w, "llmrun_tokens_total{kind=\"prompt\"} %d\n", m.prompt)
 	fmt.Fprintf(w, "llmrun_tokens_total{kind=\"cached\"} %d\n", m.cached)
@@ -87,7 +102,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "llmrun_goroutines %d\n", runtime.NumGoroutine())
 	metric(w, "llmrun_models_open", "gauge", "Models in memory.")
 	fmt.Fprintf(w, "llmrun_models_open %d\n", len(open))
-	metric(w, "llmrun_ram_bytes", "gauge", "Memory of the open models by purpose.")
+	metric(w, "llmrun_ram_bytes", "gauge", "Memory of the open models by purpose, with the program's code once.")
 	for _, purpose := range slices.Sorted(maps.Keys(ram)) {
 		fmt.Fprintf(w, "llmrun_ram_bytes{purpose=%q} %d\n", purpose, ram[purpose])
 	}

@@ -247,10 +247,15 @@ func jsonLogProb(x float32) float32 {
 
 // openAIContent reads the content of a message. Answers that are calls have none, and results of tools may have none.
 func openAIContent(m *object) string {
-	if role := m.text("role"); role != "assistant" && role != "tool" && role != "function" {
+	role := m.text("role")
+	if role != "assistant" && role != "tool" && role != "function" {
 		m.need("content")
 	}
-	return readParts(m, "content")
+	text := readParts(m, "content")
+	if role == "assistant" && text == "" {
+		text = m.text("refusal") // an earlier answer, as it was returned
+	}
+	return text
 }
 
 // readParts reads a text, or a list of parts of which all are texts.

@@ -81,7 +81,7 @@ func (s *Server) readChatRequest(o *object) *chatRequest {
 	chat := &r.options.Chat
 	chat.Extra = o.values("chat_template_kwargs")
 	chat.Tools = readTools(o)
-	readToolChoice(o, chat)
+	readToolChoice(o, nestedProperties, chat)
 	chat.OneToolCall = !o.boolean("parallel_tool_calls", true)
 	if format := readResponseFormat(o, &r.options); chat.ToolChoice != llmrun.ToolsRequired { // else it is not held to it
 		r.format = format

@@ -198,15 +198,7 @@ func (r *responseRequest) readTools(o *object) {
 	}
 	set.ParallelCalls = o.boolean("parallel_tool_calls", true)
 	chat.OneToolCall = !set.ParallelCalls
-	if o.kind("tool_choice") == isObject {
-		tool := o.inner("tool_choice")
-		if tool.text("type") != "function" {
-			tool.fail("type", "must be function")
-		}
-		requireTool(tool, chat)
-	} else {
-		readToolChoice(o, chat)
-	}
+	readToolChoice(o, flatProperties, chat)
 	if choice := o.fields["tool_choice"]; choice.kind != isNull {
 		set.ToolChoice = choice.any()
 	}

@@ -536,6 +536,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		"llmrun_tokens_total{kind=\"prompt\"} 12\n", "llmrun_tokens_total{kind=\"generated\"} 3\n", "llmrun_queue_length 0\n",
 		"llmrun_goroutines ", "llmrun_models_open 1\n", "llmrun_requests_total{code=\"200\"} 1\n", "llmrun_ram_bytes{purpose=\"pinned weights\"} ",
+		"llmrun_ram_bytes{purpose=\"" + codePurpose + "\"} ",
 		"llmrun_flash_read_bytes_total{what=\"weights\"} ", "# TYPE llmrun_passes_total counter\nllmrun_passes_total 3\n", "llmrun_pass_tokens_total 14\n",
 	} {
 		require.Contains(t, w.Body.String(), want)

@@ -42,25 +42,32 @@ func requireTool(f *object, chat *llmrun.ChatOptions) {
 	}
 }
 
+// A propertiesOf returns the object with the properties of a tool, or of a choice, whose type is kind.
+type propertiesOf func(o *object, kind string) *object
+
+// In chat completions the properties are in a field that is named like the type; in responses they are beside the type.
+func nestedProperties(o *object, kind string) *object { return o.inner(kind) }
+func flatProperties(o *object, _ string) *object      { return o }
+
 // allowTools offers only those of the tools that an object lists.
-func allowTools(f *object, chat *llmrun.ChatOptions) {
+func allowTools(f *object, of propertiesOf, chat *llmrun.ChatOptions) {
 	if chat.ToolChoice = f.text("mode"); chat.ToolChoice != llmrun.ToolsAuto && chat.ToolChoice != llmrun.ToolsRequired {
 		f.fail("mode", "must be auto or required")
 	}
 	allowed := map[string]bool{}
 	for _, tool := range f.list("tools") {
-		of := tool.inner("function")
-		if name := of.text("name"); slices.ContainsFunc(chat.Tools, func(t llmrun.Tool) bool { return t.Name == name }) {
+		named := of(tool, "function")
+		if name := named.text("name"); slices.ContainsFunc(chat.Tools, func(t llmrun.Tool) bool { return t.Name == name }) {
 			allowed[name] = true
 		} else {
-			of.fail("name", "must be one of the tools")
+			named.fail("name", "must be one of the tools")
 		}
 	}
 	chat.Tools = slices.DeleteFunc(slices.Clone(chat.Tools), func(t llmrun.Tool) bool { return !allowed[t.Name] })
 }
 
 // readToolChoice reads whether the answer must be a call.
-func readToolChoice(o *object, chat *llmrun.ChatOptions) {
+func readToolChoice(o *object, of propertiesOf, chat *llmrun.ChatOptions) {
 	const name = "tool_choice"
 	if !o.has(name) {
 		return
@@ -72,9 +79,9 @@ func readToolChoice(o *object, chat *llmrun.ChatOptions) {
 	} else {
 		switch choice := o.inner(name); choice.text("type") {
 		case "function":
-			requireTool(choice.inner("function"), chat)
+			requireTool(of(choice, "function"), chat)
 		case "allowed_tools":
-			allowTools(choice.inner("allowed_tools"), chat)
+			allowTools(of(choice, "allowed_tools"), of, chat)
 		default:
 			choice.fail("type", "must be function or allowed_tools")
 		}

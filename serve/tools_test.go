@@ -290,6 +290,16 @@ func TestAllowedTools(t *testing.T) {
 	require.Equal(t, tokens(ask+`]}`), tokens(ask+`,`+other+`]`+allow+`"auto"}}}`))
 	required := postOK(t, demo(), "/v1/chat/completions", ask+`,`+other+`]`+allow+`"required"}}}`)
 	require.Equal(t, "weather", at(required, "choices", 0, "message", "tool_calls", 0, "function", "name"))
+	const flat = `{"max_output_tokens":12,"temperature":0,"input":"Hi","tools":[{"type":"function","name":"weather"}`
+	const allowFlat = `,"tool_choice":{"type":"allowed_tools","tools":[{"type":"function","name":"weather"}],"mode":`
+	respond := func(body string) any { return postOK(t, demo(), "/v1/responses", body) }
+	require.Equal(t, at(respond(flat+`]}`), "usage", "input_tokens"), at(respond(flat+`,{"type":"function","name":"other"}]`+allowFlat+`"auto"}}`), "usage", "input_tokens"))
+	called := respond(flat + `,{"type":"function","name":"other"}]` + allowFlat + `"required"}}`)
+	require.Equal(t, "weather", at(called, "output", 0, "name"))
+	require.Equal(t, "allowed_tools", at(called, "tool_choice", "type"))
+	refused := post(demo(), "/v1/responses", flat+`],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"none"}]}}`)
+	require.Equal(t, http.StatusBadRequest, refused.Code)
+	require.Contains(t, refused.Body.String(), "tool_choice.tools[0].name must be one of the tools")
 	w := post(demo(), "/v1/chat/completions", ask+`]`+allow+`"some"}}}`)
 	require.Equal(t, http.StatusBadRequest, w.Code)
 	require.Contains(t, w.Body.String(), "tool_choice.allowed_tools.mode must be auto or required")
@@ -297,22 +307,27 @@ func TestAllowedTools(t *testing.T) {
 
 // TestOtherPartsOfMessages sends texts in the parts in which clients return refusals and documents: prompts are those of the texts.
 func TestOtherPartsOfMessages(t *testing.T) {
-	for path, messages := range map[string][2]string{
+	for path, messages := range map[string][]string{
 		"/v1/chat/completions": {
 			`{"role":"user","content":"Hi"},{"role":"assistant","content":"I cannot."},{"role":"user","content":"Why?"}`,
 			`{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"refusal","refusal":"I cannot."}]},{"role":"user","content":"Why?"}`,
+			`{"role":"user","content":"Hi"},{"role":"assistant","content":null,"refusal":"I cannot."},{"role":"user","content":"Why?"}`,
+			`{"role":"user","content":"Hi"},{"role":"assistant","content":"I cannot.","refusal":null},{"role":"user","content":"Why?"}`,
 		},
 		"/v1/messages": {
 			`{"role":"user","content":"A fox ran."}`,
 			`{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"A fox ran."},"title":"x"}]}`,
 		},
 	} {
-		var texts [2]any
+		var first any
 		for i := range messages {
-			texts[i] = at(postOK(t, demo(), path, `{"max_tokens":2,"temperature":0,"messages":[`+messages[i]+`]}`), "usage")
-		}
-		for _, tokens := range []string{"prompt_tokens", "input_tokens"} {
-			require.Equal(t, at(texts[0], tokens), at(texts[1], tokens), path)
+			usage := at(postOK(t, demo(), path, `{"max_tokens":2,"temperature":0,"messages":[`+messages[i]+`]}`), "usage")
+			if i == 0 {
+				first = usage
+			}
+			for _, tokens := range []string{"prompt_tokens", "input_tokens"} {
+				require.Equal(t, at(first, tokens), at(usage, tokens), messages[i])
+			}
 		}
 	}
 	w := post(demo(), "/v1/messages", `{"max_tokens":2,"messages":[{"role":"user","content":[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":""}}]}]}`)

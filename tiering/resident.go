@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,20 +41,26 @@ func ReadResident(root fs.FS) (r Resident) {
 	return r
 }
 
-// ReadCode returns how much of this process's executable and of its shared libraries is
-// resident, 0 if the system does not tell. root is that of ReadSigns.
-func ReadCode(root fs.FS) (bytes int64) {
-	for m := range codeMappings(root) {
-		bytes += m.resident
+// A CodeMemory is the memory of this process's executable and of its shared libraries, as the kernel has described it. To read it
+// takes longer than other files of the system, because the kernel counts the pages of every mapping.
+type CodeMemory []codeMapping
+
+// ReadCode reads the memory of this process's code, which is empty if the system does not tell. root is that of ReadSigns.
+func ReadCode(root fs.FS) (code CodeMemory) { return slices.Collect(codeMappings(root)) }
+
+// Resident returns how many bytes were resident.
+func (c CodeMemory) Resident() (bytes int64) {
+	for i := range c {
+		bytes += c[i].resident
 	}
 	return bytes
 }
 
-// ReleaseCode gives back the memory of this process's executable, whose pages come back from its file when they are
+// Release gives back the memory of the executable, whose pages come back from its file when they are
 // used: those that were only used to start, and those beside them that the kernel maps with each page, do not.
-// root is that of ReadSigns.
-func ReleaseCode(root fs.FS) {
-	for m := range codeMappings(root) {
+func (c CodeMemory) Release() {
+	for i := range c {
+		m := &c[i]
 		if m.path == executable() && !m.writable && !m.changed { // pages that a debugger has changed would lose that
 			releaseMapping(m.from, m.to)
 		}

@@ -51,11 +51,11 @@ func TestReadCode(t *testing.T) {
 	}
 	smaps := mapping("r-xp", "/bin/x", 1) + mapping("r--p", executable(), 2) + mapping("r--p", "/models/m.pack", 4) +
 		mapping("rw-p", "", 8) + mapping("r--p", "/lib/libOpenCL.so.1", 16)
-	require.Equal(t, int64(19<<10), ReadCode(fstest.MapFS{"proc/self/smaps": {Data: []byte(smaps)}}))
-	require.Zero(t, ReadCode(fstest.MapFS{}))
+	require.Equal(t, int64(19<<10), ReadCode(fstest.MapFS{"proc/self/smaps": {Data: []byte(smaps)}}).Resident())
+	require.Zero(t, ReadCode(fstest.MapFS{}).Resident())
 	if runtime.GOOS == "linux" {
-		require.Greater(t, ReadCode(SystemRoot()), int64(1<<20))
-		require.Less(t, ReadCode(SystemRoot()), int64(100<<20))
+		require.Greater(t, ReadCode(SystemRoot()).Resident(), int64(1<<20))
+		require.Less(t, ReadCode(SystemRoot()).Resident(), int64(100<<20))
 	}
 }
 
@@ -66,7 +66,7 @@ func TestReleaseCode(t *testing.T) {
 	}
 	smaps := mapping("r-xp", executable(), 0) + mapping("r-xp", executable(), 4) + mapping("rw-p", executable(), 0) + mapping("r--p", "/lib/libOpenCL.so.1", 0)
 	var changed, writable []bool
-	for m := range codeMappings(fstest.MapFS{"proc/self/smaps": {Data: []byte(smaps)}}) {
+	for _, m := range ReadCode(fstest.MapFS{"proc/self/smaps": {Data: []byte(smaps)}}) {
 		require.Equal(t, [2]uintptr{0x400000, 0x84b000}, [2]uintptr{m.from, m.to})
 		require.Equal(t, int64(8<<10), m.resident)
 		changed, writable = append(changed, m.changed), append(writable, m.writable)
@@ -77,9 +77,9 @@ func TestReleaseCode(t *testing.T) {
 		t.Skip("no mappings are known here")
 	}
 	const used = 4 << 10 // of this test, at least
-	before := ReadCode(SystemRoot())
-	ReleaseCode(SystemRoot())
-	after := ReadCode(SystemRoot())
+	code := ReadCode(SystemRoot())
+	code.Release()
+	before, after := code.Resident(), ReadCode(SystemRoot()).Resident()
 	require.Less(t, after, before)
 	require.Greater(t, after, int64(used), "what runs comes back")
 }

@@ -41,6 +41,7 @@ func submitCommand() *cli.Command {
 			{Line: "llmworker submit --nats nats://server:4222 books", Purpose: "all documents of a directory"},
 			{Line: "llmworker submit report.md --length 150", Purpose: "about 150 words"},
 			{Line: "llmworker submit report.md --cite --language French", Purpose: "statements with their parts, in French"},
+			{Line: "llmworker submit minutes --schema fields.json", Purpose: "the same fields of each document, as JSON"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &submitFlags{}
@@ -53,9 +54,13 @@ func submitCommand() *cli.Command {
 // maxPartTokens keeps a step with its text within the most that a server takes in a message, 1 MiB.
 const maxPartTokens = 1 << 16
 
+// maxSchema is the most bytes of a schema: each step has it, beside its text.
+const maxSchema = 1 << 16
+
 // submitFlags are the flags of submit.
 type submitFlags struct {
 	server serverFlags
+	schema string // file with the schema of fields; "": summaries
 	job    job
 }
 
@@ -66,6 +71,7 @@ func (c *submitFlags) add(f *cli.FlagSet) {
 	f.Text(&c.job.Language, "language", "NAME", "the language of the summary, such as French; default: that of the document")
 	f.Count(&c.job.Words, "length", "N", "about N words; default: a twentieth of the document, but at least 200 and at most 1000", 1, 20000)
 	f.Choice(&c.job.Method, "method", "HOW", "tree summarizes each part, then merges the summaries; refine reads part after part, on one worker at a time; default: tree", llmrun.SummarizeTree, llmrun.SummarizeRefine)
+	f.Text(&c.schema, "schema", "FILE", "extract fields instead of summarizing: JSON that is valid in the JSON Schema in FILE, from each part and merged")
 	f.Toggle(&c.job.Cite, "cite", "end each statement with the number of the part from which it comes, such as [3]")
 	f.Count(&c.job.PartTokens, "part-tokens", "N", "at most N tokens in a part; default: as the first worker's memory permits", 64, maxPartTokens)
 	f.OptionalNumber(&c.job.Temperature, "temp", "temperature; default: 0, which always takes the most likely token", 0, 100)
@@ -82,6 +88,9 @@ func (c *submitFlags) add(f *cli.FlagSet) {
 func (c *submitFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
 	if len(args) == 0 {
 		return cli.Usagef("name a document: llmworker submit FILE")
+	}
+	if err := c.readSchema(s); err != nil {
+		return err
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
@@ -111,6 +120,29 @@ func (c *submitFlags) run(ctx context.Context, s *cli.Streams, args []string) er
 		}))
 	}
 	return failed
+}
+
+// readSchema reads the file of --schema, and checks it before anything is submitted.
+func (c *submitFlags) readSchema(s *cli.Streams) (err error) {
+	if c.schema == "" {
+		return nil
+	}
+	if c.job.Words != 0 || c.job.Cite || c.job.Method == llmrun.SummarizeRefine {
+		return cli.Usagef("--length, --cite and --method refine have no meaning with --schema")
+	}
+	c.job.Schema, err = cli.ReadUpTo(s, "--schema", c.schema, maxSchema, nil)
+	switch {
+	case errors.Is(err, cli.ErrTooLong):
+		return fmt.Errorf("--schema: %s has more than %s, the maximum for several machines", c.schema, cli.FormatBytes(maxSchema))
+	case err != nil:
+		return err
+	case c.job.Schema == "":
+		return fmt.Errorf("--schema: %s is empty", c.schema)
+	}
+	if err := (&llmrun.GenerateOptions{Schema: c.job.Schema}).CheckConstraint(); err != nil {
+		return fmt.Errorf("--schema: %s: %w", c.schema, err)
+	}
+	return nil
 }
 
 // submit adds a document.
@@ -228,7 +260,7 @@ func (c *workFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 func resultsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "results", Synopsis: "[--nats URL] [-o DIR] [--wait] [--json]", Summary: "print or write the summaries that are done",
-		About: "Prints the summary of each document that is done, or writes it to DIR/DOCUMENT.summary.md. Says which documents are not done yet, and which failed.\n\n--json prints a list of objects, as llmrun summarize --json does, with file, the document's name, and error for one that failed.",
+		About: "Prints the summary of each document that is done, or writes it to DIR/DOCUMENT.JOB.summary.md, and fields to DIR/DOCUMENT.JOB.fields.json. Says which documents are not done yet, and which failed.\n\n--json prints a list of objects, as llmrun summarize --json does, with file, the document's name, and error for one that failed.",
 		Examples: []cli.Example{
 			{Line: "llmworker results", Purpose: "print what is done"},
 			{Line: "llmworker results -o summaries --wait", Purpose: "wait for all documents, and write their summaries to files"},
@@ -318,6 +350,9 @@ func (c *resultsFlags) write(s *cli.Streams, id string, r *result) error {
 	// A name from the server stays within the directory. Documents of the same name have different jobs.
 	place := filepath.Join(c.out, filepath.FromSlash(filepath.Clean("/"+r.Document)))
 	path := place + "." + id + ".summary.md"
+	if r.Fields != nil {
+		path = place + "." + id + ".fields.json"
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}

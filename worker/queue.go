@@ -23,7 +23,8 @@ const (
 	workStream   = "LLMRUN"      // a work queue: a message is deleted when it is acknowledged
 	planSubject  = "llmrun.plan" // .JOB: find the steps of a document that have no answer
 	stepSubject  = "llmrun.step" // .JOB.KEY: compute a step
-	workers      = "workers"     // the consumer that all workers share
+	computers    = "workers"     // the consumer of steps that all workers share
+	planners     = "planners"    // that of plans
 	jobBucket    = "llmrun_jobs"
 	answerBucket = "llmrun_answers" // by the keys of steps, so that a changed document finds those of its old parts
 	documents    = "llmrun_documents"
@@ -34,7 +35,9 @@ const (
 type queue struct {
 	conn      *nats.Conn
 	js        jetstream.JetStream
-	consumer  jetstream.Consumer // nil for who takes no work
+	stream    jetstream.Stream
+	steps     jetstream.Consumer // nil for who takes no work
+	plans     jetstream.Consumer // likewise
 	jobs      jetstream.KeyValue
 	answers   jetstream.KeyValue
 	documents jetstream.ObjectStore
@@ -49,6 +52,7 @@ type job struct {
 	Words        int      `json:"words,omitempty"`
 	Method       string   `json:"method,omitempty"`
 	Cite         bool     `json:"cite,omitempty"`
+	Schema       string   `json:"schema,omitempty"`
 	Temperature  *float32 `json:"temperature,omitempty"`
 	Seed         *uint64  `json:"seed,omitempty"`
 	// PartTokens and Identity are those of the first worker that plans the job. All others have to agree.
@@ -58,7 +62,7 @@ type job struct {
 
 // options returns the options of the summary, with an engine's sampling.
 func (j *job) options(sampling llmrun.Sampling) llmrun.SummarizeOptions {
-	o := llmrun.SummarizeOptions{Instructions: j.Instructions, Language: j.Language, Words: j.Words, Method: j.Method, Cite: j.Cite, PartTokens: j.PartTokens}
+	o := llmrun.SummarizeOptions{Instructions: j.Instructions, Language: j.Language, Words: j.Words, Method: j.Method, Cite: j.Cite, Schema: j.Schema, PartTokens: j.PartTokens}
 	if j.Temperature != nil && *j.Temperature > 0 {
 		o.Sampling = sampling
 		o.Sampling.Temperature = *j.Temperature
@@ -71,13 +75,21 @@ func (j *job) options(sampling llmrun.Sampling) llmrun.SummarizeOptions {
 type result struct {
 	Document string `json:"file"`
 	*llmrun.Summary
-	Error string `json:"error,omitempty"`
+	Fields json.RawMessage `json:"fields,omitempty"` // of a job with a schema: the summary's text
+	Error  string          `json:"error,omitempty"`
 }
+
+// Most times that a server under load is given.
+const (
+	connectTime  = 10 * time.Second
+	requestTime  = 30 * time.Second
+	transferTime = 15 * time.Minute // for a document
+)
 
 // openQueue connects to a server, and makes what is missing there. lostAfter is the time after which the work of a worker
 // that tells nothing is given to another one; with 0 the queue takes no work.
 func openQueue(ctx context.Context, url string, lostAfter time.Duration) (*queue, error) {
-	conn, err := nats.Connect(url, nats.Name("llmworker"), nats.MaxReconnects(-1))
+	conn, err := nats.Connect(url, nats.Name("llmworker"), nats.MaxReconnects(-1), nats.Timeout(connectTime))
 	if err != nil {
 		return nil, fmt.Errorf("--nats %s: %w", url, err)
 	}
@@ -92,11 +104,11 @@ func openQueue(ctx context.Context, url string, lostAfter time.Duration) (*queue
 func (q *queue) close() { q.conn.Close() }
 
 func (q *queue) open(ctx context.Context, lostAfter time.Duration) (err error) {
-	if q.js, err = jetstream.New(q.conn); err != nil {
+	if q.js, err = jetstream.New(q.conn, jetstream.WithDefaultTimeout(requestTime)); err != nil {
 		return err
 	}
 	// A subject has one message at most, so that work that waits or is under way is not added again.
-	stream, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+	q.stream, err = q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: workStream, Subjects: []string{planSubject + ".*", stepSubject + ".*.*"}, Retention: jetstream.WorkQueuePolicy,
 		Discard: jetstream.DiscardNew, MaxMsgsPerSubject: 1, DiscardNewPerSubject: true, Storage: jetstream.FileStorage,
 	})
@@ -104,10 +116,15 @@ func (q *queue) open(ctx context.Context, lostAfter time.Duration) (err error) {
 		return fmt.Errorf("JetStream, which nats-server -js turns on: %w", err)
 	}
 	if lostAfter > 0 {
-		q.consumer, err = stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-			Durable: workers, AckPolicy: jetstream.AckExplicitPolicy, AckWait: lostAfter, MaxDeliver: -1, MaxAckPending: -1,
-		})
-		if err != nil {
+		// Steps are a consumer of their own, so that workers can prefer them: one consumer delivers again what was put back
+		// before it delivers what is new, and plans of many documents, each due again by then, would leave no worker for a step.
+		consumer := jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: lostAfter, MaxDeliver: -1, MaxAckPending: -1}
+		consumer.Durable, consumer.FilterSubject = computers, stepSubject+".*.*"
+		if q.steps, err = q.stream.CreateOrUpdateConsumer(ctx, consumer); err != nil {
+			return err
+		}
+		consumer.Durable, consumer.FilterSubject = planners, planSubject+".*"
+		if q.plans, err = q.stream.CreateOrUpdateConsumer(ctx, consumer); err != nil {
 			return err
 		}
 	}
@@ -152,6 +169,35 @@ func (q *queue) submit(ctx context.Context, j job, doc *llmrun.Document) (id str
 		return id, err
 	}
 	return id, q.add(ctx, planSubject+"."+id, nil)
+}
+
+// take takes work: a step, or if none waits, a plan, for which it waits a moment. msg is nil if there is none.
+func (q *queue) take() (msg jetstream.Msg, err error) {
+	batch, err := q.steps.FetchNoWait(1)
+	if err != nil {
+		return nil, err
+	}
+	if msg, err = only(batch); msg != nil || err != nil {
+		return msg, err
+	}
+	if batch, err = q.plans.Fetch(1, jetstream.FetchMaxWait(fetchWait)); err != nil {
+		return nil, err
+	}
+	return only(batch)
+}
+
+// only returns the message of a batch of at most one.
+func only(batch jetstream.MessageBatch) (jetstream.Msg, error) {
+	if msg, ok := <-batch.Messages(); ok {
+		return msg, nil
+	}
+	return nil, batch.Error()
+}
+
+// idle reports whether there is no work, also none that is under way or waits for its time.
+func (q *queue) idle(ctx context.Context) bool {
+	info, err := q.stream.Info(ctx)
+	return err == nil && info.State.Msgs == 0
 }
 
 // add adds work, unless it waits or is under way already.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmrun/llmrun"
@@ -20,7 +21,7 @@ import (
 // maxPlanDelay is the longest time between two looks at a document whose steps have no answer yet.
 const maxPlanDelay = 20 * time.Second
 
-// fetchWait is how long a worker waits for work before it asks again.
+// fetchWait is how long a worker waits for a plan before it looks for steps again.
 const fetchWait = time.Second
 
 // retryDelay is how long work waits that a worker could not do: another one may.
@@ -54,29 +55,17 @@ func (w *worker) close() error {
 // run works until the context ends, or with drain until there is no work.
 func (w *worker) run(ctx context.Context, drain bool) error {
 	for ctx.Err() == nil {
-		batch, err := w.queue.consumer.Fetch(1, jetstream.FetchMaxWait(fetchWait))
-		if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrConsumerDeleted) {
+		msg, err := w.queue.take()
+		switch {
+		case errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrConsumerDeleted):
 			return err
-		}
-		if err != nil {
+		case err != nil:
 			w.sleep(ctx, err)
-			continue
-		}
-		got := false
-		for msg := range batch.Messages() {
-			got = true
+		case msg != nil:
 			if err := w.handle(ctx, msg); err != nil && ctx.Err() == nil {
 				w.note(fmt.Sprintf("%s: %v", msg.Subject(), err))
 			}
-		}
-		if err := batch.Error(); err != nil && !got {
-			w.sleep(ctx, err)
-		}
-		if got || !drain {
-			continue
-		}
-		info, err := w.queue.consumer.Info(ctx)
-		if err == nil && info.NumPending == 0 && info.NumAckPending == 0 {
+		case drain && w.queue.idle(ctx):
 			return nil
 		}
 	}
@@ -125,7 +114,20 @@ func (w *worker) do(ctx context.Context, msg jetstream.Msg) (delay time.Duration
 	if err := json.Unmarshal(msg.Data(), &step); !ok || err != nil {
 		return 0, errors.Join(fmt.Errorf("the message is no step"), err, msg.Term())
 	}
-	return 0, w.compute(ctx, id, &step)
+	err = w.compute(ctx, id, &step)
+	if errors.Is(err, llmrun.ErrOptions) { // no worker can do it
+		return 0, w.fail(ctx, id, err)
+	}
+	return 0, err
+}
+
+// fail makes an error the result of a job.
+func (w *worker) fail(ctx context.Context, id string, why error) error {
+	j, _, err := w.queue.job(ctx, id)
+	if err != nil {
+		return err
+	}
+	return w.queue.finish(ctx, id, result{Document: j.Document, Error: why.Error()})
 }
 
 // compute computes a step and saves its answer, unless it has one.
@@ -146,12 +148,18 @@ func (w *worker) compute(ctx context.Context, id string, step *llmrun.SummarySte
 // plan adds the steps of a document that have no answer, or saves its summary if there is none. delay is when to look
 // again.
 func (w *worker) plan(ctx context.Context, id string) (delay time.Duration, err error) {
+	if _, done, err := w.queue.result(ctx, id); done || err != nil { // a step may have failed for good
+		return 0, err
+	}
 	j, err := w.prepare(ctx, id)
 	if err == nil {
 		delay, err = w.assemble(ctx, id, j)
 	}
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return 0, w.fail(ctx, id, fmt.Errorf("%s: a part with its prompt has more bytes than the server takes in a message, %d; submit the document with a smaller --part-tokens", j.Document, w.queue.conn.MaxPayload()))
+	}
 	if errors.Is(err, llmrun.ErrNotText) || errors.Is(err, llmrun.ErrOptions) { // no worker can do it
-		return 0, w.queue.finish(ctx, id, result{Document: j.Document, Error: err.Error()})
+		return 0, w.fail(ctx, id, err)
 	}
 	return delay, err
 }
@@ -186,7 +194,11 @@ func (w *worker) assemble(ctx context.Context, id string, j job) (delay time.Dur
 	case err != nil:
 		return 0, err
 	}
-	return 0, w.queue.finish(ctx, id, result{Document: j.Document, Summary: summary})
+	r := result{Document: j.Document, Summary: summary}
+	if j.Schema != "" {
+		r.Fields = json.RawMessage(summary.Text)
+	}
+	return 0, w.queue.finish(ctx, id, r)
 }
 
 // errOtherModel reports a job that other workers compute with another model.
@@ -258,6 +270,8 @@ func (w *worker) fetch(ctx context.Context, id string) (*os.File, error) {
 	path := filepath.Join(w.dir, "document.txt")
 	if w.document != id {
 		w.document = ""
+		ctx, cancel := context.WithTimeout(ctx, transferTime)
+		defer cancel()
 		if err := w.queue.documents.GetFile(ctx, id, path); err != nil {
 			return nil, err
 		}

@@ -49,7 +49,7 @@ func modelPath(t *testing.T) string {
 
 // startServer starts a NATS server that writes everything before it says so, and returns its URL.
 func startServer(t *testing.T) string {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoLog: true, NoSigs: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, WriteDeadline: time.Hour, NoLog: true, NoSigs: true})
 	require.NoError(t, err)
 	s.Start()
 	t.Cleanup(func() {
@@ -99,9 +99,13 @@ func text(r *rand.Rand, sentences int) string {
 // small are the options of the tests' jobs: short parts and answers.
 var small = job{PartTokens: 64, Words: 20}
 
-// add submits a document.
+// add submits a document to summarize.
 func add(t *testing.T, q *queue, name, content string) (id string) {
-	j := small
+	return addJob(t, q, small, name, content)
+}
+
+// addJob submits a document.
+func addJob(t *testing.T, q *queue, j job, name, content string) (id string) {
 	j.Document = name
 	id, err := q.submit(context.Background(), j, llmrun.TextDocument(name, content))
 	require.NoError(t, err)
@@ -109,8 +113,8 @@ func add(t *testing.T, q *queue, name, content string) (id string) {
 }
 
 // alone returns the summary that one machine makes.
-func alone(t *testing.T, w *worker, name, content string) *llmrun.Summary {
-	s, err := w.engine.Summarize(context.Background(), llmrun.TextDocument(name, content), small.options(llmrun.Sampling{}))
+func alone(t *testing.T, w *worker, j job, name, content string) *llmrun.Summary {
+	s, err := w.engine.Summarize(context.Background(), llmrun.TextDocument(name, content), j.options(llmrun.Sampling{}))
 	require.NoError(t, err)
 	return s
 }
@@ -133,10 +137,55 @@ func requireSame(t *testing.T, q *queue, id string, want *llmrun.Summary) {
 
 // requireNoWork expects an empty queue.
 func requireNoWork(t *testing.T, q *queue) {
-	testutil.Eventually(t, "there is no work left", func() bool {
-		stream, err := q.js.Stream(context.Background(), workStream)
-		return err == nil && stream.CachedInfo().State.Msgs == 0
+	testutil.Eventually(t, "there is no work left", func() bool { return q.idle(context.Background()) })
+}
+
+// traffic is what a server has handled, and what of it was progress.
+type traffic struct {
+	messages atomic.Int64
+	answers  atomic.Int64 // to different steps
+	results  atomic.Int64 // of different documents
+}
+
+// observe counts the messages of a server from now on.
+func observe(t *testing.T, q *queue) *traffic {
+	c := &traffic{}
+	answers, results := map[string]bool{}, map[string]bool{} // each may be stored a second time
+	all, err := q.conn.Subscribe(">", func(msg *nats.Msg) {
+		if strings.HasPrefix(msg.Subject, "$KV."+answerBucket+".") {
+			answers[msg.Subject] = true
+			c.answers.Store(int64(len(answers)))
+		} else if strings.HasPrefix(msg.Subject, "$O.llmrun_results.M.") { // the end of a result
+			results[msg.Subject] = true
+			c.results.Store(int64(len(results)))
+		}
+		c.messages.Add(1)
 	})
+	require.NoError(t, err)
+	require.NoError(t, all.SetPendingLimits(-1, -1)) // a message that is dropped would be missed for ever
+	require.NoError(t, q.conn.Flush())
+	return c
+}
+
+// maxVainMessages is how many messages without any progress are a standstill. Workers without work exchange a few each
+// second, which look at documents a hundred, and all of them fewer on a machine under load, as they get on with fewer steps.
+const maxVainMessages = 50_000
+
+// wait waits until a condition holds. It gives up when workers exchange many messages without any progress, or none at
+// all, or when check fails; how long a step takes does not matter.
+func (c *traffic) wait(t *testing.T, what string, check func(), condition func() bool) {
+	progress := func() int64 { return c.answers.Load() + c.results.Load() }
+	seen, at := progress(), c.messages.Load()
+	for last := at; !condition(); last = c.messages.Load() {
+		testutil.Eventually(t, "the workers exchange messages with the server, until "+what, func() bool {
+			check()
+			return c.messages.Load() > last || condition()
+		})
+		if n := progress(); n > seen {
+			seen, at = n, c.messages.Load()
+		}
+		require.Less(t, c.messages.Load()-at, int64(maxVainMessages), "messages without an answer or a result, waiting until %s", what)
+	}
 }
 
 // TestKilledWorkersGiveBackTheirParts kills three workers with SIGKILL in turn, each after a random number of messages
@@ -150,32 +199,33 @@ func TestKilledWorkersGiveBackTheirParts(t *testing.T) {
 	want := map[string]*llmrun.Summary{}
 	for i := range testutil.Effort(4, 40) {
 		name, content := fmt.Sprintf("doc%d.md", i), text(r, 8+r.IntN(12))
-		want[add(t, q, name, content)] = alone(t, single, name, content)
+		want[add(t, q, name, content)] = alone(t, single, small, name, content)
 	}
-	var handled, stored, finished atomic.Int64
-	steps, results := map[string]bool{}, map[string]bool{} // each may be stored a second time
-	_, err := q.conn.Subscribe(">", func(msg *nats.Msg) {
-		if strings.HasPrefix(msg.Subject, "$KV."+answerBucket+".") {
-			steps[msg.Subject] = true
-		} else if strings.HasPrefix(msg.Subject, "$O.llmrun_results.M.") { // the end of a result
-			results[msg.Subject] = true
-			finished.Store(int64(len(results)))
-		}
-		stored.Store(int64(len(steps) + len(results)))
-		handled.Add(1)
-	})
-	require.NoError(t, err)
-
+	seen := observe(t, q)
 	var outputs [3]bytes.Buffer
 	var running [3]*exec.Cmd
+	var ended [3]chan error
 	start := func(i int) {
 		running[i] = llmworker("work", "-m", modelPath(t), "--nats", url, "--lost-after", "2", "--threads", "1", "--cache-dir", t.TempDir())
+		running[i].Env = append(running[i].Env, "TMPDIR="+t.TempDir())
 		running[i].Stderr = &outputs[i]
 		require.NoError(t, running[i].Start())
+		ended[i] = make(chan error, 1)
+		go func(worker *exec.Cmd, ended chan<- error) { ended <- worker.Wait() }(running[i], ended[i])
 	}
 	kill := func(i int) {
-		require.NoError(t, running[i].Process.Kill())
-		_ = running[i].Wait() // it says that it was killed
+		_ = running[i].Process.Kill() // it may have ended
+		<-ended[i]
+	}
+	alive := func() {
+		for i := range ended {
+			select {
+			case err := <-ended[i]:
+				ended[i] <- err
+				t.Fatalf("worker %d ended by itself: %v", i, err)
+			default:
+			}
+		}
 	}
 	for i := range running {
 		start(i)
@@ -190,17 +240,15 @@ func TestKilledWorkersGiveBackTheirParts(t *testing.T) {
 			}
 		}
 	}()
-	done := func() bool { return finished.Load() == int64(len(want)) }
+	done := func() bool { return seen.results.Load() == int64(len(want)) }
 	kills := 0
 	for ; !done() && kills < testutil.Effort(9, 1000); kills++ {
-		until := handled.Load() + int64(5+r.IntN(120))
-		testutil.Eventually(t, "the server handles messages", func() bool { return handled.Load() >= until || done() })
+		until := seen.messages.Load() + int64(5+r.IntN(120))
+		seen.wait(t, "it is time to kill one", alive, func() bool { return seen.messages.Load() >= until || done() })
 		kill(kills % len(running))
 		start(kills % len(running))
 	}
-	for n := stored.Load(); !done(); n = stored.Load() {
-		testutil.Eventually(t, "another step, or a document, is done", func() bool { return stored.Load() > n })
-	}
+	seen.wait(t, "all documents are done", alive, done)
 	for id := range want {
 		requireSame(t, q, id, want[id])
 	}
@@ -232,9 +280,9 @@ func TestAcknowledgedWorkIsStored(t *testing.T) {
 	require.Equal(t, id, add(t, q, "doc.md", content), "the same document is a job of its own")
 	acknowledged := map[string]int{}
 	for done := false; !done; {
-		batch, err := q.consumer.Fetch(1, jetstream.FetchMaxWait(fetchWait))
+		msg, err := q.take()
 		require.NoError(t, err)
-		for msg := range batch.Messages() {
+		if msg != nil {
 			checked := checkedMessage{Msg: msg, check: func() {
 				if key, isStep := strings.CutPrefix(msg.Subject(), stepSubject+"."+id+"."); isStep {
 					_, stored, err := observer.answer(ctx, key)
@@ -262,12 +310,116 @@ func TestAcknowledgedWorkIsStored(t *testing.T) {
 			require.NoError(t, w.handle(ctx, checked))
 		}
 	}
-	want := alone(t, w, "doc.md", content)
+	want := alone(t, w, small, "doc.md", content)
 	requireSame(t, q, id, want)
 	requireNoWork(t, q)
 	require.Len(t, acknowledged, 1+want.Computed+want.ComputedMerges)
 	require.Equal(t, id, add(t, q, "doc.md", content))
 	requireNoWork(t, q) // a finished document is not added again
+}
+
+// dueMessage is work that is due again at once when it is put back.
+type dueMessage struct{ jetstream.Msg }
+
+func (m dueMessage) NakWithDelay(time.Duration) error { return m.Nak() }
+
+// TestStepsComeBeforePlans works where the plans of all documents are due again whenever a worker looks for work, as on
+// a machine that takes longer for plans than they are put back for: steps are computed nevertheless.
+func TestStepsComeBeforePlans(t *testing.T) {
+	ctx := context.Background()
+	q := connect(t, startServer(t))
+	w := newWorker(t, q)
+	r := testutil.Random(t)
+	want := map[string]*llmrun.Summary{}
+	for i := range 3 {
+		name, content := fmt.Sprintf("doc%d.md", i), text(r, 10)
+		want[add(t, q, name, content)] = alone(t, w, small, name, content)
+	}
+	steps, plans, vain := 0, 0, 0 // vain plans follow each other
+	for !q.idle(ctx) {
+		msg, err := q.take()
+		require.NoError(t, err)
+		if msg == nil {
+			continue
+		}
+		if strings.HasPrefix(msg.Subject(), stepSubject) {
+			steps, vain = steps+1, 0
+		} else {
+			plans, vain = plans+1, vain+1
+		}
+		require.NoError(t, w.handle(ctx, dueMessage{msg}))
+		require.LessOrEqual(t, vain, len(want)+1, "plans of documents leave no time for steps")
+	}
+	for id := range want {
+		requireSame(t, q, id, want[id])
+	}
+	t.Logf("%d steps, %d plans", steps, plans)
+}
+
+// finish does all work.
+func finish(t *testing.T, w *worker) {
+	ctx := context.Background()
+	for !w.queue.idle(ctx) {
+		msg, err := w.queue.take()
+		require.NoError(t, err)
+		if msg != nil {
+			require.NoError(t, w.handle(ctx, msg))
+		}
+	}
+}
+
+// TestFieldsAreExtracted expects the fields of one machine, in the result and in the file that llmworker results writes.
+// A schema whose shortest answer has no room beside a part gives an error as the result.
+func TestFieldsAreExtracted(t *testing.T) {
+	url := startServer(t)
+	q := connect(t, url)
+	w := newWorker(t, q)
+	j := job{PartTokens: 256, Schema: `{"properties":{"names":{"type":"array","items":{"enum":["Kate","Max","Nora"]},"maxItems":2}},"required":["names"],"additionalProperties":false}`}
+	content := text(testutil.Random(t), 60)
+	id := addJob(t, q, j, "doc.md", content)
+	long := job{PartTokens: 64, Schema: fmt.Sprintf(`{"const":%q}`, strings.Repeat("green paper ", 200))}
+	bad := addJob(t, q, long, "bad.md", content)
+	finish(t, w)
+	want := alone(t, w, j, "doc.md", content)
+	require.Greater(t, len(want.Parts), 1)
+	requireSame(t, q, id, want)
+	got, _, err := q.result(context.Background(), id)
+	require.NoError(t, err)
+	require.JSONEq(t, want.Text, string(got.Fields))
+	got, _, err = q.result(context.Background(), bad)
+	require.NoError(t, err)
+	require.Contains(t, got.Error, "raise PartTokens")
+
+	dir := t.TempDir()
+	out, err := llmworker("results", "--nats", url, "-o", dir).Output()
+	require.Error(t, err, "a document failed")
+	require.Equal(t, filepath.Join(dir, "doc.md."+id+".fields.json"), strings.TrimSpace(string(out)))
+	fields, err := os.ReadFile(filepath.Join(dir, "doc.md."+id+".fields.json"))
+	require.NoError(t, err)
+	require.Equal(t, want.Text+"\n", string(fields))
+}
+
+// TestSchemasAreChecked expects submit to refuse what no worker could do, before it needs a server.
+func TestSchemasAreChecked(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
+	good := file("good.json", "{}")
+	for want, args := range map[string][]string{
+		"have no meaning with --schema": {"--schema", good, "--cite"},
+		"not.json: ":                    {"--schema", file("not.json", `{"properties":{"a":{"not":{}}}}`)},
+		"empty.json is empty":           {"--schema", file("empty.json", "")},
+		"large.json has more than":      {"--schema", file("large.json", strings.Repeat(" ", maxSchema+1))},
+		"no such file":                  {"--schema", filepath.Join(dir, "missing.json")},
+	} {
+		command := llmworker(append([]string{"submit", "--nats", "nats://127.0.0.1:1", "doc.md"}, args...)...)
+		out, err := command.CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), want)
+	}
 }
 
 // TestBadDocumentsAreReported expects an error in place of a result for a document without text, and none for one that

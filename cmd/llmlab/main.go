@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -44,7 +45,7 @@ const modelUsage = "GGUF file (any part of a split one), Hugging Face directory,
 
 // bundledModel returns the default model of commands.
 func bundledModel() modelflag.Source {
-	return modelflag.Source{Bundled: bundled.Name, BundledFS: bundled.FS}
+	return modelflag.Source{Bundled: func() (string, fs.FS) { return bundled.Name, bundled.FS }}
 }
 
 // addDisk declares --disk, which slows reads down.

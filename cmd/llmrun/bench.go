@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun"
-	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 	"github.com/llmrun/llmrun/internal/bench"
 	"github.com/llmrun/llmrun/internal/cli"
 	"github.com/llmrun/llmrun/internal/enginemodel"
@@ -40,7 +39,7 @@ bench spec answers a story, the summary of a note and a question about it, or th
 
 --json prints {"limits":{"read_gb_s":…,"int8_gop_s":…},"tests":[{"name":"pp512","threads":2,"depth":0,"tok_per_s":{"median":…,"min":…,"max":…},"of_limit":…}],"peak_rss_bytes":…} and more; with --minutes also "sustained":{"first":{"tok_per_s":…,"core_mhz":…},"last":…,"ratio":…,"joules_per_token":…}. bench batch --json prints [{"n":8,"tok_per_s":…,"bound_tok_per_s":…,"peak_gops":…,"read_gb_s":…}] with an element for each number of sequences. bench spec --json prints [{"drafter":"lookup","text":"story","tokens_per_pass":…,"tok_per_s":…,"tok_per_s_min":…,"tok_per_s_max":…,"plain_tok_per_s":…,"replay":false,"speed":…,"pays":…,"tokens":…,"passes":…,"read_bytes_per_token":…,"drafters":[{"name":…,"proposed":…,"accepted":…}]}] with an element for each drafter and prompt; plain_tok_per_s is the speed without guesses. peak_rss_bytes is the peak while the model runs, without the memory for measuring the limits; it is 0 on systems that do not report it.`,
 		Examples: []cli.Example{
-			{Line: "llmrun bench --pp 64 --tg 16 -r 1", Purpose: defaultModel() + ", quickly"},
+			{Line: "llmrun bench --pp 64 --tg 16 -r 1", Purpose: defaultModel + ", quickly"},
 			{Line: "llmrun bench -m model.gguf --threads 1,2 --json", Purpose: "a model with one thread and with two, for a script"},
 			{Line: "llmrun bench --shape llama-3.2-1b --depth 0,4096", Purpose: "a shape, with an empty context and after 4096 tokens"},
 			{Line: "llmrun bench batch -m model.gguf --tg 64 -r 3", Purpose: "whether several answers at a time are faster"},
@@ -50,12 +49,9 @@ bench spec answers a story, the summary of a note and a question about it, or th
 			{Line: "llmrun bench --shape qwen2.5-1.5b --quant q4_k_m --keep", Purpose: "keep the generated model"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
-			model := modelflag.Source{Bundled: bundled.Name, BundledFS: bundled.FS, Find: findModel}
-			if path := programModel(); path != "" {
-				model.Bundled, model.BundledFS = path, nil
-			}
+			model := modelflag.Source{Bundled: ownFile, Find: findModel}
 			o := bench.Options{Prefill: []int{defaultPrefill}, Decode: []int{64}, Depths: []int{0}, Threads: []int{0}, Repeats: 5}
-			model.Add(f, modelUsage())
+			model.Add(f, modelUsage)
 			modelflag.AddKV(f, &o.KV)
 			var ram ramFlag
 			addRAM(f, &ram, "no limit")

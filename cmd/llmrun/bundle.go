@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -27,12 +28,31 @@ var programModel = sync.OnceValue(func() string {
 	return path
 })
 
-// defaultModel says what a command uses without -m.
-func defaultModel() string {
-	if programModel() != "" {
-		return "the model in this program"
+// ownFile returns the path of the model that a command uses without -m, and its file system: nil for this program's own file, in the system's.
+func ownFile() (path string, fsys fs.FS) {
+	if path := programModel(); path != "" {
+		return path, nil
 	}
-	return "the bundled demo model"
+	return bundled.Name, bundled.FS
+}
+
+// Placeholders in texts of the help for what a command uses without -m. To know it takes reading the program's own file, which
+// only a text that is printed is worth.
+const (
+	defaultModel       = "{default model}"
+	defaultModelRemark = "{default model with a remark}"
+)
+
+// nameDefaultModel replaces the placeholders in a text.
+func nameDefaultModel(text string) string {
+	if !strings.Contains(text, defaultModel) && !strings.Contains(text, defaultModelRemark) {
+		return text
+	}
+	name, remark := "the bundled demo model", "the bundled\ndemo model, which is small and often wrong."
+	if programModel() != "" {
+		name, remark = "the model in this program", "the model\nin this program."
+	}
+	return strings.NewReplacer(defaultModel, name, defaultModelRemark, remark).Replace(text)
 }
 
 func bundleCommand() *cli.Command {

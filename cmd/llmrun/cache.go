@@ -53,6 +53,9 @@ func (c *cacheFlags) add(f *cli.FlagSet) {
 	c.addWrites(f)
 	c.addDir(f)
 	c.addKey(f)
+	for _, name := range []string{"no-kv-cache", "kv-ttl", "cache-writes", "cache-dir", "cache-size"} {
+		f.Setting(name)
+	}
 }
 
 // addWrites declares the flag for the limit of writes of a day.
@@ -66,6 +69,7 @@ func (c *cacheFlags) addWrites(f *cli.FlagSet) {
 // addKey declares the flag for the key of keys, values and sessions.
 func (c *cacheFlags) addKey(f *cli.FlagSet) {
 	f.Text(&c.keyFile, "cache-key-file", "FILE", "encrypt sessions, and keys and values on disk, with the key in FILE, and use only those: 32 random bytes that only you may read")
+	f.Setting("cache-key-file")
 }
 
 // sessions returns where sessions, keys and values are.

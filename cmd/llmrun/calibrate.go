@@ -21,7 +21,7 @@ Use several thousand tokens of text of the kind that the model will process. Exp
 		Examples: []cli.Example{
 			{Line: "llmrun calibrate -m qwen.pack -f notes.txt", Purpose: "writes qwen.pack" + llmrun.CalibrationSuffix},
 			{Line: "llmrun calibrate -m qwen.pack -f notes.txt --shadows 0.15", Purpose: "a small file, with an outlier path for the most important inputs only"},
-			{Line: "llmrun calibrate -f notes.txt -o demo" + llmrun.CalibrationSuffix + " && llmrun perplexity -f book.txt --w8a8 --calibration demo" + llmrun.CalibrationSuffix, Purpose: "the bundled demo model"},
+			{Line: "llmrun calibrate -f notes.txt -o demo" + llmrun.CalibrationSuffix + " && llmrun perplexity -f book.txt --w8a8 --calibration demo" + llmrun.CalibrationSuffix, Purpose: defaultModel},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &calibrateFlags{}

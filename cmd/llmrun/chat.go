@@ -21,14 +21,14 @@ func chatCommand() *cli.Command {
 
 If standard input is not a terminal, each line is a message and chat prints only answers.`,
 		Examples: []cli.Example{
-			{Line: "llmrun chat", Purpose: "talk with " + defaultModel()},
+			{Line: "llmrun chat", Purpose: "talk with " + defaultModel},
 			{Line: `llmrun chat model.gguf --system "Answer briefly." --temp 0.3`, Purpose: "with a system message"},
 			{Line: `printf 'Who are you?\nWhat is 3 + 4?\n' | llmrun chat --temp 0`, Purpose: "a conversation from a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &chatFlags{}
 			f.Everyday(
-				everydayModel(),
+				everydayModel,
 				"system: the system message", "session: continue the session of that name, or start it",
 				"temp: temperature; 0 always takes the most likely token", "seed: the same seed gives the same text",
 				"ram: memory limit, such as 1.5GiB; weights that do not fit are read from flash, and the answer is the same",
@@ -38,6 +38,7 @@ If standard input is not a terminal, each line is a message and chat prints only
 			f.Group("Conversation")
 			f.OptionalText(&c.system, "system", "TEXT", "the system message at the beginning")
 			f.Toggle(&c.noHistory, "no-history", "do not remember the lines that are typed for the up key of later chats; with --cache-key-file they are not remembered in any case")
+			f.Setting("no-history")
 			c.model.addSession(f)
 			c.generation.add(f)
 			return c.run

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -211,23 +210,14 @@ func (p *pipeInput) refused() error {
 type terminalInput struct {
 	file    *os.File
 	keys    *keyReader
-	screen  io.Writer
-	editor  *term.Terminal
+	editor  *cli.LineEditor
 	signals *signalWatch
 }
 
 func newTerminalInput(file *os.File, screen io.Writer, signals *signalWatch, past *history) *terminalInput {
-	t := &terminalInput{file: file, keys: &keyReader{file: file}, screen: screen, signals: signals}
-	t.editor = t.newEditor()
-	t.editor.History = past
+	t := &terminalInput{file: file, keys: &keyReader{file: file}, signals: signals}
+	t.editor = cli.NewLineEditor(t.keys, screen, past)
 	return t
-}
-
-func (t *terminalInput) newEditor() *term.Terminal {
-	return term.NewTerminal(struct {
-		io.Reader
-		io.Writer
-	}{t.keys, t.screen}, "")
 }
 
 func (t *terminalInput) interactive() bool { return true }
@@ -251,69 +241,50 @@ func (t *terminalInput) begin() (end func(), err error) {
 	}
 	resize()
 	unwatchSize := onResize(resize)
-	t.editor.SetBracketedPasteMode(true)
+	_ = t.editor.MarkPastes(true)
 	return func() {
 		unwatchSize()
-		t.editor.SetBracketedPasteMode(false)
+		_ = t.editor.MarkPastes(false)
 		unwatch()
 		_ = term.Restore(fd, cooked) // fails only if the terminal was closed
 	}, nil
 }
 
 func (t *terminalInput) readLine(prompt string) (string, bool, error) {
-	t.editor.SetPrompt(prompt)
-	line, err := t.editor.ReadLine()
-	if errors.Is(err, term.ErrPasteIndicator) {
-		return line, true, nil
-	}
+	line, pasted, err := t.editor.ReadLine(prompt)
 	// The editor reports only lines that are pasted from their beginning. Three quotes before a
 	// pasted text were typed, and begin a block.
 	if err == nil && t.keys.pasting && !strings.HasPrefix(line, blockQuote) {
-		return line, true, nil
+		pasted = true
 	}
-	if errors.Is(err, io.EOF) {
-		fmt.Fprint(t.screen, "\r\n")
-		if t.keys.interrupted {
-			// The editor keeps the abandoned line and would return the same key again: a new
-			// editor with the same history replaces it.
-			t.keys = &keyReader{file: t.file}
-			history := t.editor.History
-			t.editor = t.newEditor()
-			t.editor.History = history
-			return "", false, cli.ErrInterrupted
-		}
+	if errors.Is(err, cli.ErrInterrupted) {
+		*t.keys = keyReader{file: t.file} // without what was typed behind Ctrl-C
 	}
-	return line, false, err
+	return line, pasted, err
 }
 
 // What a terminal sends before and behind a pasted text.
 const (
-	pasteBegin = "\x1b[200~"
-	pasteEnd   = "\x1b[201~"
+	pasteBegin = cli.PasteBegin
+	pasteEnd   = cli.PasteEnd
 )
 
-// A keyReader detects Ctrl-C, which the editor reports as the end of input, and replaces bytes
-// that are not UTF-8, at which the editor would wait for another key. It returns at most one line
+// A keyReader replaces bytes that are not UTF-8, which would not be text. It returns at most one line
 // at a time, so that pasting tells whether the end of the editor's line was pasted.
 type keyReader struct {
-	file        io.Reader
-	interrupted bool
-	pasting     bool // the bytes returned so far end in a pasted text
-	marked      int  // bytes of the next mark of a paste at their end
-	returned    bool // they end in a carriage return
-	buffer      [256]byte
-	ready       []byte // text in the buffer
-	begun       []byte // the first bytes of an incomplete character
+	file     io.Reader
+	pasting  bool // the bytes returned so far end in a pasted text
+	marked   int  // bytes of the next mark of a paste at their end
+	returned bool // they end in a carriage return
+	buffer   [256]byte
+	ready    []byte // text in the buffer
+	begun    []byte // the first bytes of an incomplete character
 }
 
 func (k *keyReader) Read(p []byte) (int, error) {
-	const ctrlC = 3
 	for !k.hasKey() {
 		had := copy(k.buffer[:], k.begun)
 		n, err := k.file.Read(k.buffer[had:])
-		if bytes.IndexByte(k.buffer[had:had+n], ctrlC) >= 0 {
-			k.interrupted = true
-		}
 		n, k.begun = legible(k.buffer[:had+n])
 		k.ready = k.buffer[:n]
 		if err != nil {

@@ -36,6 +36,7 @@ The report has no names of users, machines or models' files, and no paths but th
 			f.Toggle(&d.json, "json", "print one JSON object")
 			f.Group("Cache")
 			d.cache.addPath(f)
+			f.Setting("cache-dir")
 			return d.run
 		},
 	}
@@ -136,11 +137,11 @@ func describeOwnModel(private scrubber) string {
 	}
 	inspection, err := llmrun.Inspect(path, options)
 	if err != nil {
-		return defaultModel() + ": " + private.text(err.Error())
+		return nameDefaultModel(defaultModel) + ": " + private.text(err.Error())
 	}
 	defer inspection.Close()
 	info := inspection.Info()
-	return fmt.Sprintf("%s: %s, %s of weights", defaultModel(), info.Family, cli.FormatBytes(info.WeightBytes))
+	return fmt.Sprintf("%s: %s, %s of weights", nameDefaultModel(defaultModel), info.Family, cli.FormatBytes(info.WeightBytes))
 }
 
 // write prints the report for a person.

@@ -51,6 +51,7 @@ func (g *generationFlags) add(f *cli.FlagSet) {
 
 	f.Group("Sampling (default: the model's own settings)")
 	f.OptionalNumber(&g.temperature, "temp", "temperature; 0 is greedy: always the most likely token, without the model's own penalties", 0, 100)
+	f.Setting("temp")
 	f.OptionalCount(&g.topK, "top-k", "only the N most likely tokens; 0 is all", 0, math.MaxInt32)
 	f.OptionalNumber(&g.topP, "top-p", "only the most likely tokens whose probabilities add up to X; 0 or 1 is all", 0, 1)
 	f.OptionalNumber(&g.minP, "min-p", "only tokens at least X times as likely as the most likely one; 0 is all", 0, 1)
@@ -101,7 +102,8 @@ func parseSeed(s string) (uint64, error) {
 
 // options returns the library's options: the flags override the model's defaults.
 func (g *generationFlags) options(engine *llmrun.Engine) (llmrun.GenerateOptions, error) {
-	if err := g.thinking.check(engine); err != nil {
+	thinking, err := g.thinking.of(engine)
+	if err != nil {
 		return llmrun.GenerateOptions{}, err
 	}
 	sampling := g.sampling(engine.DefaultSampling())
@@ -119,7 +121,7 @@ func (g *generationFlags) options(engine *llmrun.Engine) (llmrun.GenerateOptions
 		Overflow:  g.overflow,
 
 		StopRepeats: !g.ignoreEOS,
-		Chat:        llmrun.ChatOptions{Thinking: g.thinking.level},
+		Chat:        llmrun.ChatOptions{Thinking: thinking},
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -78,4 +79,45 @@ func TestEveryCommandHasHelp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHelpAsksForTheDefaultModelWhenItIsPrinted checks that commands start without reading the program's own file, which tells whether a
+// model is behind it, and that their help names that model.
+func TestHelpAsksForTheDefaultModelWhenItIsPrinted(t *testing.T) {
+	read, saved := 0, programModel
+	programModel = func() string { read++; return "/usr/bin/llmrun" }
+	t.Cleanup(func() { programModel = saved })
+	print := func(args ...string) string {
+		out, err := os.CreateTemp(t.TempDir(), "")
+		require.NoError(t, err)
+		defer out.Close()
+		stdout := os.Stdout
+		os.Stdout = out
+		s := cli.SystemStreams()
+		os.Stdout = stdout
+		require.Zero(t, llmrunProgram().Execute(t.Context(), s, args), "%v", args)
+		text, err := os.ReadFile(out.Name())
+		require.NoError(t, err)
+		return string(text)
+	}
+	print("version")
+	print("--version")
+	for _, shell := range cli.Shells {
+		print("completion", shell)
+	}
+	for _, name := range llmrunProgram().Names() {
+		llmrunProgram().Find(name).Flags()
+	}
+	require.Zero(t, read, "nothing was printed that depends on it")
+	require.Contains(t, print("help"), "a command uses the model\nin this program.")
+	require.Contains(t, print("help"), "talk to the model in this program\n")
+	for _, name := range llmrunProgram().Names() {
+		for _, text := range []string{print("help", name), print("help", name, "--all")} {
+			require.NotContains(t, text, "{default", name)
+			require.NotContains(t, text, "bundled demo model\n", name)
+		}
+	}
+	require.Contains(t, print("help", "chat"), "# talk with the model in this program\n")
+	require.Contains(t, strings.Join(strings.Fields(print("chat", "--help")), " "), "or pack; default: the model in this program")
+	require.Positive(t, read)
 }

@@ -39,6 +39,8 @@ An interrupted import, or one that fills the disk, leaves no file.
 			f.Toggle(&i.replace, "replace", "delete the model's weight files after the pack is written and verified; the disk needs room for both until then")
 			f.Toggle(&i.force, "force", "replace an existing pack")
 			i.cache.addDir(f)
+			f.Setting("cache-dir")
+			f.Setting("cache-size")
 			f.Toggle(&i.json, "json", "print one JSON object")
 			f.Group("Weights")
 			f.Choice(&i.quant, "quant", "MIX", "quantize float weights: "+cli.Either(mixNames())+", as described above; needs -o", mixNames()...)

@@ -19,22 +19,17 @@ func main() {
 }
 
 // overviewIntro begins the help.
-func overviewIntro() string {
-	without := "the bundled\ndemo model, which is small and often wrong."
-	if programModel() != "" {
-		without = "the model\nin this program."
-	}
-	return `llmrun runs language models on this machine: GGUF files and Hugging Face
-directories, in less memory than they have. Without -m a command uses ` + without + `
+const overviewIntro = `llmrun runs language models on this machine: GGUF files and Hugging Face
+directories, in less memory than they have. Without -m a command uses ` + defaultModelRemark + `
 
-  llmrun chat                          talk to ` + defaultModel() + `
+  llmrun chat                          talk to ` + defaultModel + `
   llmrun pull hf:Qwen/Qwen2.5-1.5B-Instruct-GGUF && llmrun models
                                        download another one, and see its name for -m
 
 Usage: llmrun COMMAND [flags]`
-}
 
-const overviewEnd = `"llmrun help COMMAND" shows the flags of a command.
+const overviewEnd = `"llmrun help COMMAND" shows the flags of a command, and "llmrun config" those that
+are set for all of them.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for memory, 4 a file is
 damaged or malformed, 130 Ctrl-C, 143 SIGTERM. Results go to standard output; timings,
 progress and errors to standard error.`
@@ -42,8 +37,8 @@ progress and errors to standard error.`
 // llmrunProgram returns the program with all of its commands.
 func llmrunProgram() *cli.Program {
 	return &cli.Program{
-		Name: "llmrun", Intro: overviewIntro(), End: overviewEnd, Version: fmt.Sprint(thisVersion()), Hints: commandHints,
-		Explain: explainOptions, ExitCode: exitCode,
+		Name: "llmrun", Intro: overviewIntro, End: overviewEnd, Version: fmt.Sprint(thisVersion()), Hints: commandHints,
+		Complete: nameDefaultModel, Explain: explainOptions, ExitCode: exitCode, Settings: programSettings(),
 		Groups: commandGroups(),
 	}
 }
@@ -78,6 +73,6 @@ func commandGroups() []cli.CommandGroup {
 		}},
 		{Title: "Get and import models", Commands: []*cli.Command{pullCommand(), modelsCommand(), importCommand(), bundleCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
 		{Title: "Measure", Commands: []*cli.Command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},
-		{Title: "About", Commands: []*cli.Command{doctorCommand(), completionCommand(), manCommand(), versionCommand(), licensesCommand()}},
+		{Title: "About", Commands: []*cli.Command{doctorCommand(), configCommand(), completionCommand(), manCommand(), versionCommand(), licensesCommand()}},
 	}
 }

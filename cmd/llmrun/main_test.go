@@ -43,7 +43,16 @@ type withoutShared struct{ m *testing.M }
 
 func (w withoutShared) Run() int {
 	defer func() { removeShared() }()
+	withoutSettings()
 	return w.m.Run()
+}
+
+// withoutSettings hides the settings of whoever runs the tests. Scripts begin with an empty environment in any case.
+func withoutSettings() {
+	for _, name := range llmrunProgram().SettingVariables() {
+		_ = os.Unsetenv(name) // it fails for an empty name only
+	}
+	_ = os.Setenv(settingPrefix+"CONFIG", os.DevNull)
 }
 
 // TestScripts checks the output streams and exit codes of the command lines in testdata/script, with

@@ -15,6 +15,7 @@ import (
 // addRAM declares the flags of memory, for commands that generate.
 func (m *modelFlags) addRAM(f *cli.FlagSet) {
 	addRAM(f, &m.ram, "the available memory")
+	f.Setting("ram").Unless("devices").Named("memory budget")
 	addKVRAM(f, &m.kvRAM)
 	f.Choice(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon, a copy, which is the fastest; file, a mapping of the file, whose memory the system can take back; or auto, which is file on Android and anon elsewhere. With auto, the first token comes from a mapping if the page cache holds the file", "anon", "file", "auto")
 	m.addFlash(f)

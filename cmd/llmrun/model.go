@@ -16,18 +16,21 @@ import (
 
 // modelFlags select the model of a command and how it is computed.
 type modelFlags struct {
-	path     string // "" = the model in this program
-	threads  int
-	context  int
-	kv       string
-	kvSelect string // fraction of a long context that new tokens attend to
-	drafts   llmrun.DraftOptions
-	reward   llmrun.RewardOptions // of commands that choose between answers
-	lora     []string
-	beside   bool     // adapters are not merged
-	adapters []string // of sessions, of those with names
-	quant    string
-	exact    bool // --exact: activations are not quantized
+	path    string // "" = the model in this program
+	preset  bool   // path comes from the settings
+	threads int
+	context int
+	// contextPreset: context comes from the settings, which are for all models, also for those with less
+	contextPreset bool
+	kv            string
+	kvSelect      string // fraction of a long context that new tokens attend to
+	drafts        llmrun.DraftOptions
+	reward        llmrun.RewardOptions // of commands that choose between answers
+	lora          []string
+	beside        bool     // adapters are not merged
+	adapters      []string // of sessions, of those with names
+	quant         string
+	exact         bool // --exact: activations are not quantized
 	// describes: embed and rank
 	describes bool
 	scoring   bool // logits and perplexity: exact unless rounded is set
@@ -51,15 +54,12 @@ type modelFlags struct {
 	deviceQuota  float64 // part of a matmul's time that the device of a split may be busy; 0 = all
 }
 
-// modelUsage describes -m.
-func modelUsage() string {
-	return "GGUF file (any part of a split one), Hugging Face directory, pack, or the name of a model in llmrun models; default: " + defaultModel()
-}
-
-// everydayModel describes -m in the help of everyday flags.
-func everydayModel() string {
-	return "m: model: a GGUF file, Hugging Face directory, or pack; default: " + defaultModel()
-}
+const (
+	// modelUsage describes -m.
+	modelUsage = "GGUF file (any part of a split one), Hugging Face directory, pack, or the name of a model in llmrun models; default: " + defaultModel
+	// everydayModel describes -m in the help of everyday flags.
+	everydayModel = "m: model: a GGUF file, Hugging Face directory, or pack; default: " + defaultModel
+)
 
 // file returns the path of the model: this program's own file if it has a model inside and -m names no other, and "" for the
 // bundled demo model.
@@ -68,7 +68,10 @@ func (m *modelFlags) file() string { return cmp.Or(m.path, programModel()) }
 // addModel declares -m.
 func (m *modelFlags) addModel(f *cli.FlagSet) {
 	f.Group("Model")
-	f.Text(&m.path, "m model", "PATH", modelUsage())
+	f.Text(&m.path, "m model", "PATH", modelUsage)
+	if !m.describes { // embedding models and rerankers are other models than those that answer
+		f.Setting("model").Unless("template", "shape").Reports(&m.preset)
+	}
 }
 
 // addAnswering declares the flags that run and chat share, in the order of their help.
@@ -87,6 +90,10 @@ func (m *modelFlags) addAnswering(f *cli.FlagSet) {
 	m.addRAM(f)
 	m.addCache(f)
 	m.addW8A8(f)
+	f.Setting("kv")
+	f.Setting("draft")
+	f.Setting("ctx").Reports(&m.contextPreset)
+	f.Setting("device").Unless("devices")
 }
 
 // addScoring declares the flags of logits and perplexity, which score a model.
@@ -107,6 +114,7 @@ func (m *modelFlags) addScoring(f *cli.FlagSet) {
 // addThreads declares --threads, for commands that compute.
 func (m *modelFlags) addThreads(f *cli.FlagSet) {
 	f.Count(&m.threads, "threads", "N", "number of threads; default: one for each fast core", 1, 1024)
+	f.Setting("threads")
 }
 
 // addExact declares --exact, for commands that generate.
@@ -251,7 +259,7 @@ func (m *modelFlags) source() (path string, options llmrun.Options, err error) {
 
 // options returns the library's options for the flags, whatever the model is.
 func (m *modelFlags) options() (llmrun.Options, error) {
-	options := llmrun.Options{Threads: m.threads, Context: m.context, StrictContext: true, Adapters: m.lora, AdaptersBeside: m.beside, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, Prompt: m.prompt.memory, PromptTexts: m.prompt.texts, PromptTokens: m.prompt.tokens, AnswerTokens: m.prompt.answer, LogitRows: m.prompt.logitRows, KVRAM: m.kvRAM, Pin: m.pin, Flash: m.flash, WatchPressure: m.pressure, WatchProcess: true}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Drafts: m.drafts, Reward: m.reward, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
+	options := llmrun.Options{Threads: m.threads, Context: m.context, StrictContext: !m.contextPreset, Adapters: m.lora, AdaptersBeside: m.beside, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, Prompt: m.prompt.memory, PromptTexts: m.prompt.texts, PromptTokens: m.prompt.tokens, AnswerTokens: m.prompt.answer, LogitRows: m.prompt.logitRows, KVRAM: m.kvRAM, Pin: m.pin, Flash: m.flash, WatchPressure: m.pressure, WatchProcess: true}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Drafts: m.drafts, Reward: m.reward, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
 	options.SessionAdapters, options.Describes = m.sessionAdapters(), m.describes
 	return options, checkAdapters(m.lora)
 }
@@ -261,7 +269,7 @@ func (m *modelFlags) takeArgument(args []string) error {
 	if len(args) == 0 || !namesModel(args[0]) {
 		return cli.NoArguments(args)
 	}
-	if m.path != "" {
+	if m.path != "" && !m.preset {
 		return cli.Usagef("-m %s and %s are two models: give one of them", m.path, args[0])
 	}
 	m.path = args[0]

@@ -57,6 +57,7 @@ func (o *vaultFlags) addEncoder(f *cli.FlagSet) {
 	f.Text(&o.encoder, "m model", "ENCODER", "embedding model that finds notes by their meaning too: GGUF file, Hugging Face directory, pack, or the name of a model in llmrun models; default: the one that the index remembers")
 	f.Toggle(&o.words, "words", "use no embedding model: find notes by their words alone (BM25)")
 	f.Count(&o.threads, "threads", "N", "number of threads; default: one for each fast core", 1, 1024)
+	f.Setting("threads")
 }
 
 // addReranker declares --rerank.

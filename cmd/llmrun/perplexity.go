@@ -19,7 +19,7 @@ func perplexityCommand() *cli.Command {
 
 --json prints {"tokens":N,"scored":N,"mean_nll":x,"ppl":y}: the tokens of the text, and the number of scored tokens. With --w8a8 there is also "shadow", the use of the outlier path: tokens (input rows that have the path) and marked (those with outliers), outliers (elements), hot (uses of columns in memory), fetched (columns from flash) and their read_bytes, and resident_bytes (columns in memory) of all_bytes.`,
 		Examples: []cli.Example{
-			{Line: "llmrun perplexity -f book.txt --ctx 2048", Purpose: defaultModel() + " on a text"},
+			{Line: "llmrun perplexity -f book.txt --ctx 2048", Purpose: defaultModel + " on a text"},
 			{Line: "llmrun perplexity -m model.gguf -f book.txt --ctx 2048 --json", Purpose: "another model, for a script"},
 			{Line: "llmrun perplexity -m model.gguf --ids-file tokens.txt --ctx 512", Purpose: "tokens from another program"},
 		},

@@ -34,7 +34,7 @@ With --device gpu, or gpu: and part of a device's name, it also shows how many l
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			p := &planFlags{}
 			f.Everyday(
-				everydayModel(),
+				everydayModel,
 				"ram: memory limit, such as 1.5GiB; weights that do not fit are read from flash, and the answer is the same",
 				"ctx: tokens of context, such as 8K", "kv: format of keys and values",
 				"prompt: plan for a prompt of N tokens, and predict its time", "answer: and of an answer of M tokens",

@@ -19,7 +19,7 @@ The measurements are saved with the imported models, for these devices, kernels 
 
 --json prints {"devices":[…],"products":[{"name":…,"tokens":…,"cut":…,"pieces":[…],"predicted_us":…,"alone_us":[…],"checked":{"split_us":…,"alone_us":[…],"kept":…}}],"passes":[…],"predictions":[{"device":…,"mean":…,"largest":…}]} and more.`,
 		Examples: []cli.Example{
-			{Line: "llmrun profile", Purpose: defaultModel()},
+			{Line: "llmrun profile", Purpose: defaultModel},
 			{Line: "llmrun profile --shape qwen2.5-1.5b --devices cpu-a,cpu-b/4", Purpose: "a shape, with one group of cores slowed down"},
 			{Line: "llmrun profile -m model.gguf --devices cpu --tokens 1,256 --json", Purpose: "one device, for a script"},
 		},
@@ -33,6 +33,8 @@ The measurements are saved with the imported models, for these devices, kernels 
 			f.Toggle(&p.devices.real, "real", "measure every candidate and predict none")
 			f.Toggle(&p.again, "again", "repeat all measurements")
 			p.cache.addDir(f)
+			f.Setting("cache-dir")
+			f.Setting("cache-size")
 			f.Group("Output")
 			f.Toggle(&p.json, "json", "print one JSON object")
 			return p.run

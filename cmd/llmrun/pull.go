@@ -72,6 +72,7 @@ func (p *pullFlags) add(f *cli.FlagSet) {
 	})
 	f.Group("Plan")
 	addRAM(f, &p.model.ram, "the available memory")
+	f.Setting("ram").Named("memory budget")
 	f.Group("Output")
 	f.Toggle(&p.json, "json", "print one JSON object")
 	f.Toggle(&p.quiet, "q quiet", "print no progress and no plan")

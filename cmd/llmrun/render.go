@@ -21,7 +21,7 @@ func renderCommand() *cli.Command {
 
 --json prints {"text":"..."}.`,
 		Examples: []cli.Example{
-			{Line: "llmrun render --messages chat.json", Purpose: "with the template of " + defaultModel()},
+			{Line: "llmrun render --messages chat.json", Purpose: "with the template of " + defaultModel},
 			{Line: `llmrun render --template chat.jinja --bos "<s>" --eos "</s>" --messages chat.json`, Purpose: "with a template of your own"},
 			{Line: `echo '[{"role":"user","content":"Hi"}]' | llmrun render -m model.gguf --messages -`, Purpose: "messages from standard input"},
 			{Line: "llmrun render -m model.gguf --messages chat.json --var enable_thinking=false", Purpose: "with a variable of the template"},

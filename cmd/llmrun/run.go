@@ -25,7 +25,7 @@ func runCommand() *cli.Command {
 Timings go to standard error. --json prints one object at the end: ids and text of the answer, stop_reason, shortest_tokens (with --schema, --regex or --grammar: a number for -n that is enough for a whole answer), prompt_tokens, generated_tokens, reused_tokens (prompt tokens whose keys and values were reused), recalled_tokens (those of them that came from the prefix cache on flash), kept_bytes (written to the cache), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), passes of the model after the prompt, tokens_per_pass, drafters (name, proposed and accepted guesses; see --draft), seed unless --temp is 0, thinking (what the model thought before the answer), sources (with --notes: the files that the answer comes from), tool_calls (id, name, arguments), and stats with --stats. With --logprobs, logprobs lists id, text, logprob and top_logprobs of each token. With --samples, candidates lists text, ids, score, logprob (the mean of its tokens), steps (scores of its steps, with --reward-marker), answer (what it votes for), generated_tokens, stop_reason and seed of each answer, and its logprobs with --logprobs; with --beam, candidates are the beams that are left, and steps lists the continuations of each step: of (the index of the beginning in the step before, -1 in the first), text of the step, score, kept; steps_left_out counts further steps, for which the list has no room; chosen is the index of the one that was taken, why says why, and generated_tokens and tokens_per_pass count the tokens of all of them.`,
 		Brief: `Answers a prompt and prints the answer as the model generates it. The prompt is the text of -p, files, or standard input; what is piped in beside -p is a document that comes before its text.`,
 		Examples: []cli.Example{
-			{Line: `llmrun run -p "Tell me a story about a brave fox named Ruby."`, Purpose: "a story from " + defaultModel()},
+			{Line: `llmrun run -p "Tell me a story about a brave fox named Ruby."`, Purpose: "a story from " + defaultModel},
 			{Line: `llmrun run -f note.md -p "Summarize the note." --temp 0`, Purpose: "ask about a file; greedy is best for facts"},
 			{Line: `llmrun run -m model.gguf --raw -p "Once upon a time" -n 100 --seed 7`, Purpose: "continue a text; the same seed gives the same text again"},
 			{Line: `llmrun run -p "What is 3 + 4?" --samples 8 --vote "[0-9]+"`, Purpose: "the number that most of 8 answers agree on"},
@@ -63,7 +63,7 @@ type runFlags struct {
 
 func (r *runFlags) add(f *cli.FlagSet) {
 	f.Everyday(
-		everydayModel(),
+		everydayModel,
 		"p", "f: read the prompt from FILE, or - for standard input; the text of -p follows",
 		"n: at most N new tokens", "system: the system message",
 		"temp: temperature; 0 always takes the most likely token", "seed: the same seed gives the same text",

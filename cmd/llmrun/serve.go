@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -42,7 +44,7 @@ Only programs on this machine reach the default address. Pages in a browser may 
 
 GET /health answers {"status":"ok"}, and GET /metrics has counters for Prometheus. Standard error has a line for each request, which holds no text of prompts or answers.`,
 		Examples: []cli.Example{
-			{Line: "llmrun serve", Purpose: defaultModel() + ", for a client on this machine"},
+			{Line: "llmrun serve", Purpose: defaultModel + ", for a client on this machine"},
 			{Line: "llmrun serve --model notes=qwen.gguf --model code=coder.gguf --ram 3GiB", Purpose: "two models, of which one is in memory at a time"},
 			{Line: "llmrun serve --listen 0.0.0.0:11435 --api-key-file keys.txt", Purpose: "for other machines, which need a key"},
 			{Line: "llmrun serve --listen notes.lan:11435 --tls-cert notes.pem --tls-key notes.key --api-key-file keys.txt", Purpose: "the same by HTTPS, so that nobody on the way reads along"},
@@ -59,6 +61,7 @@ GET /health answers {"status":"ok"}, and GET /metrics has counters for Prometheu
 type serveFlags struct {
 	listen  string
 	models  []serve.Model
+	own     string // the model without --model, from the settings; "" = the one in this program
 	keyFile string
 	tlsCert string
 	tlsKey  string
@@ -76,9 +79,13 @@ func (v *serveFlags) add(f *cli.FlagSet) {
 	f.Text(&v.keyFile, "api-key-file", "FILE", "requests need one of the keys in FILE, one on each line; default: the key in "+apiKeyVariable+", or none")
 	f.Value("allow-origin", "ORIGIN", "pages of this origin, such as https://notes.example, may use the server; * allows all pages that a browser on this machine shows; may be given several times", v.addOrigin)
 	f.Group("Model")
-	f.Value("model", "NAME=PATH", "offer a model under a name: a GGUF file (any part of a split one), Hugging Face directory, or pack; may be given several times. Default: "+defaultModel()+", as "+bundledName, v.addModel)
+	f.Value("model", "NAME=PATH", "offer a model under a name: a GGUF file (any part of a split one), Hugging Face directory, or pack; may be given several times. Default: "+defaultModel+", as "+bundledName, v.addModel)
 	f.Value("keep-alive", "TIME", "how long a model stays open without requests: a duration such as 10m, or a number of seconds; negative: until another one needs the memory; default: 5m. Requests of ollama's API can say otherwise", v.setKeepAlive)
+	f.Setting("listen")
+	f.Setting("keep-alive")
+	f.Setting("model").Sets(func(path string) error { v.own = path; return nil })
 	addRAM(f, &v.ram, "the available memory")
+	f.Setting("ram").Named("memory budget")
 	v.cache.add(f)
 }
 
@@ -141,7 +148,11 @@ func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 		return o, err
 	}
 	if len(o.Models) == 0 {
-		o.Models = []serve.Model{ownModel()}
+		own, err := v.ownModel()
+		if err != nil {
+			return o, err
+		}
+		o.Models = []serve.Model{own}
 	}
 	for i := range o.Models {
 		if err := v.complete(s, &o.Models[i]); err != nil {
@@ -154,11 +165,16 @@ func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 }
 
 // ownModel is the model without --model.
-func ownModel() serve.Model {
-	if path := programModel(); path != "" {
-		return serve.Model{Name: bundledName, Path: path}
+func (v *serveFlags) ownModel() (serve.Model, error) {
+	if v.own != "" {
+		path, err := findModel("--model", v.own)
+		return serve.Model{Name: fileLike.ReplaceAllString(filepath.Base(v.own), ""), Path: path}, err
 	}
-	return serve.Model{Name: bundledName, Path: bundled.Name, License: bundled.Licenses(), Options: llmrun.Options{FS: bundled.FS}}
+	m := serve.Model{Name: bundledName}
+	if m.Path, m.Options.FS = ownFile(); m.Options.FS != nil {
+		m.License = bundled.Licenses()
+	}
+	return m, nil
 }
 
 // complete sets the options of a model.
@@ -197,10 +213,13 @@ func (v *serveFlags) keys() (keys []string, err error) {
 			keys = append(keys, key)
 		}
 	}
-	if v.keyFile != "" && len(keys) == 0 {
+	switch { // a server whose key got lost must not answer everyone
+	case len(keys) > 0 || text == "" && v.keyFile == "":
+		return keys, nil
+	case v.keyFile != "":
 		return nil, fmt.Errorf("--api-key-file: %s has no key", v.keyFile)
 	}
-	return keys, nil
+	return nil, fmt.Errorf("%s has no key but blanks: set it to a key, or unset it", apiKeyVariable)
 }
 
 func (v *serveFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
@@ -230,6 +249,9 @@ func (v *serveFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	}
 	scheme := "http://"
 	if secure != nil {
+		if problem := certificateProblem(secure, time.Now()); problem != "" {
+			s.Note("--tls-cert " + v.tlsCert + ": " + problem)
+		}
 		scheme, listener = "https://", tls.NewListener(listener, secure)
 	}
 	s.Note("serving on " + scheme + listener.Addr().String())
@@ -265,9 +287,38 @@ func (v *serveFlags) tls() (*tls.Config, error) {
 	}
 	certificate, err := tls.LoadX509KeyPair(v.tlsCert, v.tlsKey)
 	if err != nil {
+		if isEncryptedKey(v.tlsKey) {
+			err = errors.New("the key is encrypted: decrypt it with openssl pkey -in FILE -out NEWFILE, and keep it from other users")
+		}
 		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", v.tlsCert, v.tlsKey, err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+}
+
+// isEncryptedKey reports whether a PEM file has a private key that needs a passphrase.
+func isEncryptedKey(name string) bool {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return false
+	}
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
+			return true
+		}
+	}
+	return false
+}
+
+// certificateProblem says why clients refuse the certificate at a time, and returns "" if its dates are no reason.
+func certificateProblem(c *tls.Config, now time.Time) string {
+	leaf := c.Certificates[0].Leaf
+	switch {
+	case now.After(leaf.NotAfter):
+		return "the certificate has expired on " + leaf.NotAfter.Format(time.DateOnly) + ": clients refuse it"
+	case now.Before(leaf.NotBefore):
+		return "the certificate is not valid before " + leaf.NotBefore.Format(time.DateTime) + " UTC: clients refuse it; is the clock right?"
+	}
+	return ""
 }
 
 // isLoopback reports whether only this machine reaches an address.

@@ -166,12 +166,14 @@ func writeCertificate(t *testing.T) (certificate, key string, trust *x509.CertPo
 	trust.AddCert(parsed)
 	secretDER, err := x509.MarshalPKCS8PrivateKey(secret)
 	require.NoError(t, err)
-	write := func(name, kind string, bytes []byte) string {
-		path := filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600))
-		return path
-	}
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", secretDER), trust
+	return writePEM(t, &pem.Block{Type: "CERTIFICATE", Bytes: der}), writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: secretDER}), trust
+}
+
+func writePEM(t *testing.T, block *pem.Block) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file.pem")
+	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+	return path
 }
 
 // TestServeByHTTPS checks that the server answers by HTTPS alone with the files of a certificate, and what it says about wrong ones.
@@ -200,8 +202,25 @@ func TestServeByHTTPS(t *testing.T) {
 		{serveFlags{tlsKey: key}, "--tls-key needs --tls-cert"},
 		{serveFlags{tlsCert: key, tlsKey: key}, "--tls-cert " + key},
 		{serveFlags{tlsCert: certificate, tlsKey: filepath.Join(t.TempDir(), "none")}, "no such file"},
+		{serveFlags{tlsCert: certificate, tlsKey: writePEM(t, &pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte{1}})}, "the key is encrypted: decrypt it"},
+		{serveFlags{tlsCert: certificate, tlsKey: writePEM(t, &pem.Block{Type: "EC PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}, Bytes: []byte{1}})}, "the key is encrypted: decrypt it"},
+		{serveFlags{tlsCert: certificate, tlsKey: writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: []byte{1}})}, "failed to parse private key"},
 	} {
 		_, err := c.flags.tls()
 		require.ErrorContains(t, err, c.want)
 	}
+}
+
+// TestCertificateProblem checks that the dates of a certificate, of which a client would complain, are reported.
+func TestCertificateProblem(t *testing.T) {
+	from, to := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)
+	c := &tls.Config{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotBefore: from, NotAfter: to}}}}
+	require.Empty(t, certificateProblem(c, from))
+	require.Empty(t, certificateProblem(c, to))
+	require.Equal(t, "the certificate has expired on 2026-04-01: clients refuse it", certificateProblem(c, to.Add(time.Second)))
+	require.Equal(t, "the certificate is not valid before 2026-03-01 00:00:00 UTC: clients refuse it; is the clock right?", certificateProblem(c, from.Add(-time.Second)))
+	certificate, key, _ := writeCertificate(t)
+	c, err := (&serveFlags{tlsCert: certificate, tlsKey: key}).tls()
+	require.NoError(t, err)
+	require.Contains(t, certificateProblem(c, time.Date(2100, 1, 2, 0, 0, 0, 0, time.UTC)), "has expired on 2100-01-01", "of a file")
 }

@@ -18,6 +18,7 @@ type storeFlags struct {
 func (c *storeFlags) add(f *cli.FlagSet) {
 	f.Group("Cache")
 	f.Text(&c.cache.dir, "cache-dir", "DIR", "the directory; default: llmrun in the user's cache directory")
+	f.Setting("cache-dir")
 	f.Group("Output")
 	f.Toggle(&c.json, "json", "print one JSON object")
 }

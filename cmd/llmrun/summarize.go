@@ -29,7 +29,7 @@ Each finished part is saved in the cache directory before the next one begins. T
 --json prints one object for a document: file, summary, fields (with --schema, the same as JSON), parts (start and end in bytes of the text, heading, summary), computed_parts, reused_parts (computed by an earlier run), computed_merges and reused_merges of summaries, repeats (answers that were stopped because the model repeated itself), and job, its name for llmrun jobs; for several documents a list of such objects, with error in place of the rest for one that failed.`,
 		Brief: `Summarizes documents of any length: text, Markdown, HTML and EPUB; all of a directory, or standard input for -. The same command continues where an interrupted one was.`,
 		Examples: []cli.Example{
-			{Line: "llmrun summarize report.md", Purpose: "summarize a document with " + defaultModel()},
+			{Line: "llmrun summarize report.md", Purpose: "summarize a document with " + defaultModel},
 			{Line: "llmrun summarize -m model.gguf notes/ -o summaries/", Purpose: "each document of a directory into a file of its own"},
 			{Line: "pdftotext -layout paper.pdf - | llmrun summarize - -m model.gguf --length 150", Purpose: "a PDF file, in about 150 words"},
 			{Line: "llmrun summarize -m model.gguf minutes/ --schema fields.json -o fields/", Purpose: "the same fields of each document, as JSON"},
@@ -59,7 +59,7 @@ type summarizeFlags struct {
 
 func (c *summarizeFlags) add(f *cli.FlagSet) {
 	f.Everyday(
-		everydayModel(),
+		everydayModel,
 		"length: about N words", "instructions: what the summary is for", "language: such as French; default: that of the document",
 		"schema: extract fields instead: JSON that is valid in the JSON Schema in FILE", "cite: end each statement with the number of its part", "o: write each summary to a file in DIR",
 		"ram: memory limit, such as 1.5GiB", "ctx: tokens of context, such as 8K", "json: print one JSON object", "q: print only the summary",

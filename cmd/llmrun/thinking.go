@@ -10,26 +10,32 @@ import (
 
 // thinkingFlags choose how much a model thinks, and whether that is shown.
 type thinkingFlags struct {
-	level string // "": as the chat template has it
-	show  bool
+	level  string // "": as the chat template has it
+	preset bool   // level comes from the settings, which are for all models, also for those without a switch
+	show   bool
 }
 
 func (t *thinkingFlags) add(f *cli.FlagSet) {
 	f.Group("Thinking")
 	f.Choice(&t.level, "think", "HOW", "whether the model thinks before it answers: on or off, or how much: low, medium or high; for models whose chat template has a switch; default: as the template has it",
 		llmrun.ThinkOn, llmrun.ThinkOff, llmrun.ThinkLow, llmrun.ThinkMedium, llmrun.ThinkHigh)
+	f.Setting("think").Unless("raw", "ids").Reports(&t.preset)
 	f.Toggle(&t.show, "show-thinking", "print what the model thinks also where it is not a terminal that shows it dimmed; --json always has it")
+	f.Setting("show-thinking")
 }
 
-// check refuses a level that the model does not have.
-func (t *thinkingFlags) check(engine *llmrun.Engine) error {
+// of returns the level for a model. It refuses one that the model does not have, unless it comes from the settings.
+func (t *thinkingFlags) of(engine *llmrun.Engine) (string, error) {
 	if t.level == "" || engine.HasThinkingLevel(t.level) {
-		return nil
+		return t.level, nil
+	}
+	if t.preset {
+		return "", nil
 	}
 	if levels := engine.ThinkingLevels(); len(levels) > 0 {
-		return cli.Usagef("--think %s: this model can only be told %s", t.level, cli.Either(levels))
+		return "", cli.Usagef("--think %s: this model can only be told %s", t.level, cli.Either(levels))
 	}
-	return cli.Usagef("--think %s: the chat template of this model has no switch for thinking", t.level)
+	return "", cli.Usagef("--think %s: the chat template of this model has no switch for thinking", t.level)
 }
 
 // answerPrinter prints an answer as it is generated, and what the model thinks before it.

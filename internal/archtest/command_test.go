@@ -109,7 +109,7 @@ func checkTranscript(t *testing.T, binary, home, document string, entry command)
 	shell := exec.Command(bash, "-c", entry.line)
 	shell.Dir = testutil.Root(t)
 	path := filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH")
-	shell.Env = append(os.Environ(), "PATH="+path, "HOME="+home, "XDG_CACHE_HOME="+home)
+	shell.Env = append(os.Environ(), "PATH="+path, "HOME="+home, "XDG_CACHE_HOME="+home, "LLMRUN_CONFIG="+os.DevNull)
 	var stdout, stderr bytes.Buffer
 	shell.Stdout, shell.Stderr = &stdout, &stderr
 	if err := shell.Run(); err != nil {

@@ -18,6 +18,7 @@ type rule struct {
 var rules = []rule{
 	{dir: "internal/bound"},
 	{dir: "internal/build"},
+	{dir: "internal/toml"},
 	{dir: "internal/cli", external: []string{"golang.org/x/term"}},
 	{dir: "internal/cli/clitest", external: []string{"github.com/stretchr/testify"}},
 	{dir: "internal/plot"},

@@ -25,6 +25,7 @@ var foreign = []struct {
 	{"a path of one machine", regexp.MustCompile(`(?:^|[^\w.~$}/-])/(?:` + "ro" + `ot|` + "wo" + `rk|` + "ho" + `me)/[\w.]`)},
 	{"the host of a package registry", regexp.MustCompile(`\b(?:` + "pro" + `xy|` + "su" + `m)\.golang\.org|` +
 		"goproxy" + `\.(?:io|cn)|` + "pypi" + `\.org|` + "registry" + `\.npmjs\.org|` + "deb" + `\.debian\.org`)},
+	{"a side of a merge that nobody has finished", regexp.MustCompile(`^(?:<{7}|>{7}) `)},
 	{"a number of an issue", regexp.MustCompile(`(?i)\bissue\s+#?\d`)},
 }
 

@@ -41,9 +41,14 @@ type Program struct {
 	End     string // last lines of `NAME help`
 	Version string // what `NAME --version` prints
 	Groups  []CommandGroup
+	// Complete replaces the placeholders in a text of the help when it is printed, with what a program must look up; nil:
+	// there are none.
+	Complete func(text string) string
 	// Hints explain names that are not commands of this program: commands of other programs,
 	// and commands that moved.
 	Hints map[string]string
+	// Settings says where flags are set that the command line does not have; nil: nowhere.
+	Settings *Settings
 	// Explain rewords the error of a command for the user; nil: errors stay
 	// as they are.
 	Explain func(error) error
@@ -121,10 +126,16 @@ func (p *Program) run(ctx context.Context, s *Streams, c *Command, args []string
 		return nil
 	}
 	if err == nil {
+		err = p.applySettings(c, flags)
+	}
+	if err == nil {
 		err = act(ctx, s, positional)
 	}
 	if err != nil && p.Explain != nil {
 		err = p.Explain(err)
+	}
+	if err != nil {
+		err = flags.explainSettings(err)
 	}
 	// An action does not know the name of its command, which the hint below the message needs.
 	var usage *UsageError

@@ -40,12 +40,13 @@ func (f *flagHelp) spelled() (names []string) {
 }
 
 // brief returns the beginning of an explanation, in a few words and without what shells would interpret.
-func (f *flagHelp) brief() string {
+func (p *Program) brief(f *flagHelp) string {
 	const most = 60
 	text := f.usage
 	if i := strings.IndexAny(text, ";:("); i > 0 {
 		text = text[:i]
 	}
+	text = p.complete(text)
 	text = strings.Map(func(r rune) rune {
 		if strings.ContainsRune("[]'\"`$\\", r) {
 			return -1
@@ -118,7 +119,7 @@ func (p *Program) completeZsh(b *strings.Builder) {
 					case f.value:
 						value = ":value:_files"
 					}
-					fmt.Fprintf(b, " \\\n\t\t'*%s[%s]%s'", name, strings.ReplaceAll(f.brief(), ":", ""), value)
+					fmt.Fprintf(b, " \\\n\t\t'*%s[%s]%s'", name, strings.ReplaceAll(p.brief(&f), ":", ""), value)
 				}
 			}
 			fmt.Fprint(b, " \\\n\t\t'*:file:_files' ;;\n")
@@ -147,7 +148,7 @@ func (p *Program) completeFish(b *strings.Builder) {
 				case f.value:
 					line += " -r"
 				}
-				fmt.Fprintf(b, "%s -d '%s'\n", line, f.brief())
+				fmt.Fprintf(b, "%s -d '%s'\n", line, p.brief(&f))
 			}
 		}
 	}

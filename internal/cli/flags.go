@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/llmrun/llmrun/internal/toml"
 )
 
 // A FlagSet holds the flags of one command. It adds to the standard library's flags: a flag may
@@ -21,6 +23,8 @@ type FlagSet struct {
 	everyday []everydayFlag
 	help     bool // -h or --help was given
 	helpAll  bool // --help-all was given
+	settings []*Setting
+	given    map[string]bool // the flags of the command line, by the names that it has
 }
 
 type flagGroup struct {
@@ -29,16 +33,18 @@ type flagGroup struct {
 }
 
 type flagHelp struct {
-	names   string // as in the help: "-m, --model FILE"
-	usage   string
-	list    []string // names without dashes
-	value   bool     // a value follows
-	choices []string // its values, if they are few
+	names       string // as in the help: "-m, --model FILE"
+	usage       string
+	list        []string  // names without dashes
+	value       bool      // a value follows
+	placeholder string    // of the value, without brackets
+	choices     []string  // its values, if they are few
+	kind        toml.Kind // of its value in a file of settings
 }
 
 // NewFlagSet returns a set with only -h, --help and --help-all.
 func NewFlagSet() *FlagSet {
-	f := &FlagSet{Registry: flag.NewFlagSet("", flag.ContinueOnError)}
+	f := &FlagSet{Registry: flag.NewFlagSet("", flag.ContinueOnError), given: map[string]bool{}}
 	show := func(string) error { f.help = true; return nil }
 	f.Registry.BoolFunc("h", "", show)
 	f.Registry.BoolFunc("help", "", show)
@@ -81,7 +87,7 @@ func (f *FlagSet) Value(names, placeholder, usage string, set func(string) error
 	for _, name := range strings.Fields(names) {
 		f.Registry.Func(name, usage, set)
 	}
-	f.describe(names, " "+placeholder, usage)
+	f.describe(names, " "+placeholder, usage, toml.String)
 }
 
 // Toggle declares a flag without a value; --name=false unsets it.
@@ -96,16 +102,22 @@ func (f *FlagSet) Toggle(target *bool, names, usage string) {
 			return nil
 		})
 	}
-	f.describe(names, "", usage)
+	f.describe(names, "", usage, toml.Boolean)
 }
 
-func (f *FlagSet) describe(names, placeholder, usage string) {
+func (f *FlagSet) describe(names, placeholder, usage string, kind toml.Kind) {
 	var spelled []string
 	for _, name := range strings.Fields(names) {
 		spelled = append(spelled, dashed(name))
 	}
 	last := &f.groups[len(f.groups)-1]
-	last.flags = append(last.flags, flagHelp{names: strings.Join(spelled, ", ") + placeholder, usage: usage, list: strings.Fields(names), value: placeholder != ""})
+	last.flags = append(last.flags, flagHelp{names: strings.Join(spelled, ", ") + placeholder, usage: usage, list: strings.Fields(names), value: placeholder != "", placeholder: strings.Trim(placeholder, " []"), kind: kind})
+}
+
+// last returns the help of the flag that was declared last.
+func (f *FlagSet) last() *flagHelp {
+	group := &f.groups[len(f.groups)-1]
+	return &group.flags[len(group.flags)-1]
 }
 
 // Text declares a flag whose value is any text but the empty one. An empty value is probably an
@@ -131,8 +143,7 @@ func (f *FlagSet) Choice(target *string, names, placeholder, usage string, choic
 		*target = s
 		return nil
 	})
-	group := &f.groups[len(f.groups)-1]
-	group.flags[len(group.flags)-1].choices = choices
+	f.last().choices = choices
 }
 
 // Either joins the names of alternatives: "a, b or c".
@@ -175,6 +186,7 @@ func (f *FlagSet) Count(target *int, names, placeholder, usage string, low, high
 		}
 		return err
 	})
+	f.last().kind = toml.Integer
 }
 
 // Counts declares a flag for a list of whole numbers, separated by commas.
@@ -202,6 +214,7 @@ func (f *FlagSet) OptionalCount(target **int, names, usage string, low, high int
 		}
 		return err
 	})
+	f.last().kind = toml.Integer
 }
 
 // OptionalNumber declares a flag for a number from low to high whose default
@@ -217,6 +230,7 @@ func (f *FlagSet) OptionalNumber(target **float32, names, usage string, low, hig
 		*target = &value
 		return nil
 	})
+	f.last().kind = toml.Float
 }
 
 // parseCount parses a whole number from low, which is at least 0, to high. The suffix K
@@ -281,6 +295,7 @@ func (f *FlagSet) parseFlag(arg string, rest []string) ([]string, error) {
 	if err := known.Value.Set(value); err != nil {
 		return nil, Usagef("%s: %v", dashed(name), err)
 	}
+	f.noteGiven(name)
 	return rest, nil
 }
 
@@ -374,7 +389,7 @@ func ParseFraction(s string) (float64, error) {
 // unless it begins with a dash.
 func (f *FlagSet) OptionalValue(name, placeholder, usage string, set func(string) error) {
 	f.Registry.Var(optionalValue(set), name, usage)
-	f.describe(name, " ["+placeholder+"]", usage)
+	f.describe(name, " ["+placeholder+"]", usage, toml.String)
 }
 
 // optionalValue is the flag.Value of a flag whose value may be left out.

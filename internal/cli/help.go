@@ -47,7 +47,7 @@ func (p *Program) writeOverview(w io.Writer, columns int) {
 	for _, name := range p.Names() {
 		width = max(width, len(name))
 	}
-	fmt.Fprintf(w, "%s\n\n", reflow(p.Intro, columns))
+	fmt.Fprintf(w, "%s\n\n", reflow(p.complete(p.Intro), columns))
 	for _, group := range p.Groups {
 		fmt.Fprintln(w, group.Title)
 		for _, c := range group.Commands {
@@ -67,14 +67,14 @@ func (p *Program) writeHelp(w io.Writer, c *Command, flags *FlagSet, columns int
 	if short && c.Brief != "" {
 		about = c.Brief
 	}
-	fmt.Fprintf(w, "%s\n\n%s\n", reflow(usage, columns), wrap(about, columns))
+	fmt.Fprintf(w, "%s\n\n%s\n", reflow(usage, columns), wrap(p.complete(about), columns))
 	if short {
 		p.writeEveryday(w, c, flags, columns)
 	} else {
 		for _, group := range flags.groups {
 			fmt.Fprintf(w, "\n%s\n", group.title)
 			for _, f := range group.flags {
-				writeRow(w, "  "+f.names, f.usage, helpColumn, columns)
+				writeRow(w, "  "+f.names, p.complete(f.usage), helpColumn, columns)
 			}
 		}
 	}
@@ -83,8 +83,16 @@ func (p *Program) writeHelp(w io.Writer, c *Command, flags *FlagSet, columns int
 		if short && i == everydayExamples {
 			break
 		}
-		fmt.Fprintf(w, "  # %s\n  %s\n", e.Purpose, e.Line)
+		fmt.Fprintf(w, "  # %s\n  %s\n", p.complete(e.Purpose), e.Line)
 	}
+}
+
+// complete replaces the placeholders in a text.
+func (p *Program) complete(text string) string {
+	if p.Complete == nil {
+		return text
+	}
+	return p.Complete(text)
 }
 
 // everydayExamples is the number of examples in the short help.
@@ -102,7 +110,7 @@ func (p *Program) writeEveryday(w io.Writer, c *Command, flags *FlagSet, columns
 			if e.usage != "" {
 				f.usage = e.usage
 			}
-			writeRow(w, "  "+f.names, f.usage, helpColumn, columns)
+			writeRow(w, "  "+f.names, p.complete(f.usage), helpColumn, columns)
 		}
 	}
 	fmt.Fprintf(w, "\n%d more flags: %s %s --help-all\n", count-len(flags.everyday), p.Name, c.Name)

@@ -55,8 +55,23 @@ func (p *Program) writeProgramPage(m *manualPage) {
 			m.text(c.Summary)
 		}
 	}
+	p.writeSettingsSection(m)
 	m.macro("SH", "EXIT STATUS")
 	m.text(p.End)
+}
+
+// writeSettingsSection lists the settings and their variables.
+func (p *Program) writeSettingsSection(m *manualPage) {
+	if p.Settings == nil {
+		return
+	}
+	m.macro("SH", "SETTINGS")
+	m.line(bold(p.pageName(p.Settings.Command)) + "(1) explains the file and the variables of settings.")
+	for _, s := range p.settings() {
+		m.macro("TP")
+		m.line(bold(s.name) + ", " + bold(p.Settings.variable(s.name)))
+		m.text(s.setting.help.usage)
+	}
 }
 
 func (p *Program) writeCommandPage(m *manualPage, c *Command) {
@@ -86,17 +101,17 @@ func (p *Program) writeCommandPage(m *manualPage, c *Command) {
 	m.line(bold(p.pageName("")) + "(1)")
 }
 
-// roff returns the names of a flag and what stands for its value, with their dashes.
+// roff returns the names of a flag and what stands for its value.
 func (f *flagHelp) roff() string {
 	var names []string
 	for _, name := range f.spelled() {
 		names = append(names, bold(name))
 	}
-	placeholder := strings.TrimPrefix(f.names, strings.Join(f.spelled(), ", "))
-	if placeholder == "" {
-		return strings.Join(names, ", ")
+	text := strings.Join(names, ", ")
+	if value := strings.TrimPrefix(f.names, strings.Join(f.spelled(), ", ")); value != "" {
+		text += " " + italic(strings.TrimSpace(value))
 	}
-	return strings.Join(names, ", ") + " " + italic(strings.TrimSpace(placeholder))
+	return text
 }
 
 func bold(text string) string { return `\fB` + escapeRoff(text) + `\fR` }

@@ -27,9 +27,8 @@ type Source struct {
 	Keep  bool   // do not remove the file of random weights
 	// Context is the context length of a shape; 0 = that of the published model.
 	Context int
-	// Bundled is the model without -m and --shape, a path in BundledFS; "" = none.
-	Bundled   string
-	BundledFS fs.FS
+	// Bundled returns the model without -m and --shape, a path in a file system, of which nil is the system's; nil = there is none.
+	Bundled func() (path string, fsys fs.FS)
 	// Find returns the path of the model that a flag names; nil: only paths name models.
 	Find func(flag, name string) (string, error)
 }
@@ -51,7 +50,7 @@ func (m *Source) check() error {
 		return cli.Usagef("-m names a model and --shape generates one: give one of them")
 	case m.Keep && m.Shape == "":
 		return cli.Usagef("--keep needs --shape")
-	case m.Bundled == "" && m.Shape == "" && m.Path == "":
+	case m.Bundled == nil && m.Shape == "" && m.Path == "":
 		return cli.Usagef("give -m or --shape")
 	}
 	return nil
@@ -70,7 +69,8 @@ func (m *Source) find(ctx context.Context, s *cli.Streams) (path string, fsys fs
 	case m.Path != "":
 		return m.Path, nil, func() {}, cli.CheckExists("-m", m.Path)
 	}
-	return m.Bundled, m.BundledFS, func() {}, nil
+	path, fsys = m.Bundled()
+	return path, fsys, func() {}, nil
 }
 
 // synthesize writes the model of a shape to the user's cache directory. remove deletes it, unless

@@ -130,7 +130,7 @@ type packModel struct {
 	path  string
 	bytes int64 // of its tensors
 	vocab int
-	tied  bool // the embedding is the output matrix
+	rows  bool // an embedding, or that of the layers, is not the output matrix: its rows come from flash
 }
 
 func describePack(path string) (m packModel, err error) {
@@ -150,7 +150,7 @@ func describePack(path string) (m packModel, err error) {
 	if err != nil {
 		return m, err
 	}
-	return packModel{path: path, vocab: spec.Vocab, tied: shape.Embedding == 0, bytes: f.TensorBytes()}, nil
+	return packModel{path: path, vocab: spec.Vocab, rows: shape.Embedding > 0 || spec.PerLayer > 0, bytes: f.TensorBytes()}, nil
 }
 
 // budgetRun is one measurement of a configuration.

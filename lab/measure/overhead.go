@@ -40,7 +40,7 @@ type OverheadRow struct {
 	Budget Paired `json:"resident_under_budget"`
 	// Embedding compares random tokens, whose embedding rows come from flash, with one repeated
 	// token, whose row is in memory. It is nil if the embedding is also the output matrix, which
-	// stays in memory.
+	// stays in memory, and the layers have none of their own.
 	Embedding *Paired `json:"embedding_on_flash"`
 }
 
@@ -113,7 +113,7 @@ func overhead(ctx context.Context, path string, o *OverheadOptions, models int64
 		return row, err
 	}
 	defer func() { err = errors.Join(err, m.engine.Close()) }()
-	if !model.tied {
+	if model.rows {
 		row.Embedding = &Paired{}
 	}
 	random := rand.New(rand.NewPCG(3, 4))

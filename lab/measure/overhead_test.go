@@ -18,6 +18,20 @@ func tinyPack(t *testing.T, tied bool) string {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	shape.Tied, shape.Layers, shape.Dim = tied, 6, 512
+	return packOf(t, shape)
+}
+
+// perLayerPack writes a pack of a small shape whose layers have embeddings of their own.
+func perLayerPack(t *testing.T) string {
+	t.Helper()
+	shape, ok := synth.FindShape("gemma-4-e2b")
+	require.True(t, ok)
+	shape.Layers, shape.Dim, shape.FFN, shape.Vocab, shape.Layered.SharedKV, shape.Layered.PerLayer = 5, 512, 512, 512, 0, 64
+	return packOf(t, shape)
+}
+
+func packOf(t *testing.T, shape synth.Shape) string {
+	t.Helper()
 	source := t.TempDir() + "/m.gguf"
 	require.NoError(t, synth.Write(t.Context(), vfs.OS(), source, synth.Options{Shape: shape, Quant: "q8_0"}))
 	path := source + ".pack"
@@ -29,18 +43,19 @@ func tinyPack(t *testing.T, tied bool) string {
 // TestOverheads checks that the report has a row for each pack, and that other files are
 // refused.
 func TestOverheads(t *testing.T) {
-	tied, untied := tinyPack(t, true), tinyPack(t, false)
+	tied, untied, layers := tinyPack(t, true), tinyPack(t, false), perLayerPack(t)
 	var done, total int64
 	r, err := Overheads(t.Context(), OverheadOptions{
-		Paths: []string{tied, untied}, Rounds: 3, Decode: 2, Threads: 2,
+		Paths: []string{tied, untied, layers}, Rounds: 3, Decode: 2, Threads: 2,
 		Running: func(d, all int64) { done, total = d, all },
 	})
 	require.NoError(t, err)
-	require.Len(t, r.Rows, 2)
-	require.EqualValues(t, 6, done)
+	require.Len(t, r.Rows, 3)
+	require.EqualValues(t, 9, done)
 	require.Equal(t, total, done)
 	require.Nil(t, r.Rows[0].Embedding)
 	require.Equal(t, 6, r.Rows[1].Embedding.Pairs)
+	require.Equal(t, 6, r.Rows[2].Embedding.Pairs, "the table of the layers' embeddings is on flash")
 	for _, row := range r.Rows {
 		require.Equal(t, 3, row.Budget.Pairs)
 		require.Positive(t, min(row.Budget.With, row.Budget.Without, 1+row.Budget.Cost))

@@ -14,7 +14,7 @@ import (
 var (
 	// ErrNonFinite reports logits that are NaN or +Inf. The weights or the computation
 	// are broken.
-	ErrNonFinite = errors.New("logits are not finite")
+	ErrNonFinite = errors.New("the weights may be damaged: compare the SHA-256 of the model's files with those of their publisher")
 	// ErrAllMasked reports that every token is forbidden.
 	ErrAllMasked = errors.New("no token is allowed")
 )
