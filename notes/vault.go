@@ -78,7 +78,7 @@ func OpenWith(dir string, engine *llmrun.Engine, o Options) (*Vault, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info, err := os.Stat(full); err == nil && !info.IsDir() { // a missing one may come back, and an update reports it
+	if index.IsFile(full) { // a missing directory may come back, and an update reports it
 		return nil, fmt.Errorf("%s is a file: name the directory of notes that it is in", dir)
 	}
 	if o.File == "" {
