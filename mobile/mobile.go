@@ -101,6 +101,9 @@ func generate(ctx context.Context, session *llmrun.Session, prompt string, maxTo
 
 // Ask answers a question from notes. It returns a JSON object: {"answer":"…","sources":["…"]}.
 func (m *Model) Ask(vault *Vault, question string, maxTokens int, listener Listener) (string, error) {
+	if vault == nil {
+		return "", errors.New("the vault is null: use Generate without notes")
+	}
 	ctx, end := m.begin()
 	defer end()
 	q, err := vault.v.Ask(ctx, question, notes.AskOptions{})

@@ -169,6 +169,8 @@ func TestModel(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(text), &got))
 	require.Equal(t, []string{"jacket.md"}, got.Sources)
 	require.Positive(t, listener.calls)
+	_, err = m.Ask(nil, "What color is Kevin's jacket?", 40, nil)
+	require.ErrorContains(t, err, "the vault is null")
 	stopping := &counter{most: 2}
 	_, err = m.Generate("Tell me a story.", 100, stopping)
 	require.ErrorIs(t, err, errStopped)

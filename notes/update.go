@@ -76,6 +76,7 @@ func (u *updater) run(ctx context.Context, files []string) error {
 		return err
 	}
 	present := make(map[string]bool, len(files))
+	missing := false
 	for i, name := range files {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -84,8 +85,13 @@ func (u *updater) run(ctx context.Context, files []string) error {
 		if err != nil {
 			return err
 		}
-		present[name] = there
+		present[name], missing = there, missing || !there
 		u.progress(UpdateProgress{Done: i + 1, Total: len(files)})
+	}
+	if missing {
+		if err := u.checkTree(); err != nil {
+			return err
+		}
 	}
 	for name := range u.x.Notes() {
 		if !present[name] {
@@ -97,6 +103,16 @@ func (u *updater) run(ctx context.Context, files []string) error {
 		}
 	}
 	return u.embed(ctx, files)
+}
+
+// checkTree returns an error if the directory of the notes is not what it was, such as one on a drive that was unplugged. The index keeps
+// its notes then.
+func (u *updater) checkTree() error {
+	files, err := u.v.tree.Files(func(string) {}) // which were reported
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("%s: the notes have vanished while they were read; the index keeps them until the next update", u.v.dir)
+	}
+	return err
 }
 
 // remember makes the index remember the encoder. Another process may have changed it.

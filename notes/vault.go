@@ -78,6 +78,9 @@ func OpenWith(dir string, engine *llmrun.Engine, o Options) (*Vault, error) {
 	if err != nil {
 		return nil, err
 	}
+	if index.IsFile(full) { // a missing directory may come back, and an update reports it
+		return nil, fmt.Errorf("%s is a file: name the directory of notes that it is in", dir)
+	}
 	if o.File == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
@@ -171,6 +174,17 @@ func (v *Vault) closeIndex() error {
 	x := v.x
 	v.x = nil
 	return x.Close()
+}
+
+// Notes returns how many notes the index has.
+func (v *Vault) Notes() (int, error) {
+	v.searching.RLock()
+	defer v.searching.RUnlock()
+	x, err := v.open()
+	if err != nil {
+		return 0, err
+	}
+	return x.Info().Notes, nil
 }
 
 // Held returns how many bytes the index has reserved.

@@ -321,6 +321,51 @@ func TestFinishedVectorsSurviveAnInterruption(t *testing.T) {
 	require.Len(t, e.texts, 3*embedTexts)
 }
 
+// TestNotesThatAreAwayKeepTheirVectors: a directory without notes is perhaps that of a drive that is not here, and the index is not
+// rewritten without the vectors.
+func TestNotesThatAreAwayKeepTheirVectors(t *testing.T) {
+	files := map[string]string{}
+	for i := range 10 {
+		var b strings.Builder
+		for j := range 4000 {
+			fmt.Fprintf(&b, "w%d ", i*4000+j)
+		}
+		files[fmt.Sprintf("%d.md", i)] = b.String()
+	}
+	dir, e := writeVault(t, files), &wordEmbedder{model: "m"}
+	v := openVault(t, dir, Options{Embedder: e})
+	first := update(t, v)
+	require.NoError(t, os.Rename(dir, dir+".away"))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.Equal(t, Updated{Removed: 10}, update(t, v))
+	require.NoError(t, os.Remove(dir))
+	require.NoError(t, os.Rename(dir+".away", dir))
+	require.NoError(t, v.Trim()) // as a new process
+	require.Equal(t, Updated{Notes: 10, Passages: first.Passages, Computed: 10, Vectors: first.Vectors}, update(t, v))
+}
+
+// TestNotesThatVanishStayInTheIndex takes the directory away while its notes are read.
+func TestNotesThatVanishStayInTheIndex(t *testing.T) {
+	for _, empty := range []bool{false, true} {
+		dir := writeVault(t, map[string]string{"a.md": "fox", "b.md": "fox", "c.md": "fox"})
+		v := openVault(t, dir, Options{})
+		update(t, v)
+		require.NoError(t, v.Trim())
+		_, err := v.UpdateWith(context.Background(), func(at UpdateProgress) {
+			if at.Done == 1 {
+				require.NoError(t, os.Rename(dir, dir+".away"))
+				if empty {
+					require.NoError(t, os.Mkdir(dir, 0o700))
+				}
+			}
+		})
+		require.ErrorContains(t, err, dir)
+		require.NoError(t, os.RemoveAll(dir))
+		require.NoError(t, os.Rename(dir+".away", dir))
+		require.Len(t, find(t, v, "fox"), 3)
+	}
+}
+
 // TestSearchLeavesOutWhatHasChanged changes a note behind the back of the index.
 func TestSearchLeavesOutWhatHasChanged(t *testing.T) {
 	dir := writeVault(t, map[string]string{"a.md": "The fox is red.", "b.md": "The fox is grey.", "c.md": "The fox is white."})

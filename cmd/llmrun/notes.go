@@ -191,10 +191,12 @@ func (c *notesFlags) find(ctx context.Context, s *cli.Streams, args []string) er
 		return err
 	}
 	defer v.Close()
-	if !c.noUpdate {
-		if _, err := updateVault(ctx, s, v.Vault); err != nil {
-			return cli.Interruption(ctx, err)
+	if c.noUpdate {
+		if n, err := v.Notes(); err == nil && n == 0 { // otherwise the search reports it
+			return fmt.Errorf("the index has no notes of %s: leave out --no-update", args[0])
 		}
+	} else if _, err := updateVault(ctx, s, v.Vault); err != nil {
+		return cli.Interruption(ctx, err)
 	}
 	hits, err := c.vault.search(ctx, s, v, args[1], c.search)
 	if err != nil {

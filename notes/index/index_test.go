@@ -396,6 +396,27 @@ func TestTheEncoderSurvivesRewrites(t *testing.T) {
 	require.Zero(t, encoder)
 }
 
+// TestAFullDiskIsReportedOnce: the error of a write is that of the note, and closing does not repeat it. What was written before stays.
+func TestAFullDiskIsReportedOnce(t *testing.T) {
+	mem, full := vfs.NewMem(), false
+	fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if full && op.Kind == vfs.OpWrite {
+			return errFull
+		}
+		return nil
+	})
+	x, err := Open(fsys, file, Options{})
+	require.NoError(t, err)
+	w, err := x.Begin()
+	require.NoError(t, err)
+	require.NoError(t, w.Put(noteOf(t, "a.md", "fox")))
+	full = true
+	require.ErrorIs(t, w.Put(noteOf(t, "b.md", "hen")), errFull)
+	require.ErrorIs(t, w.Put(noteOf(t, "c.md", "hen")), errFull)
+	require.NoError(t, w.Close())
+	require.Len(t, open(t, mem, Options{}).Notes(), 1)
+}
+
 // TestNotesOfPropertiesAreFound indexes notes whose text is empty: by title, alias and tag. Front matter that is no text is refused.
 func TestNotesOfPropertiesAreFound(t *testing.T) {
 	x := open(t, vfs.NewMem(), Options{})

@@ -35,6 +35,12 @@ func NewTree(fsys vfs.FS) *Tree { return &Tree{fsys} }
 // OpenTree returns the tree of a directory of the operating system.
 func OpenTree(dir string) *Tree { return NewTree(vfs.OSRoot(dir)) }
 
+// IsFile reports whether a path of the operating system is there and no directory.
+func IsFile(name string) bool {
+	info, err := vfs.OS().Stat(name)
+	return err == nil && !info.IsDir
+}
+
 // Files returns the paths of the notes, sorted: files that end in .md, .markdown or .txt, but hidden ones, those that a
 // .gitignore file or Obsidian's settings leave out, and those in directories that cannot be read, which are reported.
 func (t *Tree) Files(report func(text string)) ([]string, error) {

@@ -217,24 +217,29 @@ func (w *Writer) PutEncoder(e Encoder) error {
 	return w.write(encoderRecord, w.content)
 }
 
-// Close makes what was written durable, rewrites the file if most of it is out of date, and lets other writers begin.
+// Close makes what was written durable, rewrites the file if most of it is out of date, and lets other writers begin. It does not repeat
+// the error of a write.
 func (w *Writer) Close() error {
 	defer w.x.writing.Unlock()
-	err := w.failed
-	if err == nil {
+	var err error
+	if w.failed == nil {
 		err = w.sync()
 	}
 	err = errors.Join(err, w.f.Close())
-	if err == nil && w.x.wasteful() {
+	if err == nil && w.failed == nil && w.x.wasteful() {
 		err = w.x.rewrite()
 	}
 	return errors.Join(err, w.lock.Close())
 }
 
-// wasteful reports whether a rewrite pays.
+// wasteful reports whether a rewrite pays. Without notes it does not: they may be on a drive that is not here, and come back to
+// their vectors.
 func (x *Index) wasteful() bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+	if len(x.byPath) == 0 {
+		return false
+	}
 	dead := x.dead
 	for model, bytes := range x.vectorBytes {
 		if x.drops(model) {
