@@ -92,7 +92,7 @@ func TestManualPagesAreFormatted(t *testing.T) {
 		}
 		c.Flags().Registry.VisitAll(func(f *flag.Flag) {
 			if f.Usage != "" {
-				require.Contains(t, strings.Join(strings.Fields(text), " "), strings.Join(strings.Fields(f.Usage), " "), "--%s of %s", f.Name, name)
+				require.Contains(t, strings.Join(strings.Fields(text), " "), strings.Join(strings.Fields(nameDefaultModel(f.Usage)), " "), "--%s of %s", f.Name, name)
 			}
 		})
 	}
