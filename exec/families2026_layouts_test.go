@@ -1,8 +1,10 @@
 package exec
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/quant"
 )
 
 // checkpoint is a fixture that a test changes into a file of the same network.
@@ -142,6 +145,42 @@ func (c *checkpoint) newerRopes() {
 	c.text["rope_parameters"] = ropes
 }
 
+// shiftValues adds a bias to the values of attention, and takes what becomes of it from the result by another bias: the
+// weights of a token's attention have the sum 1.
+func (c *checkpoint) shiftValues() {
+	for name, v := range maps.Clone(c.tensors) {
+		module, values := strings.CutSuffix(name, "v_proj.weight")
+		if !values {
+			continue
+		}
+		out := c.tensors[module+"o_proj.weight"]
+		rows, heads, headDim := out.Shape[0], out.Shape[1], int(c.text["head_dim"].(float64))
+		shift, result := make([]float32, v.Shape[0]), make([]float32, rows)
+		for i := range shift {
+			shift[i] = float32(i%7)/8 - 0.25
+		}
+		perValue := heads / v.Shape[0] // query heads of a head of values
+		row := make([]float32, heads)
+		for r := range rows {
+			quant.DequantRow(quant.BF16, row, out.Data[2*r*heads:])
+			for i, w := range row {
+				result[r] -= w * shift[i/headDim/perValue*headDim+i%headDim]
+			}
+		}
+		c.tensors[module+"v_proj.bias"], c.tensors[module+"o_proj.bias"] = floats(shift), floats(result)
+	}
+	c.text["attention_bias"] = true
+}
+
+// floats is a vector.
+func floats(values []float32) modeltest.RawTensor {
+	r := modeltest.RawTensor{Dtype: "F32", Shape: []int{len(values)}}
+	for _, v := range values {
+		r.Data = binary.LittleEndian.AppendUint32(r.Data, math.Float32bits(v))
+	}
+	return r
+}
+
 // textOnly stores the language model of a multimodal model alone.
 func (c *checkpoint) textOnly() {
 	maps.Copy(c.text, modeltest.Fields{"tie_word_embeddings": c.config["tie_word_embeddings"]})
@@ -196,6 +235,11 @@ func TestFamilies2026InOtherFiles(t *testing.T) {
 		{"ministral3", "text alone", []change{(*checkpoint).textOnly}},
 		{"phi4_mini", "newer rotations", []change{(*checkpoint).newerRopes}},
 		{"granitemoehybrid", "newer rotations", []change{(*checkpoint).newerRopes}},
+		{"granitemoehybrid", "biases", []change{set(modeltest.Fields{"head_dim": 16.0}), (*checkpoint).shiftValues}},
+		{"nemotron_h", "biases", []change{(*checkpoint).shiftValues}},
+		{"nemotron_h", "steps without a limit", []change{
+			set(modeltest.Fields{"time_step_limit": []any{0, modeltest.Fields{"__float__": "Infinity"}}}),
+		}},
 	} {
 		t.Run(test.fixture+" "+test.name, func(t *testing.T) {
 			dir := testutil.Shared(t, "fixtures2026", test.fixture)

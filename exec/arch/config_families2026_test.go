@@ -116,3 +116,44 @@ func TestFields2026AreChecked(t *testing.T) {
 	_, err := specOf(latentConfig(t, "glm4_moe_lite", modeltest.Fields{"mlp_layer_types": []string{"dense", "x", "dense", "dense"}}))
 	require.ErrorContains(t, err, `field mlp_layer_types: layer 1 is "x"`)
 }
+
+// TestFieldsThatNewerFilesState: what newer files state, or state otherwise, has the meaning of the reference implementation.
+func TestFieldsThatNewerFilesState(t *testing.T) {
+	infinite := modeltest.Fields{"__float__": "Infinity"} // as transformers 5 writes it
+	s := sparse(t, "mamba2", modeltest.Fields{"conv_kernel": 4, "num_heads": 4, "n_groups": 1, "state_size": 16, "head_dim": 32, "time_step_limit": []any{0, infinite}})
+	require.Equal(t, 16, s.Recurrence.Key)
+
+	hybrid := modeltest.Fields{"hybrid_override_pattern": "ME*E", "num_hidden_layers": absent, "n_routed_experts": 8, "num_experts_per_tok": 2}
+	for key, v := range map[string]any{"n_group": 4, "topk_group": 2, "attention_bias": true, "mlp_hidden_act": "silu"} {
+		hybrid[key] = v
+	}
+	s = sparse(t, "nemotron_h", hybrid)
+	require.Equal(t, arch.ExpertGroups{Count: 4, Used: 2, Best: 2}, s.Groups)
+	require.Equal(t, arch.SiLU, s.Act)
+	hybrid["mlp_hidden_act"] = "relu2"
+	require.Equal(t, arch.ReLU2, sparse(t, "nemotron_h", hybrid).Act)
+
+	s = sparse(t, "granitemoehybrid", modeltest.Fields{"num_hidden_layers": 2, "mamba_n_heads": 24, "mamba_expand": 1.5})
+	require.Equal(t, []arch.Mixer{arch.Recurrent, arch.Recurrent}, mixers(s), "files without types of layers have no attention")
+	require.Equal(t, 32, s.Recurrence.Value)
+
+	s = sparse(t, "gemma4_text", modeltest.Fields{"rope_parameters": modeltest.Fields{
+		"full_attention":    modeltest.Fields{"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25},
+		"sliding_attention": modeltest.Fields{"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0},
+	}})
+	require.NotZero(t, s.Ropes[0].Freq[63])
+	require.Zero(t, s.Ropes[0].Freq[64], "a quarter of 512 elements turns")
+	require.Equal(t, 256, s.Ropes[1].Dim)
+}
+
+// TestBiasesThatAreNotComputed: the multiplier of falcon_h1's attention is folded into products that would multiply biases too.
+func TestBiasesThatAreNotComputed(t *testing.T) {
+	mamba := modeltest.Fields{"mamba_d_conv": 4, "mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 16, "mamba_d_head": 32, "attention_bias": true}
+	_, err := specOf(modeltest.ConfigOf(t, "falcon_h1", mamba))
+	require.NoError(t, err)
+	mamba["attention_in_multiplier"] = 0.5
+	_, err = specOf(modeltest.ConfigOf(t, "falcon_h1", mamba))
+	require.ErrorContains(t, err, "field attention_bias")
+	_, err = specOf(modeltest.ConfigOf(t, "llama", modeltest.Fields{"hidden_act": "relu2"}))
+	require.ErrorContains(t, err, `activation "relu2"`)
+}

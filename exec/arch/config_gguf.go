@@ -154,6 +154,7 @@ func (c *GGUFConfig) experts(h *Hyper) {
 	h.RouterSigmoid = c.Num("expert_gating_func", 0) == gatingSigmoid
 	h.RoutedScale = c.Float("expert_weights_scale", 0)
 	h.ExpertInterval = 1
+	h.Groups = ExpertGroups{c.Num("expert_group_count", 1), c.Num("expert_group_used_count", 0), 1}
 }
 
 func (c *GGUFConfig) rope(h *Hyper) {

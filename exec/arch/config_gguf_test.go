@@ -98,6 +98,29 @@ func TestKeysOfGGUF(t *testing.T) {
 			[]gguf.KV{{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}},
 			func(t *testing.T, s *arch.Spec) { require.False(t, s.NormTopK) },
 		},
+		{"the first qwen3next files omit which layers attend", "qwen3next", []gguf.KV{
+			{Key: "block_count", Value: uint32(8)},
+			{Key: "ssm.conv_kernel", Value: uint32(4)},
+			{Key: "ssm.state_size", Value: uint32(4)},
+			{Key: "ssm.time_step_rank", Value: uint32(2)},
+			{Key: "ssm.inner_size", Value: uint32(8)},
+		}, func(t *testing.T, s *arch.Spec) {
+			for l := range s.Layers {
+				require.Equal(t, l%4 == 3, s.Layers[l].Mixer == arch.Attention, "layer %d", l)
+			}
+		}},
+		{"nemotron_h_moe has groups of experts", "nemotron_h_moe", []gguf.KV{
+			{Key: "ssm.conv_kernel", Value: uint32(4)},
+			{Key: "ssm.state_size", Value: uint32(4)},
+			{Key: "ssm.time_step_rank", Value: uint32(2)},
+			{Key: "ssm.inner_size", Value: uint32(8)},
+			{Key: "expert_count", Value: uint32(8)},
+			{Key: "expert_used_count", Value: uint32(2)},
+			{Key: "expert_group_count", Value: uint32(4)},
+			{Key: "expert_group_used_count", Value: uint32(2)},
+		}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, arch.ExpertGroups{Count: 4, Used: 2, Best: 2}, s.Groups)
+		}},
 		{"other exaone4 have none", "exaone4", nil, func(t *testing.T, s *arch.Spec) {
 			require.Equal(t, []int{0, 0}, windows(s))
 			require.Equal(t, []int{0, 0}, ropes(s))
@@ -110,6 +133,14 @@ func TestKeysOfGGUF(t *testing.T) {
 			g := modeltest.TinyGGUF().As(c.arch)
 			for _, k := range c.keys {
 				g.Set(c.arch+"."+k.Key, k.Value)
+				if k.Key != "block_count" {
+					continue
+				}
+				for l := range k.Value.(uint32) {
+					if l >= 2 { // behind those of the small model
+						g.AddFloats(fmt.Sprintf("blk.%d.attn_norm.weight", l), make([]float64, modeltest.TinyDim))
+					}
+				}
 			}
 			f, err := modelfile.Open(g.Write(t), "m.gguf")
 			require.NoError(t, err)

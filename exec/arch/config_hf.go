@@ -215,6 +215,7 @@ func (c *hfConfig) experts(h *Hyper) {
 	h.SharedFFN = c.num("shared_expert_intermediate_size", 0)
 	h.NormTopK = c.boolean("norm_topk_prob")
 	h.RoutedScale = c.float("routed_scaling_factor", 0)
+	h.Groups = ExpertGroups{c.num("n_group", 1), c.num("topk_group", 0), 1}
 	for l := range min(c.num("num_dense_layers", 0), len(h.KVHeads)) {
 		h.DenseLayers = append(h.DenseLayers, l)
 	}
@@ -236,7 +237,8 @@ func (c *hfConfig) ropes(h *Hyper) {
 			h.Rope = full.rope(flat, &fraction)
 			if local := params.object("sliding_attention"); local != nil {
 				flat.Base = c.float("rope_local_base_freq", flat.Base)
-				r := local.rope(flat, &fraction)
+				whole := 0.0 // the fraction is that of the layers without a window
+				r := local.rope(flat, &whole)
 				h.RopeLocal = &r
 				c.fail(local.Err)
 			}

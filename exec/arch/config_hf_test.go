@@ -264,6 +264,7 @@ func TestDefaultsOfLayers(t *testing.T) {
 	angle := func(base float64, dim int) float64 { return math.Pow(base, -2/float64(dim)) }
 	ones := []float64{1, 1, 1, 1, 1, 1, 1, 1}
 	latent := modeltest.Fields{"num_key_value_heads": none, "head_dim": none, "n_routed_experts": 64, "moe_intermediate_size": 32}
+	attention := []string{"attention", "attention", "attention", "attention"}
 	for _, c := range []struct {
 		family  string
 		changes modeltest.Fields
@@ -332,8 +333,8 @@ func TestDefaultsOfLayers(t *testing.T) {
 			require.True(t, s.NormTopK)
 			require.Equal(t, 4, s.ExpertsUsed)
 		}},
-		{"granitemoehybrid", nil, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{-1, -1, -1, -1}, ropes(s)) }},
-		{"granitemoehybrid", modeltest.Fields{"position_embedding_type": "rope"}, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{0, 0, 0, 0}, ropes(s)) }},
+		{"granitemoehybrid", modeltest.Fields{"layer_types": attention}, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{-1, -1, -1, -1}, ropes(s)) }},
+		{"granitemoehybrid", modeltest.Fields{"layer_types": attention, "position_embedding_type": "rope"}, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{0, 0, 0, 0}, ropes(s)) }},
 		{"granite", nil, func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{0, 0, 0, 0}, ropes(s)) }},
 	} {
 		t.Run(c.family, func(t *testing.T) {

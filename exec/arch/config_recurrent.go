@@ -40,7 +40,7 @@ func (c *hfConfig) countLayers() {
 // headWidth returns the width of a Mamba-2 head. "auto" is what the inner width gives each head.
 func (c *hfConfig) headWidth(h *Hyper, heads int) int {
 	if raw := string(c.fields["mamba_d_head"]); raw == `"auto"` {
-		return c.num("mamba_d_ssm", c.num("mamba_expand", 2)*h.Dim) / max(1, heads)
+		return c.num("mamba_d_ssm", int(c.float("mamba_expand", 2)*float64(h.Dim))) / max(1, heads)
 	}
 	return c.first("linear_value_head_dim", "mamba_d_head", "mamba_head_dim", "head_dim")
 }
@@ -67,7 +67,11 @@ func (c *hfConfig) recurrence(h *Hyper) {
 	if c.get("time_step_limit", &limits); len(limits) == 2 && (limits[1] != nil || limits[0] != nil && *limits[0] > 0) {
 		c.fail(fmt.Errorf("%w: %s: field time_step_limit: the steps of recurrent layers have limits", ErrUnsupported, c.path))
 	}
-	for _, key := range []string{"mamba_proj_bias", "use_bias", "attention_bias"} {
+	refused := []string{"mamba_proj_bias", "use_bias"}
+	if c.float("attention_in_multiplier", 1) != 1 {
+		refused = append(refused, "attention_bias") // the multiplier is folded into products that have the biases
+	}
+	for _, key := range refused {
 		if bias := c.boolean(key); bias != nil && *bias {
 			c.fail(fmt.Errorf("%w: %s: field %s: biases beside recurrent layers", ErrUnsupported, c.path, key))
 		}
@@ -92,6 +96,9 @@ func (c *hfConfig) layerPattern(h *Hyper) {
 		}
 	}
 	c.blockTypes(h)
+	if h.LayerTypes == nil && h.Family == graniteHybrid.name {
+		h.LayerTypes = slices.Repeat([]string{mamba}, len(h.KVHeads))
+	}
 	pattern := c.str("hybrid_override_pattern")
 	if len(pattern) > maxLayers {
 		c.fail(fmt.Errorf("%w: %s: field hybrid_override_pattern: %d layers, more than %d", ErrModel, c.path, len(pattern), maxLayers))
@@ -132,8 +139,8 @@ func (c *hfConfig) blockTypes(h *Hyper) {
 	}
 }
 
-// infinity is a number that the configurations of Mamba-2 have, although JSON does not.
-var infinity = regexp.MustCompile(`([:\[,]\s*)-?Infinity\b`)
+// infinity is a number that the configurations of Mamba-2 have, although JSON does not; newer files have an object for it.
+var infinity = regexp.MustCompile(`([:\[,]\s*)(?:-?Infinity\b|\{\s*"__float__"\s*:\s*"-?Infinity"\s*\})`)
 
 // withoutInfinity returns a configuration in which numbers that are infinite are null.
 func withoutInfinity(data []byte) []byte { return infinity.ReplaceAll(data, []byte("${1}null")) }
@@ -142,6 +149,9 @@ func withoutInfinity(data []byte) []byte { return infinity.ReplaceAll(data, []by
 func attends(kind string) bool {
 	return !slices.Contains([]string{convolution, linearAttention, mamba, noMixer}, kind)
 }
+
+// attentionIntervals are every how many layers families attend whose first GGUF files omit it.
+var attentionIntervals = map[string]int{"qwen35": 4, "qwen35moe": 4, "qwen3next": 4}
 
 // recurrence reads the sizes of layers with matrices, and which layers these are.
 func (c *GGUFConfig) recurrence(h *Hyper) {
@@ -157,7 +167,7 @@ func (c *GGUFConfig) recurrence(h *Hyper) {
 	c.blockPattern(h)
 	recurs, _, err := c.Meta.Bools(c.Key("attention.recurrent_layers"))
 	c.fail(err)
-	interval := c.Num("full_attention_interval", 0)
+	interval := c.Num("full_attention_interval", attentionIntervals[h.Family])
 	for l := range h.KVHeads {
 		if l < len(recurs) && recurs[l] || recurs == nil && interval > 0 && (l+1)%interval != 0 {
 			h.KVHeads[l] = 0

@@ -219,6 +219,11 @@ func (s *Spec) setActivation(h *Hyper) error {
 		s.Act = GELUTanh
 	case "gelu":
 		s.Act = GELUErf
+	case "relu2":
+		if s.Gated {
+			return fmt.Errorf("%w: %s: field hidden_act: activation %q of an MLP with a gate", ErrUnsupported, h.Path, h.Activation)
+		}
+		s.Act = ReLU2
 	default:
 		return fmt.Errorf("%w: %s: field hidden_act: activation %q", ErrUnsupported, h.Path, h.Activation)
 	}

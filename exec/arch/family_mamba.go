@@ -25,8 +25,10 @@ var (
 			"rms_norm_eps": "1e-5", "mamba_num_heads": "128", "mamba_head_dim": "64", "ssm_state_size": "128", "n_groups": "8", "conv_kernel": "4",
 			"head_dim": "128", "num_key_value_heads": "8", "norm_topk_prob": "true",
 		},
+		aliases: map[string]string{"mlp_hidden_act": "hidden_act"},
 		describe: func(h *Hyper, s *Spec) error {
 			s.Gated, s.Act, s.RouterSigmoid = false, ReLU2, true
+			s.Groups.Best = 2
 			for l := range s.Layers {
 				layer := &s.Layers[l]
 				layer.Rope = -1

@@ -8,7 +8,7 @@ var olmo2 = Family{
 	defaults:     map[string]string{"rms_norm_eps": "1e-5"},
 	typeDefaults: map[string]map[string]string{"olmo3": {"sliding_window": "4096", "rope_theta": "500000"}},
 	complete: func(h *Hyper) {
-		if h.Window > 0 {
+		if h.Window > 0 && h.RopeLocal == nil {
 			h.RopeLocal = &RopeHyper{Base: h.Rope.Base}
 		}
 	},

@@ -43,8 +43,8 @@ func (c *hfConfig) latent(h *Hyper) {
 	kind := c.str("model_type")
 	// Models behind DeepSeek V2 have no other routers, and their files may omit what says so.
 	h.RouterSigmoid = h.Experts > 0 && kind != "deepseek_v2" && c.str("scoring_func") != "softmax"
-	if method := c.str("topk_method"); h.RouterSigmoid && method == "" || method != "" && method != "greedy" {
-		h.Groups = ExpertGroups{c.num("n_group", 1), c.num("topk_group", 0), 1}
+	if method := c.str("topk_method"); method == "greedy" || method == "" && !h.RouterSigmoid {
+		h.Groups = ExpertGroups{}
 	}
 	h.Groups.setBest(h)
 	c.denseLayers(h, map[string]int{"deepseek_v3": 3, "glm4_moe_lite": 1}[kind])
@@ -90,7 +90,6 @@ func (c *GGUFConfig) latent(h *Hyper, weights store.Source) {
 			h.RouterSigmoid = true // some files do not say so
 		}
 	}
-	h.Groups = ExpertGroups{c.Num("expert_group_count", 1), c.Num("expert_group_used_count", 0), 1}
 	h.Groups.setBest(h)
 }
 
