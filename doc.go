@@ -162,7 +162,7 @@
 //
 // # Stability
 //
-// This package and package serve are the library. Until version 1.0 their API changes only where a release's notes say so;
+// This package and packages serve, notes and mobile are the library. Until version 1.0 their API changes only where a release's notes say so;
 // from then on it stays. The other packages of the module are parts of the engine: their API changes at any time.
 // Files that this package writes are read by later versions, or refused by their version.
 //
