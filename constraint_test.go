@@ -198,6 +198,7 @@ func TestSchemaOfDecodes(t *testing.T) {
 	checkSchemaOf[tree](t, []string{`[]`, `[[],[[]]]`}, []string{`[1]`})
 	checkSchemaOf[byName](t, []string{`{}`, `{"a":{"b":{}}}`}, []string{`{"a":1}`})
 	checkSchemaOf[float32](t, []string{`0.5`, `-999999999999999.5`}, []string{`1e99`})
+	checkSchemaOf[json.Number](t, []string{`-1.5`}, []string{`"x"`})
 	checkSchemaOf[float64](t, []string{`0.5`, `1e99`}, nil)
 }
 

@@ -74,6 +74,7 @@ type schemaBuilder struct {
 var (
 	timeType          = reflect.TypeFor[time.Time]()
 	rawType           = reflect.TypeFor[json.RawMessage]()
+	numberType        = reflect.TypeFor[json.Number]()
 	jsonUnmarshalType = reflect.TypeFor[json.Unmarshaler]()
 	textUnmarshalType = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
@@ -88,6 +89,8 @@ func (b *schemaBuilder) schema(t reflect.Type) (ordered, error) {
 	switch {
 	case t == timeType:
 		return typed("string", orderedMember{"format", "date-time"}), nil
+	case t == numberType: // a string that must be a number
+		return typed("number"), nil
 	case t == rawType:
 		return ordered{}, nil
 	case t.Kind() == reflect.Interface && t.NumMethod() == 0:
