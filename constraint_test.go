@@ -126,6 +126,28 @@ func TestTheAnswerEndsInTime(t *testing.T) {
 	require.Equal(t, llmrun.StopLength, stats.StopReason, "no answer is that short")
 }
 
+// TestThoughtsLeaveRoomForTheAnswer asks a model that never ends its thoughts by itself: they end where the answer needs the rest of the tokens.
+func TestThoughtsLeaveRoomForTheAnswer(t *testing.T) {
+	e := open(t, ".", llmrun.Options{Threads: 2, FS: overlay(t, demoModel, map[string]string{
+		"chat_template.jinja": "{% for m in messages %}{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<think>\n{% endif %}",
+	})})
+	schema := `{"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer"}},"required":["name","n"]}`
+	for _, most := range []int{30, 60} {
+		seed := uint64(most)
+		s := newSession(t, e)
+		var a llmrun.Answer
+		for piece, err := range s.Chat(context.Background(), "Describe a fox.", llmrun.GenerateOptions{
+			Schema: schema, MaxTokens: most, Sampling: llmrun.Sampling{Temperature: 1, Seed: &seed},
+		}) {
+			require.NoError(t, err)
+			a.Add(&piece)
+		}
+		require.NotEmpty(t, a.Thinking())
+		require.True(t, json.Valid([]byte(a.Text())), "%d tokens: %q behind %q", most, a.Text(), a.Thinking())
+		require.LessOrEqual(t, s.Stats().GeneratedTokens, most)
+	}
+}
+
 // TestConstraintsAreRefused checks the errors of what cannot be used.
 func TestConstraintsAreRefused(t *testing.T) {
 	e := demo(t)
