@@ -20,7 +20,7 @@ const (
 // requiredCall is a required call behind thoughts.
 type requiredCall struct {
 	end  []int32 // the mark that ends the thoughts
-	call []int32 // what the call begins with, behind the mark
+	call []int32 // what the call begins with, behind the mark; nil: an answer follows, for which only the mark is certain
 }
 
 // thinksFirst reports whether the model thinks before a required call: it is asked to, or the prompt begins thoughts, or the model
@@ -80,12 +80,17 @@ func (c *chatFormat) callBehind(prompt string, o *ChatOptions) (end, call string
 // encodeBehind encodes what callBehind returns; nil if that is nothing.
 func (c *chatFormat) encodeBehind(prompt string, o *ChatOptions, room *promptRoom) (*requiredCall, error) {
 	end, call, err := c.callBehind(prompt, o)
+	if err == nil && end == "" && !o.requires() && c.channels == nil {
+		if end = c.answers.Opened(prompt); end == "" {
+			_, end = c.answers.Thoughts()
+		}
+	}
 	if err != nil || end == "" {
 		return nil, err
 	}
 	mark, err := c.appendMarked(nil, end, room)
-	if err != nil {
-		return nil, err
+	if err != nil || call == "" {
+		return &requiredCall{end: mark}, err
 	}
 	// Tokenizers treat the beginning of a text otherwise, so the call is encoded behind the mark.
 	all, err := c.appendMarked(nil, end+call, room)
@@ -106,7 +111,9 @@ type calling struct {
 }
 
 // waits reports whether the call has not begun, or its beginning is not complete.
-func (c *calling) waits() bool { return c.requiredCall != nil && (!c.begun || len(c.rest) > 0) }
+func (c *calling) waits() bool {
+	return c.requiredCall != nil && (!c.begun && c.call != nil || len(c.rest) > 0)
+}
 
 // thinksOn reports whether the thoughts before a required call go on.
 func (g *generation) thinksOn() bool {
@@ -117,7 +124,7 @@ func (g *generation) thinksOn() bool {
 }
 
 // mustFollow returns tokens that must follow, because a required call begins behind thoughts. Thoughts are cut off where the tokens that are
-// left would not be enough for the call.
+// left would not be enough for the call, or for an answer that is held to a language.
 func (g *generation) mustFollow() []int32 {
 	c := &g.calling
 	switch {
@@ -127,6 +134,8 @@ func (g *generation) mustFollow() []int32 {
 		return c.rest
 	case !g.thinksOn():
 		return c.call
+	case c.call == nil && g.held == nil:
+		return nil
 	}
 	needs := len(c.end) + len(c.call) + 1
 	if g.held != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/text/constrain"
 )
 
 // constraintSchemas are the schemas of package constrain.
@@ -125,6 +126,28 @@ func TestTheAnswerEndsInTime(t *testing.T) {
 	require.Equal(t, llmrun.StopLength, stats.StopReason, "no answer is that short")
 }
 
+// TestThoughtsLeaveRoomForTheAnswer asks a model that never ends its thoughts by itself: they end where the answer needs the rest of the tokens.
+func TestThoughtsLeaveRoomForTheAnswer(t *testing.T) {
+	e := open(t, ".", llmrun.Options{Threads: 2, FS: overlay(t, demoModel, map[string]string{
+		"chat_template.jinja": "{% for m in messages %}{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<think>\n{% endif %}",
+	})})
+	schema := `{"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer"}},"required":["name","n"]}`
+	for _, most := range []int{30, 60} {
+		seed := uint64(most)
+		s := newSession(t, e)
+		var a llmrun.Answer
+		for piece, err := range s.Chat(context.Background(), "Describe a fox.", llmrun.GenerateOptions{
+			Schema: schema, MaxTokens: most, Sampling: llmrun.Sampling{Temperature: 1, Seed: &seed},
+		}) {
+			require.NoError(t, err)
+			a.Add(&piece)
+		}
+		require.NotEmpty(t, a.Thinking())
+		require.True(t, json.Valid([]byte(a.Text())), "%d tokens: %q behind %q", most, a.Text(), a.Thinking())
+		require.LessOrEqual(t, s.Stats().GeneratedTokens, most)
+	}
+}
+
 // TestConstraintsAreRefused checks the errors of what cannot be used.
 func TestConstraintsAreRefused(t *testing.T) {
 	e := demo(t)
@@ -174,6 +197,61 @@ func TestSchemaOf(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 	_, err = llmrun.SchemaOf[map[int]string]()
 	require.ErrorIs(t, err, llmrun.ErrOptions)
+}
+
+// The types of TestSchemaOfDecodes contain themselves.
+type (
+	tree   []tree
+	byName map[string]byName
+)
+
+// TestSchemaOfDecodes checks that texts of the schema are decoded into every field, as encoding/json names them.
+func TestSchemaOfDecodes(t *testing.T) {
+	type Inner struct {
+		ID   int    `json:"id"`
+		Note string `json:"note"`
+	}
+	type shadowed struct {
+		Inner
+		Key string `json:"id"`
+		//lint:ignore SA5008 encoding/json names this field "-"
+		Dash int `json:"-,"`
+	}
+	checkSchemaOf[shadowed](t, []string{`{"note":"n","id":"x","-":1}`}, []string{`{"note":"n","id":1,"-":1}`, `{"note":"n","id":"x"}`})
+	checkSchemaOf[tree](t, []string{`[]`, `[[],[[]]]`}, []string{`[1]`})
+	checkSchemaOf[byName](t, []string{`{}`, `{"a":{"b":{}}}`}, []string{`{"a":1}`})
+	checkSchemaOf[float32](t, []string{`0.5`, `-999999999999999.5`}, []string{`1e99`})
+	checkSchemaOf[json.Number](t, []string{`-1.5`}, []string{`"x"`})
+	checkSchemaOf[float64](t, []string{`0.5`, `1e99`}, nil)
+}
+
+// checkSchemaOf checks which texts the schema of a type has, and that these are decoded and written again.
+func checkSchemaOf[T any](t *testing.T, yes, no []string) {
+	t.Helper()
+	schema, err := llmrun.SchemaOf[T]()
+	require.NoError(t, err)
+	g, err := constrain.Schema([]byte(schema), constrain.SchemaOptions{})
+	require.NoError(t, err, schema)
+	for _, text := range yes {
+		ok, err := g.Matches(text)
+		require.NoError(t, err)
+		require.True(t, ok, "%s allows %s", schema, text)
+		var v T
+		require.NoError(t, json.Unmarshal([]byte(text), &v))
+		again, err := json.Marshal(v)
+		require.NoError(t, err)
+		if !strings.HasPrefix(text, "[") { // nil lists are written as null
+			var one, other any
+			require.NoError(t, json.Unmarshal([]byte(text), &one))
+			require.NoError(t, json.Unmarshal(again, &other))
+			require.Equal(t, fmt.Sprintf("%.4v", one), fmt.Sprintf("%.4v", other), "every field is decoded")
+		}
+	}
+	for _, text := range no {
+		ok, err := g.Matches(text)
+		require.NoError(t, err)
+		require.False(t, ok, "%s forbids %s", schema, text)
+	}
 }
 
 // ExampleInto reads an answer into a struct.

@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func SchemaOf[T any]() (string, error) {
 	return string(text), err
 }
 
-// schemaBuilder makes the schema of a type. Structs are definitions, because they may contain themselves.
+// schemaBuilder makes the schema of a type. Structs and named types are definitions, because they may contain themselves.
 type schemaBuilder struct {
 	names       map[reflect.Type]string
 	definitions map[string]any
@@ -73,6 +74,7 @@ type schemaBuilder struct {
 var (
 	timeType          = reflect.TypeFor[time.Time]()
 	rawType           = reflect.TypeFor[json.RawMessage]()
+	numberType        = reflect.TypeFor[json.Number]()
 	jsonUnmarshalType = reflect.TypeFor[json.Unmarshaler]()
 	textUnmarshalType = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
@@ -87,6 +89,8 @@ func (b *schemaBuilder) schema(t reflect.Type) (ordered, error) {
 	switch {
 	case t == timeType:
 		return typed("string", orderedMember{"format", "date-time"}), nil
+	case t == numberType: // a string that must be a number
+		return typed("number"), nil
 	case t == rawType:
 		return ordered{}, nil
 	case t.Kind() == reflect.Interface && t.NumMethod() == 0:
@@ -95,12 +99,36 @@ func (b *schemaBuilder) schema(t reflect.Type) (ordered, error) {
 		t.Implements(textUnmarshalType) || pointer.Implements(textUnmarshalType):
 		return nil, fmt.Errorf("%w: %v decodes itself, so its schema is not known", ErrOptions, t)
 	}
+	if t.Kind() == reflect.Struct || t.Name() != "" && slices.Contains(containers, t.Kind()) {
+		return b.named(t)
+	}
+	return b.unnamed(t)
+}
+
+// containers are the kinds of types that may contain themselves if they have a name. Structs may too.
+var containers = []reflect.Kind{reflect.Slice, reflect.Array, reflect.Map, reflect.Pointer}
+
+// named returns a reference to the definition of a type.
+func (b *schemaBuilder) named(t reflect.Type) (reference ordered, err error) {
+	name, ok := b.names[t]
+	if !ok {
+		name = fmt.Sprint(len(b.names))
+		b.names[t] = name
+		b.definitions[name], err = b.unnamed(t)
+	}
+	return ordered{{"$ref", "#/$defs/" + name}}, err
+}
+
+// unnamed returns the schema of a type of no name.
+func (b *schemaBuilder) unnamed(t reflect.Type) (ordered, error) {
 	switch t.Kind() {
 	case reflect.Bool:
 		return typed("boolean"), nil
 	case reflect.String:
 		return typed("string"), nil
-	case reflect.Float32, reflect.Float64:
+	case reflect.Float32:
+		return typed("number", orderedMember{"minimum", -math.MaxFloat32}, orderedMember{"maximum", math.MaxFloat32}), nil
+	case reflect.Float64:
 		return typed("number"), nil
 	case reflect.Int, reflect.Int64:
 		return typed("integer"), nil
@@ -141,43 +169,70 @@ func (b *schemaBuilder) list(t reflect.Type) (ordered, error) {
 	return list, err
 }
 
-// object returns a reference to the schema of a struct.
+// object returns the schema of a struct.
 func (b *schemaBuilder) object(t reflect.Type) (ordered, error) {
-	if name, ok := b.names[t]; ok {
-		return ordered{{"$ref", "#/$defs/" + name}}, nil
-	}
-	name := fmt.Sprint(len(b.names))
-	b.names[t] = name
 	var properties ordered
 	required := []string{}
+	fields, err := fieldsOfJSON(t)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		inner, err := b.schema(f.Type)
+		if err != nil {
+			return nil, fmt.Errorf("%v.%s: %w", t, f.Name, err)
+		}
+		properties = append(properties, orderedMember{f.name, inner})
+		if !slices.Contains(f.options, "omitempty") && !slices.Contains(f.options, "omitzero") {
+			required = append(required, f.name)
+		}
+		if slices.Contains(f.options, "string") {
+			return nil, fmt.Errorf("%w: %v.%s: the option string is not supported", ErrOptions, t, f.Name)
+		}
+	}
+	return typed("object", orderedMember{"properties", properties}, orderedMember{"required", required}, orderedMember{"additionalProperties", false}), nil
+}
+
+// jsonField is a field that encoding/json decodes.
+type jsonField struct {
+	reflect.StructField
+	name    string // in JSON
+	tagged  bool
+	options []string
+}
+
+// fieldsOfJSON returns the fields of a struct and of those embedded in it.
+func fieldsOfJSON(t reflect.Type) (fields []jsonField, err error) {
 	for _, field := range reflect.VisibleFields(t) {
-		tag, rest, _ := strings.Cut(field.Tag.Get("json"), ",")
+		tag := field.Tag.Get("json")
+		name, rest, _ := strings.Cut(tag, ",")
 		switch {
-		case field.Anonymous && tag == "" && field.Type.Kind() == reflect.Struct, tag == "-" && rest == "", !field.IsExported():
+		case field.Anonymous && name == "" && field.Type.Kind() == reflect.Struct, tag == "-", !field.IsExported():
 			continue // the fields of an embedded struct are visible themselves
 		case len(field.Index) > 1 && !embeds(t, field.Index):
 			continue
-		case field.Anonymous && tag == "":
+		case field.Anonymous && name == "":
 			return nil, fmt.Errorf("%w: the embedded %v is not supported", ErrOptions, field.Type)
 		}
-		inner, err := b.schema(field.Type)
-		if err != nil {
-			return nil, fmt.Errorf("%v.%s: %w", t, field.Name, err)
+		f := jsonField{StructField: field, name: name, tagged: name != "", options: strings.Split(rest, ",")}
+		if !f.tagged {
+			f.name = field.Name
 		}
-		options := strings.Split(rest, ",")
-		if tag == "" {
-			tag = field.Name
-		}
-		properties = append(properties, orderedMember{tag, inner})
-		if !slices.Contains(options, "omitempty") && !slices.Contains(options, "omitzero") {
-			required = append(required, tag)
-		}
-		if slices.Contains(options, "string") {
-			return nil, fmt.Errorf("%w: %v.%s: the option string is not supported", ErrOptions, t, field.Name)
-		}
+		fields = append(fields, f)
 	}
-	b.definitions[name] = typed("object", orderedMember{"properties", properties}, orderedMember{"required", required}, orderedMember{"additionalProperties", false})
-	return ordered{{"$ref", "#/$defs/" + name}}, nil
+	// Of fields with the same name, that of the outermost struct has it, among those the one whose tag names it.
+	hides := func(f, other *jsonField) bool {
+		if len(f.Index) != len(other.Index) {
+			return len(f.Index) < len(other.Index)
+		}
+		return f.tagged || !other.tagged
+	}
+	all := slices.Clone(fields)
+	return slices.DeleteFunc(fields, func(f jsonField) bool {
+		return slices.ContainsFunc(all, func(other jsonField) bool {
+			return other.name == f.name && !slices.Equal(other.Index, f.Index) && hides(&other, &f)
+		})
+	}), nil
 }
 
 // embeds reports whether the structs on the way to a field are embedded without a name of their own.

@@ -341,7 +341,9 @@ func (m *machine) complete(root expr, what func(rule int) string) error {
 		return m.err
 	}
 	m.root = root
-	m.findNullable()
+	if m.findNullable(); m.err != nil {
+		return m.err
+	}
 	if rule := m.leftRecursion(); rule >= 0 {
 		return fmt.Errorf("%w: %s begins with itself", ErrLanguage, what(rule))
 	}
@@ -352,8 +354,9 @@ func (m *machine) complete(root expr, what func(rule int) string) error {
 
 // findNullable repeats until no rule changes: a rule matches the empty text only because others do.
 func (m *machine) findNullable() {
-	for changed, pass := true, 0; changed; pass++ {
+	for changed, pass := true, 0; changed && m.err == nil; pass++ {
 		changed = false
+		m.charge(len(m.nodes))
 		for i := range m.nodes {
 			if pass%2 == 1 { // long chains of rules go one way or the other
 				i = len(m.nodes) - 1 - i

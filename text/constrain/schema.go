@@ -38,7 +38,7 @@ func Schema(text []byte, o SchemaOptions) (*Grammar, error) {
 }
 
 func newSchemaCompiler(m *machine, root *value, open bool) *schemaCompiler {
-	return &schemaCompiler{m: m, root: root, open: open, rules: map[*value]*schemaRule{}, paths: map[int]string{}, spelling: &spelling{m: m, quoted: true}}
+	return &schemaCompiler{m: m, root: root, open: open, rules: map[*value]*schemaRule{}, paths: map[int]string{}, beside: map[string]expr{}, spelling: &spelling{m: m, quoted: true}}
 }
 
 // Call is a way to call a tool: an object within a schema, between two texts.
@@ -90,8 +90,9 @@ type schemaCompiler struct {
 	depth int
 	*spelling
 
-	space    expr // white space between tokens of JSON; nothing until it is needed
-	anything expr // any value
+	space    expr            // white space between tokens of JSON; nothing until it is needed
+	anything expr            // any value
+	beside   map[string]expr // one character that is not in a set
 }
 
 type schemaRule struct {
@@ -156,6 +157,9 @@ func (c *schemaCompiler) schema(v *value, path string) (expr, error) {
 	}
 	if err := checkKeywords(v, path); err != nil {
 		return nothing, err
+	}
+	if format := v.get("format"); format != nil && !knownFormat(format) {
+		return nothing, refuse(below(path, "format"), "%s is not supported", format)
 	}
 	return c.keywords(v, path)
 }
@@ -329,7 +333,10 @@ func (c *schemaCompiler) either(name string, list, beside *value, path string) (
 		at := below(path, strconv.Itoa(i))
 		if name == "oneOf" {
 			for _, other := range list.items[:i] {
-				if !c.disjoint(way, other, 0) {
+				if !c.disjoint(way, other, map[[2]*value]bool{}) {
+					if c.m.err != nil {
+						return nothing, c.m.err
+					}
 					return nothing, refuse(at, "a value may match it and another one of the list; where that cannot be excluded, use anyOf")
 				}
 			}

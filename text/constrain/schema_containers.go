@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 )
 
 // maxIndent is the most white space behind the end of a line.
@@ -216,6 +217,10 @@ func (c *schemaCompiler) members(list []declared, extra expr) expr {
 		names := make([]string, len(list))
 		for i := range list {
 			names[i] = list[i].name
+			m.charge(stepsOfByte * len(names[i]))
+		}
+		if m.err != nil {
+			return nothing
 		}
 		member := m.sequence(m.literal(`"`), c.nameBeside(names), m.literal(`":`), c.white(), extra)
 		behind = m.sequence(m.repeat(m.sequence(c.comma(), member), 0, unlimited), behind)
@@ -233,6 +238,9 @@ func (c *schemaCompiler) members(list []declared, extra expr) expr {
 	return m.sequence(m.literal("{"), first)
 }
 
+// stepsOfByte is what a byte of a name counts for that other names differ from.
+const stepsOfByte = 100
+
 // nameBeside returns an expression for the names of properties that are not among some.
 func (c *schemaCompiler) nameBeside(names []string) expr {
 	m := c.m
@@ -248,13 +256,13 @@ func (c *schemaCompiler) nameBeside(names []string) expr {
 			ends = true
 			continue
 		}
-		r := []rune(name)[0]
+		r, width := utf8.DecodeRuneInString(name)
 		if rest[r] == nil {
 			begins = append(begins, runeRange{r, r})
 		}
-		rest[r] = append(rest[r], name[len(string(r)):])
+		rest[r] = append(rest[r], name[width:])
 	}
-	ways := []expr{m.sequence(c.set(newRuneSet(slices.Clone(begins)...).negate()), anything)}
+	ways := []expr{m.sequence(c.setBeside(begins), anything)}
 	for _, b := range begins {
 		ways = append(ways, m.sequence(c.set(single(b.low)), c.nameBeside(rest[b.low])))
 	}
@@ -262,4 +270,14 @@ func (c *schemaCompiler) nameBeside(names []string) expr {
 		ways = append(ways, empty)
 	}
 	return m.choice(ways...)
+}
+
+// setBeside returns an expression for a character that is not among some. Names repeat characters.
+func (c *schemaCompiler) setBeside(ranges []runeRange) expr {
+	set := newRuneSet(slices.Clone(ranges)...)
+	key := fmt.Sprint(set)
+	if _, ok := c.beside[key]; !ok {
+		c.beside[key] = c.set(set.negate())
+	}
+	return c.beside[key]
 }

@@ -17,11 +17,14 @@ func unescapePercent(fragment string) string {
 // an error.
 func (c *schemaCompiler) join(a, b *value, path string) (*value, error) {
 	switch {
-	case b.kind != jsonObject:
-		if b.kind == jsonBool && b.yes {
-			return a, nil
-		}
+	case b.kind == jsonBool && b.yes, a.kind == jsonBool && !a.yes && b.kind == jsonBool:
+		return a, nil
+	case b.kind == jsonBool:
 		return b, nil
+	case b.kind != jsonObject:
+		return nil, refuse(path, "a schema is an object or a boolean")
+	case a.kind == jsonBool && !a.yes:
+		return a, checkKeywords(b, path)
 	case len(a.members) == 0:
 		return b, nil
 	}
@@ -41,7 +44,7 @@ func (c *schemaCompiler) join(a, b *value, path string) (*value, error) {
 			joined.members = append(joined.members, m)
 			continue
 		}
-		both, err := joinKeyword(m.name, other, m.value, path)
+		both, err := c.joinKeyword(m.name, other, m.value, path)
 		if err != nil {
 			return nil, err
 		}
@@ -67,8 +70,13 @@ func separable(a *value, name, path string) error {
 }
 
 // joinKeyword joins a keyword that two schemas have.
-func joinKeyword(name string, a, b *value, path string) (*value, error) {
-	same := a.String() == b.String()
+func (c *schemaCompiler) joinKeyword(name string, a, b *value, path string) (*value, error) {
+	c.m.charge(len(a.items)*len(b.items) + len(a.members)*len(b.members))
+	if c.m.err != nil {
+		return nil, c.m.err
+	}
+	one, other := a.String(), b.String()
+	c.m.charge(len(one) + len(other))
 	switch name {
 	case "type":
 		return joinTypes(a, b), nil
@@ -91,8 +99,8 @@ func joinKeyword(name string, a, b *value, path string) (*value, error) {
 		}
 		return joined, nil
 	}
-	if same {
-		return a, nil
+	if one == other {
+		return a, c.m.err
 	}
 	return nil, refuse(below(path, name), "the keyword is also in another schema that must also be met")
 }
@@ -121,16 +129,21 @@ func joinTypes(a, b *value) *value {
 }
 
 // disjoint reports whether it is certain that no value is valid in two schemas, whose meaning is that of the specification.
-func (c *schemaCompiler) disjoint(a, b *value, depth int) bool {
-	if depth > maxNesting {
+// seen are pairs about which it is not certain, or not yet: schemas may contain themselves.
+func (c *schemaCompiler) disjoint(a, b *value, seen map[[2]*value]bool) bool {
+	a, b = c.resolved(a), c.resolved(b)
+	if c.m.charge(1); c.m.err != nil || seen[[2]*value{a, b}] || len(seen) >= maxNesting*maxNesting {
 		return false
 	}
-	a, b = c.resolved(a), c.resolved(b)
+	seen[[2]*value{a, b}] = true
 	if a.kind == jsonBool || b.kind == jsonBool {
 		return a.kind == jsonBool && !a.yes || b.kind == jsonBool && !b.yes
 	}
 	one, more := constants(a), constants(b)
 	if one != nil && more != nil {
+		if c.m.charge(len(one) * len(more)); c.m.err != nil {
+			return false
+		}
 		return !slices.ContainsFunc(one, func(v *value) bool {
 			return slices.ContainsFunc(more, func(other *value) bool { return v.equal(other) })
 		})
@@ -142,12 +155,16 @@ func (c *schemaCompiler) disjoint(a, b *value, depth int) bool {
 	if len(types) != 1 || len(others) != 1 || types[0] != "object" {
 		return false
 	}
-	for _, name := range requiredNames(a) {
-		if !slices.Contains(requiredNames(b), name) {
+	names, otherNames := requiredNames(a), requiredNames(b)
+	if c.m.charge(len(names) * len(otherNames)); c.m.err != nil {
+		return false
+	}
+	for _, name := range names {
+		if !slices.Contains(otherNames, name) {
 			continue
 		}
 		x, y := property(a, name), property(b, name)
-		if x != nil && y != nil && c.disjoint(x, y, depth+1) {
+		if x != nil && y != nil && c.disjoint(x, y, seen) {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package constrain
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 )
@@ -21,7 +22,10 @@ func (c *schemaCompiler) values(v *value, path string) (expr, error) {
 		}
 		allowed = []*value{one}
 	}
-	rest := v.without("enum").without("const")
+	if len(allowed) > maxChoice {
+		return nothing, fmt.Errorf("%w: schema, %s: it has more than %d values", ErrComplex, path, maxChoice)
+	}
+	rest := &restSchema{value: v.without("enum").without("const")}
 	var ways []expr
 	for _, item := range allowed {
 		ok, err := c.allows(rest, item, path)
@@ -35,12 +39,18 @@ func (c *schemaCompiler) values(v *value, path string) (expr, error) {
 	return c.m.choice(ways...), c.m.err
 }
 
+// restSchema is what a schema says beside its values.
+type restSchema struct {
+	*value
+	m *machine // compiled when it is needed, once for all values
+}
+
 // allows reports whether a schema allows a value.
-func (c *schemaCompiler) allows(rest, item *value, path string) (bool, error) {
+func (c *schemaCompiler) allows(rest *restSchema, item *value, path string) (bool, error) {
 	if len(rest.members) == 0 {
 		return true, nil
 	}
-	if !slices.Contains(statedTypes(rest), item.typeName()) {
+	if !slices.Contains(statedTypes(rest.value), item.typeName()) {
 		return false, nil
 	}
 	if item.kind >= jsonArray {
@@ -49,16 +59,20 @@ func (c *schemaCompiler) allows(rest, item *value, path string) (bool, error) {
 		}
 		return false, refuse(path, "lists and objects in enum or const beside %s are not supported", rest.members[0].name)
 	}
-	m := newMachine(maxExpressions)
-	e, err := newSchemaCompiler(m, c.root, true).schema(rest, path)
-	if err == nil {
-		err = m.complete(e, func(int) string { return path })
+	if rest.m == nil {
+		m := newMachine(maxExpressions)
+		e, err := newSchemaCompiler(m, c.root, true).schema(rest.value, path)
+		if err == nil {
+			err = m.complete(e, func(int) string { return path })
+		}
+		if err != nil {
+			return false, err
+		}
+		m.most = maxStates
+		rest.m = m
 	}
-	if err != nil {
-		return false, err
-	}
-	ok := m.accepts(item.String())
-	return ok, m.err
+	ok := rest.m.accepts(item.String())
+	return ok, rest.m.err
 }
 
 // count reads a keyword that is a number of characters, items or properties.
@@ -98,7 +112,7 @@ func (c *schemaCompiler) str(v *value, path string) (expr, error) {
 		all = append(all, e)
 	}
 	if format := v.get("format"); format != nil {
-		e, err := c.format(format, below(path, "format"))
+		e, err := c.format(format)
 		if err != nil {
 			return nothing, err
 		}
@@ -128,16 +142,17 @@ func (c *schemaCompiler) pattern(pattern *value, path string) (expr, error) {
 
 // format compiles a format. Some languages are smaller than the format: all their texts have it. nothing means that the format
 // is one of numbers.
-func (c *schemaCompiler) format(format *value, path string) (expr, error) {
+func (c *schemaCompiler) format(format *value) (expr, error) {
 	if slices.Contains(numberFormats, format.text) {
 		return nothing, nil
 	}
-	text, ok := formats[format.text]
-	if !ok || format.kind != jsonString {
-		return nothing, refuse(path, "%s is not supported", format)
-	}
-	p := &regexpParser{text: text, spelling: c.spelling}
+	p := &regexpParser{text: formats[format.text], spelling: c.spelling}
 	return p.parse(false)
+}
+
+// knownFormat reports whether a format is supported. One that is not may be about any type.
+func knownFormat(format *value) bool {
+	return format.kind == jsonString && (formats[format.text] != "" || slices.Contains(numberFormats, format.text))
 }
 
 const (
