@@ -23,7 +23,7 @@ type Options struct {
 	// KeepAlive is how long a model stays open without requests: 5 minutes by default, negative for ever. Requests of
 	// ollama's API can set it for their model.
 	KeepAlive time.Duration
-	// Parallel is the number of requests that generate at the same time, 4 by default, and Queue the number of
+	// Parallel is the number of requests that generate at the same time, 8 by default, and Queue the number of
 	// those that wait, 64 by default. Further ones are refused.
 	Parallel, Queue int
 	// APIKeys are the keys of which requests must have one; none means that none is needed.
@@ -71,7 +71,7 @@ func (o Options) withDefaults() (Options, error) {
 	for _, n := range []struct {
 		field    *int
 		fallback int
-	}{{&o.Parallel, 4}, {&o.Queue, 64}} {
+	}{{&o.Parallel, 8}, {&o.Queue, 64}} {
 		if *n.field <= 0 {
 			*n.field = n.fallback
 		}
