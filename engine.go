@@ -107,7 +107,7 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 	}
 	e, err := opts.openEngine(ctx, f, path)
 	for errors.Is(err, ErrBudget) && opts.importedElsewhere {
-		if err := waitForImport(ctx); err != nil {
+		if err := opts.awaitImport(ctx); err != nil {
 			return nil, err
 		}
 		opts.reopen()
@@ -125,6 +125,15 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 
 // importPoll is the time between two looks at an import of another process.
 const importPoll = 200 * time.Millisecond
+
+// awaitImport is waitForImport, and says once that it waits.
+func (o *Options) awaitImport(ctx context.Context) error {
+	if !o.awaitsImport && o.Notify != nil {
+		o.Notify("the model does not fit without its pack, which another process is writing: waiting for it")
+	}
+	o.awaitsImport = true
+	return waitForImport(ctx)
+}
 
 // waitForImport lets another process go on with the import of a model that does not fit without its pack, for a moment. If that
 // process ends without a pack, this one imports the model.

@@ -98,6 +98,7 @@ type Options struct {
 	importRefused bool
 	// importedElsewhere: that was because another process is importing it.
 	importedElsewhere bool
+	awaitsImport      bool // the user was told so
 	// nested: the planes of a pack are used as it stores them; see admitPrompt.
 	nested bool
 	// encoder: the model only describes texts; planInputs sets it.

@@ -113,8 +113,8 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*mo
 
 // refuseImport notes why the model runs without a pack.
 func (o *Options) refuseImport(err error) {
-	o.importedElsewhere = errors.Is(err, ErrLocked)
-	if o.importRefused = true; o.Notify != nil {
+	o.importRefused, o.importedElsewhere = true, errors.Is(err, ErrLocked)
+	if o.Notify != nil && !(o.importedElsewhere && o.awaitsImport) {
 		o.Notify(fmt.Sprintf("the model is opened without a pack: %v", err))
 	}
 }
