@@ -263,12 +263,6 @@ func (t *terminalInput) readLine(prompt string) (string, bool, error) {
 	return line, pasted, err
 }
 
-// What a terminal sends before and behind a pasted text.
-const (
-	pasteBegin = cli.PasteBegin
-	pasteEnd   = cli.PasteEnd
-)
-
 // A keyReader replaces bytes that are not UTF-8, which would not be text. It returns at most one line
 // at a time, so that pasting tells whether the end of the editor's line was pasted.
 type keyReader struct {
@@ -321,9 +315,9 @@ func (k *keyReader) take(p []byte) (n int) {
 
 // follow notices the beginnings and the ends of pasted texts.
 func (k *keyReader) follow(key byte) {
-	mark := pasteBegin
+	mark := cli.PasteBegin
 	if k.pasting {
-		mark = pasteEnd
+		mark = cli.PasteEnd
 	}
 	if key != mark[k.marked] {
 		k.marked = 0

@@ -78,7 +78,7 @@ func TestKeyReaderReturnsValidUTF8(t *testing.T) {
 // TestKeyReaderNoticesPastes checks that the reader knows at the end of each line whether more pasted text follows, however the
 // bytes are cut, and that \r\n is one end of a line.
 func TestKeyReaderNoticesPastes(t *testing.T) {
-	const typed = "a\r" + pasteBegin + "b\r\n\x1b" + pasteBegin + "c\n\n" + pasteEnd + "d\r\ne\x1b[2\x1b[200~\rf" + pasteEnd + "\r"
+	const typed = "a\r" + cli.PasteBegin + "b\r\n\x1b" + cli.PasteBegin + "c\n\n" + cli.PasteEnd + "d\r\ne\x1b[2\x1b[200~\rf" + cli.PasteEnd + "\r"
 	for size := 1; size < len(typed); size++ {
 		for _, file := range []io.Reader{strings.NewReader(typed), iotest.OneByteReader(strings.NewReader(typed))} {
 			keys := &keyReader{file: file}
@@ -94,7 +94,7 @@ func TestKeyReaderNoticesPastes(t *testing.T) {
 					lines, pasting, line = append(lines, line), append(pasting, keys.pasting), ""
 				}
 			}
-			require.Equal(t, []string{"a\r", pasteBegin + "b\r", "\x1b" + pasteBegin + "c\n", "\n", pasteEnd + "d\r", "e\x1b[2\x1b[200~\r", "f" + pasteEnd + "\r"}, lines, size)
+			require.Equal(t, []string{"a\r", cli.PasteBegin + "b\r", "\x1b" + cli.PasteBegin + "c\n", "\n", cli.PasteEnd + "d\r", "e\x1b[2\x1b[200~\r", "f" + cli.PasteEnd + "\r"}, lines, size)
 			require.Equal(t, []bool{false, true, true, true, false, true, false}, pasting, size)
 		}
 	}
