@@ -9,6 +9,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/text/answer"
 	"github.com/llmrun/llmrun/text/jinja"
 )
 
@@ -32,7 +33,7 @@ func TestTemplateCutsMarkedText(t *testing.T) {
 	} {
 		parsed, err := jinja.Parse(test.source)
 		require.NoError(t, err)
-		c := &chatFormat{source: test.source, template: parsed, tok: tok}
+		c := &chatFormat{source: test.source, template: parsed, answers: answer.New(test.source, nil), tok: tok}
 		ids, err := c.encode(messages, ChatOptions{}, nil)
 		require.NoError(t, err)
 		require.Equal(t, test.want, slices.DeleteFunc(ids, func(id int32) bool { return !tok.IsSpecial(id) }), test.source)
