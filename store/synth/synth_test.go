@@ -3,6 +3,7 @@ package synth
 import (
 	"context"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -248,4 +249,16 @@ func TestNamesAreFound(t *testing.T) {
 	}
 	_, ok := FindShape("nothing")
 	require.False(t, ok)
+}
+
+// TestGuideListsShapes: the guide names each shape once.
+func TestGuideListsShapes(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/guide/models.md")
+	require.NoError(t, err)
+	_, list, _ := strings.Cut(string(guide), "| | shapes |")
+	list, _, _ = strings.Cut(list, "\n\n")
+	for _, s := range Shapes() {
+		require.Equal(t, 1, strings.Count(list, "`"+s.Name+"`"), s.Name)
+	}
+	require.Equal(t, 2*len(Shapes()), strings.Count(list, "`"))
 }
