@@ -58,7 +58,8 @@ func requireCounts(t *testing.T, path, rates string) {
 			i, p.Chunk, p.ExpertSlots, p.Experts, read.PrefillFlash.Bytes, passes, p.PromptStreamed, read.DecodeFlash.Bytes/int64(read.Passes), p.StreamedPerToken)
 		require.Equal(t, e.Memory().Plan.Chunk, p.Chunk)
 		require.Equal(t, passes, p.PromptPasses)
-		require.InEpsilon(t, read.PrefillFlash.Bytes, p.PromptStreamed, 0.2)
+		ahead := float64(p.Ring) // for the first token of the answer
+		require.InDelta(t, read.PrefillFlash.Bytes, p.PromptStreamed, 0.15*float64(read.PrefillFlash.Bytes)+ahead)
 		if i == 0 || p.Experts == 0 { // the router of random weights has no favourites, which a first plan assumes
 			require.InEpsilon(t, read.DecodeFlash.Bytes/int64(read.Passes), p.StreamedPerToken, 0.05)
 		}
