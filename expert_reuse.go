@@ -23,6 +23,7 @@ type expertReuse struct {
 	rates   rateMeasurer
 	key     string
 	experts int // of the model
+	each    int // that a token uses in a layer
 
 	mu  sync.Mutex
 	use ExpertUse // of decode
@@ -34,7 +35,7 @@ func newExpertReuse(o *Options, path string, s *tiering.Shape) *expertReuse {
 	if experts == 0 || o.Cache.Dir == "" || o.usesDevice() {
 		return nil
 	}
-	return &expertReuse{rates: o.rateMeasurer(), key: expertReuseKey(path, s), experts: experts}
+	return &expertReuse{rates: o.rateMeasurer(), key: expertReuseKey(path, s), experts: experts, each: s.ExpertsUsed}
 }
 
 // expertReuseKey names a model in the file: by the name of its file or directory, and by its shape.
@@ -58,7 +59,7 @@ func (m *rateMeasurer) expertReuse(path string, s *tiering.Shape) float64 {
 
 // add counts the experts that the tokens of an answer used.
 func (r *expertReuse) add(use ExpertUse) {
-	if r == nil || use.Slots >= r.experts {
+	if r == nil || use.Slots >= r.experts || use.Slots <= r.each { // slots for one step alone teach nothing
 		return
 	}
 	r.mu.Lock()
@@ -74,15 +75,15 @@ func (r *expertReuse) save() error {
 		return nil
 	}
 	known := r.rates.load()
-	known[r.key] = Rates{Measured: timestamp(), Threads: r.rates.threads, ExpertReuse: r.use.reuse(r.experts)}
+	known[r.key] = Rates{Measured: timestamp(), Threads: r.rates.threads, ExpertReuse: r.use.reuse(r.each, r.experts)}
 	r.use = ExpertUse{}
 	return r.rates.save(known)
 }
 
 // reuse returns the exponent with which the part of a model's experts that are not in memory
 // becomes the part of uses that miss; see tiering.Rates.
-func (u ExpertUse) reuse(experts int) float64 {
-	absent := 1 - float64(u.Slots)/float64(experts)
+func (u ExpertUse) reuse(each, experts int) float64 {
+	absent := tiering.AbsentExperts(u.Slots, each, experts)
 	missed := float64(max(1, u.Used-u.Hits)) / float64(u.Used)
 	return min(reuseMost, max(1, math.Log(missed)/math.Log(absent)))
 }

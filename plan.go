@@ -206,8 +206,11 @@ func (p *MemoryPlan) refuse(a *admission, err error) {
 // predict repeats the plan with the measured rates of the machine, for reads of the planned
 // size.
 func (o *Options) predict(ctx context.Context, f *modelfile.Files, s tiering.Shape, n tiering.Need, plan *tiering.Plan, m rateMeasurer) (*tiering.Plan, Rates, error) {
-	m.weights = s.TokenBytes()
-	measured, err := m.rates(ctx, f, plan.Piece)
+	var measured Rates
+	err := m.of(f, o.shapeOptions(f, nil), &s)
+	if err == nil {
+		measured, err = m.rates(ctx, f, plan.Piece)
+	}
 	if err == nil {
 		err = m.attention(ctx, f, o.shapeOptions(f, nil), &measured)
 	}

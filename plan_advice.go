@@ -154,7 +154,9 @@ func (a *adviser) tryQuantized(ctx context.Context) (err error) {
 	var r Rates
 	if a.measures {
 		m := a.measurer
-		m.weights = admitted.shape.TokenBytes()
+		if err := m.of(f, o.shapeOptions(f, nil), &admitted.shape); err != nil {
+			return err
+		}
 		if r, err = m.rates(ctx, f, admitted.plan.Piece); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/quant"
@@ -85,6 +86,7 @@ type rateMeasurer struct {
 	threads    int
 	memory     int64         // available memory, of which a measurement takes at most half; 0 = no limit
 	weights    int64         // bytes of weights that a token is multiplied with
+	matmul     rates.Matmul  // how it is multiplied with most of them
 	remeasure  bool          // ignore the cache file
 	retry      time.Duration // disturbed measurements are made again after it; 0 = never
 	// budget grants the memory of measurements; nil grants any. What has no room is not
@@ -94,20 +96,26 @@ type rateMeasurer struct {
 	// ran returns for how long threads have run; nil = tiering.ProcessorTime.
 	ran func() time.Duration
 	// compute measures matmuls with that many bytes of weights; nil = rates.Compute.
-	compute func(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error)
+	compute func(of rates.Matmul, threads int, bytes int64) (decodeGBs, prefillGops float64, err error)
 }
 
-// rates returns the rates for a model.
+// of makes m measure the matmuls of a model with options.
+func (m *rateMeasurer) of(f *modelfile.Files, o exec.ShapeOptions, s *tiering.Shape) (err error) {
+	m.weights = s.TokenBytes()
+	m.matmul, err = exec.MainMatmul(f, o)
+	return err
+}
+
+// rates returns the rates for the model of m.of.
 func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int64) (r Rates, err error) {
 	known := m.load()
-	typ := mainType(f)
 	source := f.Source.Files()[0]
 	wanted := rates.WeightBytes(m.weights)
 	// With less memory, fewer weights are measured, which is less representative. Such a measurement
 	// serves only calls that have as little.
 	sample := min(wanted, powerOfTwo(m.room(rates.ComputeRoom)))
 	for _, bytes := range []int64{wanted, sample} {
-		key := m.key(typ, bytes, source)
+		key := m.key(bytes, source)
 		if r, ok := m.saved(known, func(r *Rates) bool { return r.computes() && r.FlashGBs > 0 }, key+m.diskKey()); ok {
 			return r, nil
 		}
@@ -116,8 +124,8 @@ func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int6
 			return m.keep(known, key+m.diskKey(), r, err)
 		}
 	}
-	r, err = m.measure(ctx, source, typ, sample, piece)
-	return m.keep(known, m.key(typ, sample, source)+m.diskKey(), r, err)
+	r, err = m.measure(ctx, source, sample, piece)
+	return m.keep(known, m.key(sample, source)+m.diskKey(), r, err)
 }
 
 // saved returns the first saved measurement under keys that has what measures asks for. It returns none
@@ -135,9 +143,13 @@ func (m *rateMeasurer) saved(known map[string]Rates, measures func(*Rates) bool,
 }
 
 // key names a measurement with that many bytes of weights, and of the disk of a file.
-func (m *rateMeasurer) key(typ quant.Type, bytes int64, source string) string {
+func (m *rateMeasurer) key(bytes int64, source string) string {
 	folder, _ := vfs.Split(source)
-	return fmt.Sprintf("%s, %d MiB of %s, files in %s, %s", m.machineKey(), bytes>>20, typ, folder, m.flashReads)
+	in := "float32"
+	if m.matmul.Integers {
+		in = "integers"
+	}
+	return fmt.Sprintf("%s, %d MiB of %s in %s, rows of %d, files in %s, %s", m.machineKey(), bytes>>20, m.matmul.Type, in, m.matmul.Cols, folder, m.flashReads)
 }
 
 // machineKey names what the speed of computing depends on.
@@ -177,16 +189,16 @@ func powerOfTwo(n int64) int64 {
 }
 
 // measure measures matmuls with that many bytes of weights, and reads of the file source.
-func (m *rateMeasurer) measure(ctx context.Context, source string, typ quant.Type, bytes, piece int64) (r Rates, err error) {
-	r = Rates{Measured: timestamp(), Weights: typ.String(), Threads: m.threads}
+func (m *rateMeasurer) measure(ctx context.Context, source string, bytes, piece int64) (r Rates, err error) {
+	r = Rates{Measured: timestamp(), Weights: m.matmul.Type.String(), Threads: m.threads}
 	load := m.watchLoad()
 	compute := m.compute
 	if compute == nil {
-		compute = func(t quant.Type, threads int, bytes int64) (float64, float64, error) {
-			return rates.Compute(m.ledger(), t, threads, bytes)
+		compute = func(of rates.Matmul, threads int, bytes int64) (float64, float64, error) {
+			return rates.Compute(m.ledger(), of, threads, bytes)
 		}
 	}
-	r.DecodeGBs, r.PrefillGops, err = compute(typ, m.threads, bytes)
+	r.DecodeGBs, r.PrefillGops, err = compute(m.matmul, m.threads, bytes)
 	r.Lost = load() // not of reads, which wait
 	if err != nil && !errors.Is(err, tiering.ErrBudget) {
 		return r, err
@@ -228,19 +240,6 @@ func (r *Rates) olderOf(measured time.Time) {
 	if !measured.IsZero() && measured.Before(r.Measured) {
 		r.Measured = measured
 	}
-}
-
-// mainType returns the type of most of a model's weights, in bytes.
-func mainType(f *modelfile.Files) quant.Type {
-	bytes := map[quant.Type]int64{}
-	most := quant.F32
-	for _, t := range f.Source.Tensors() {
-		bytes[t.Type] += t.Size
-		if bytes[t.Type] > bytes[most] {
-			most = t.Type
-		}
-	}
-	return most
 }
 
 // measureFlash measures reads of a file, past the page cache where the system supports that. It

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/internal/testutil/hubmodel"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -26,9 +27,9 @@ func TestRatesAreCached(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	measured := 0
-	m := rateMeasurer{fsys: vfs.OS(), dir: dir, threads: 3, weights: 300 << 20}
-	m.compute = func(typ quant.Type, threads int, bytes int64) (float64, float64, error) {
-		require.Equal(t, quant.BF16, typ)
+	m := rateMeasurer{fsys: vfs.OS(), dir: dir, threads: 3, weights: 300 << 20, matmul: rates.Matmul{Type: quant.BF16, Cols: 512}}
+	m.compute = func(of rates.Matmul, threads int, bytes int64) (float64, float64, error) {
+		require.Equal(t, m.matmul, of)
 		want := int64(320 << 20)
 		if m.memory > 0 {
 			want = 32 << 20
@@ -68,11 +69,15 @@ func TestRatesAreCached(t *testing.T) {
 	require.Equal(t, little, get(6), "one in about as little memory")
 	m.memory = 0
 	require.NotEqual(t, little, get(7), "not one in little memory")
+	for i, other := range []rates.Matmul{{Type: quant.BF16, Cols: 1024}, {Type: quant.Q8_0, Cols: 512}, {Type: quant.Q8_0, Cols: 512, Integers: true}} {
+		m.matmul = other
+		require.Equal(t, get(8+i), get(8+i))
+	}
 	m.dir = ""
-	get(8)
-	get(9)
+	get(11)
+	get(12)
 
-	m.compute = func(quant.Type, int, int64) (float64, float64, error) { return 0, 0, errors.New("no memory") }
+	m.compute = func(rates.Matmul, int, int64) (float64, float64, error) { return 0, 0, errors.New("no memory") }
 	_, err = m.rates(t.Context(), f, 0)
 	require.ErrorContains(t, err, "no memory")
 }
@@ -94,7 +99,7 @@ func TestRatesOfSimulatedDisksAreCached(t *testing.T) {
 		return nil
 	})
 	m := rateMeasurer{fsys: counted, dir: t.TempDir(), threads: 1, weights: 16 << 20}
-	m.compute = func(quant.Type, int, int64) (float64, float64, error) { computed++; return 5, 5, nil }
+	m.compute = func(rates.Matmul, int, int64) (float64, float64, error) { computed++; return 5, 5, nil }
 	get := func() Rates {
 		t.Helper()
 		r, err := m.rates(t.Context(), f, 1<<16)
@@ -140,7 +145,7 @@ func TestImpossibleRatesAreMeasuredAnew(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	m := rateMeasurer{fsys: vfs.OS(), dir: t.TempDir(), threads: 1, weights: 16 << 20}
-	m.compute = func(quant.Type, int, int64) (float64, float64, error) { return 5, 7, nil }
+	m.compute = func(rates.Matmul, int, int64) (float64, float64, error) { return 5, 7, nil }
 	_, err = m.rates(t.Context(), f, 1<<16)
 	require.NoError(t, err)
 	file := filepath.Join(m.dir, ratesFile)
@@ -190,7 +195,7 @@ func TestDisturbedRatesAreMeasuredAgain(t *testing.T) {
 	var speeds []float64
 	var busy []bool
 	m.ran = func() time.Duration { return ran }
-	m.compute = func(quant.Type, int, int64) (float64, float64, error) {
+	m.compute = func(rates.Matmul, int, int64) (float64, float64, error) {
 		ran += time.Nanosecond
 		if !busy[measured] {
 			ran += time.Hour

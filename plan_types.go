@@ -21,12 +21,16 @@ type MemoryPlan struct {
 	Plan
 	// Decode predicts the speed of an answer, and FirstToken and TotalTime the seconds of a
 	// prompt of Prompt tokens and an answer of Answer tokens.
-	Decode     PlannedSpeed `json:"decode_tok_per_s"`
-	Prompt     int          `json:"prompt_tokens"`
-	Answer     int          `json:"answer_tokens"`
-	Forgotten  int          `json:"forgotten_tokens,omitempty"` // of a longer prompt that slides
-	FirstToken float64      `json:"first_token_seconds"`
-	TotalTime  float64      `json:"total_seconds"`
+	Decode    PlannedSpeed `json:"decode_tok_per_s"`
+	Prompt    int          `json:"prompt_tokens"`
+	Answer    int          `json:"answer_tokens"`
+	Forgotten int          `json:"forgotten_tokens,omitempty"` // of a longer prompt that slides
+	// PromptPasses is the number of passes that the prompt takes, and PromptStreamed the bytes of weights that they read
+	// from flash. Both are 0 where a rate is unknown.
+	PromptPasses   int     `json:"prompt_passes"`
+	PromptStreamed int64   `json:"prompt_streamed_bytes"`
+	FirstToken     float64 `json:"first_token_seconds"`
+	TotalTime      float64 `json:"total_seconds"`
 	// Guesses predicts the speed with each drafter of the options; the other predictions are without guesses.
 	Guesses []PlannedGuesses `json:"guesses"`
 	// Together predicts the speed of several answers at the same time; see [Session.Candidates].
@@ -139,6 +143,7 @@ func (p *MemoryPlan) forecast(f *tiering.Forecast) {
 	p.Decode = PlannedSpeed{f.DecodeStart, f.DecodeHalf, f.DecodeFull}
 	p.Prompt, p.Answer = f.Talk.Prompt, f.Talk.Answer
 	p.FirstToken, p.TotalTime = f.FirstToken, f.Total
+	p.PromptPasses, p.PromptStreamed = f.PromptPasses, f.PromptRead
 }
 
 // planOf returns the public form of a plan.

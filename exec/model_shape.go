@@ -2,12 +2,15 @@ package exec
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/recurrent"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -53,6 +56,7 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 		s.KVInStream = s.KVInStream && (l.Kind != weights.LayerLayout || w.Layers[l.Layer].KVInStream(l))
 	}
 	s.OpsPerToken -= 2 * prunedMulAdds(w, spec)
+	addPruned(&s, w, spec)
 	if s.Embedding == 0 {
 		s.Lookup = int64((weights.TiedLookupReaders - 1) * w.Embed.BufferBytes())
 	}
@@ -73,7 +77,60 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 		s.OtherPinned += o.W8A8.residentBytes()
 	}
 	addScratch(&s, m, o.Threads)
+	if !mainMatmul(layouts, spec).Integers {
+		s.Elements /= floatElements
+	}
 	return s, nil
+}
+
+// addPruned adds what only tokens whose logits are wanted read.
+func addPruned(s *tiering.Shape, w *weights.Weights, spec *arch.Spec) {
+	n := len(w.Layers)
+	if n < len(spec.Layers) || spec.Encoder.Bidirectional || spec.Layers[n-1].Mixer == arch.AttentionAndRecurrent {
+		return
+	}
+	last := w.Layers[n-1]
+	s.PrunedExperts = len(last.Experts) > 0
+	last.Experts = nil
+	var end Traffic
+	end.addAfterKV(&last, spec)
+	s.Pruned = end.WeightBytes
+}
+
+// floatElements is how much less an element besides the matmuls takes beside a matmul in float32 than beside one in integers,
+// with which plans compare it: on processors with AVX-512 or AMX the former makes a fifth to a seventh of the operations in
+// a second, and elements are not quantized for it.
+const floatElements = 5
+
+// MainMatmul returns the kind of matmul that makes most operations in the layers of a model.
+func MainMatmul(f *modelfile.Files, o ShapeOptions) (rates.Matmul, error) {
+	m, layouts, _, err := outlineModel(f, o)
+	if err != nil {
+		return rates.Matmul{}, err
+	}
+	return mainMatmul(layouts, m.Spec), m.cache.Close()
+}
+
+// mainMatmul is MainMatmul for layouts that have been described.
+func mainMatmul(layouts []weights.Layout, spec *arch.Spec) (main rates.Matmul) {
+	var kinds []rates.Matmul // without Cols
+	ops, cols := map[rates.Matmul]float64{}, map[rates.Matmul]float64{}
+	for i := range layouts {
+		matrices, times := layouts[i].Matmuls(spec)
+		for _, m := range matrices {
+			kind, n := rates.Matmul{Type: m.Type, Integers: m.Tiled}, times*float64(m.Rows)*float64(m.Cols)
+			if n > 0 && ops[kind] == 0 {
+				kinds = append(kinds, kind)
+			}
+			ops[kind], cols[kind] = ops[kind]+n, cols[kind]+n*float64(m.Cols)
+		}
+	}
+	if len(kinds) == 0 {
+		return rates.Matmul{Type: quant.F32, Cols: rates.NearCols(spec.Dim)}
+	}
+	main = slices.MaxFunc(kinds, func(a, b rates.Matmul) int { return cmp.Compare(ops[a], ops[b]) })
+	main.Cols = rates.NearCols(int(cols[main] / ops[main]))
+	return main
 }
 
 // passedElements returns the elements of a token's hidden state that the layers norm, quantize and

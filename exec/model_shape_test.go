@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/internal/modeltest"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -122,4 +124,41 @@ func rowBytesCached(m *Model) (n int64) {
 		add(m.embedding.Cache.Frame)
 	}
 	return n
+}
+
+// TestMainMatmul returns how most weights of a model are multiplied, whatever the format of its files is.
+func TestMainMatmul(t *testing.T) {
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Dim, shape.FFN = 1024, 1280
+	fsys := vfs.NewMem()
+	for _, mix := range []string{"q8_0", "bf16"} {
+		require.NoError(t, synth.Write(t.Context(), fsys, mix, synth.Options{Shape: shape, Quant: mix}))
+	}
+	main := func(path, quantized string, o ShapeOptions) (rates.Matmul, int64) {
+		f, err := modelfile.Open(fsys, path)
+		require.NoError(t, err)
+		defer f.Close()
+		if quantized != "" {
+			require.NoError(t, f.Quantize(quantized, nil))
+		}
+		o.Threads, o.KV = 1, kv.F32
+		m, err := MainMatmul(f, o)
+		require.NoError(t, err)
+		s, err := MeasureShape(f, o)
+		require.NoError(t, err)
+		return m, s.Elements
+	}
+	integers := rates.Matmul{Type: quant.Q8_0, Cols: 1024, Integers: true}
+	m, elements := main("q8_0", "", ShapeOptions{})
+	require.Equal(t, integers, m)
+	m, floats := main("bf16", "", ShapeOptions{})
+	require.Equal(t, rates.Matmul{Type: quant.BF16, Cols: 1024}, m)
+	require.Equal(t, elements/floatElements, floats)
+	m, got := main("bf16", "q8", ShapeOptions{})
+	require.True(t, m.Integers, m)
+	require.Equal(t, elements, got)
+	m, got = main("q8_0", "", ShapeOptions{Exact: true})
+	require.Equal(t, rates.Matmul{Type: quant.Q8_0, Cols: 1024}, m, "exact multiplies in float32")
+	require.Equal(t, floats, got)
 }

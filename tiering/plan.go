@@ -39,6 +39,10 @@ type Shape struct {
 	// ExpertsUsed. ExpertBytes is the size of the largest expert.
 	ExpertLayers, Experts, ExpertsUsed int
 	ExpertBytes                        int64
+	// Pruned is the end of the last layer, behind its keys and values. Only tokens whose logits are wanted pass it, so
+	// that no chunk of a prompt but the last one reads it. PrunedExperts states that the last layer has experts there.
+	Pruned        int64
+	PrunedExperts bool
 
 	// KV of n tokens takes KVFixed + n·KVBytesPerToken bytes in all layers, in the
 	// selected format; n is rounded up to KVPageTokens.
@@ -224,8 +228,8 @@ type Plan struct {
 	ExpertSlots int // experts that fit in memory, over all layers
 
 	// StreamedPerToken and StreamedPerChunk are the bytes that one decoded token and one
-	// prefill chunk read from flash. They assume that the router uses all experts equally
-	// often.
+	// prefill chunk read from flash, if logits of the chunk are wanted. They assume that the router uses all experts
+	// equally often.
 	StreamedPerToken, StreamedPerChunk int64
 
 	Rates Rates // basis of the predictions

@@ -2,6 +2,7 @@ package tiering
 
 import (
 	"cmp"
+	"iter"
 	"math"
 )
 
@@ -17,6 +18,9 @@ type Forecast struct {
 	DecodeStart, DecodeHalf, DecodeFull float64
 	// FirstToken is the seconds of the prompt, Total those of the prompt and the answer.
 	FirstToken, Total float64
+	// PromptPasses is the number of passes of the prompt, and PromptRead the bytes of weights that they read from flash.
+	PromptPasses int
+	PromptRead   int64
 	// Compute and Read are the seconds of a token with an empty context.
 	Compute, Read float64
 	// alone is the part of them that does not run beside the other; see coster.alone.
@@ -44,6 +48,7 @@ func (m *planner) forecast(p *Plan) *Forecast {
 	f.DecodeHalf = 1 / c.decode(p.Context/2)
 	f.DecodeFull = 1 / c.decode(max(0, p.Context-1))
 	f.FirstToken = c.prompt(f.Talk.Prompt)
+	f.PromptPasses, f.PromptRead = c.promptReads(f.Talk.Prompt)
 	f.Total = f.FirstToken + c.answer(f.Talk.Prompt, f.Talk.Answer)
 	return f
 }
@@ -219,32 +224,92 @@ func (c *coster) coldWithin(depth int) (bytes int64) {
 
 // prompt returns the time of a prompt at the start of a conversation, until its first token.
 func (c *coster) prompt(tokens int) (sum float64) {
-	for at := 0; at < tokens; at += c.plan.Chunk {
-		sum += c.chunkTime(at, min(c.plan.Chunk, tokens-at))
+	for k := range c.chunks(tokens) {
+		sum += c.chunkTime(k)
 	}
-	return sum + c.read(c.firstExpertReads(c.plan, min(tokens, c.plan.Chunk), &c.rates)) + c.headTime()
+	return sum + c.headTime()
 }
 
-// chunkTime returns the time of a prefill chunk at a depth.
-func (c *coster) chunkTime(depth, tokens int) float64 {
+// promptReads returns the passes of a prompt and the bytes of weights that they read, with the head for the first token.
+func (c *coster) promptReads(tokens int) (passes int, bytes int64) {
+	for k := range c.chunks(tokens) {
+		passes, bytes = passes+1, bytes+c.denseReads(k)+c.chunkExpertReads(k)
+	}
+	return passes, bytes + c.headReads()
+}
+
+// chunk is a prefill chunk.
+type chunk struct {
+	depth, tokens int
+	first         bool // of a process, with no expert in memory
+	last          bool // logits of its last token are wanted
+}
+
+// chunks yields the chunks of a prompt at the start of a conversation.
+func (c *coster) chunks(tokens int) iter.Seq[chunk] {
+	return func(yield func(chunk) bool) {
+		for at := 0; at < tokens; at += c.plan.Chunk {
+			n := min(c.plan.Chunk, tokens-at)
+			if !yield(chunk{at, n, at == 0, at+n == tokens}) {
+				return
+			}
+		}
+	}
+}
+
+// denseReads returns the bytes that a chunk reads of all weights but experts and the head.
+func (c *coster) denseReads(k chunk) int64 {
+	n := c.withoutExperts(c.plan.StreamedPerChunk, c.plan.Chunk)
+	if last := len(c.Layers) - 1; !k.last && last >= 0 {
+		n -= min(c.Pruned, c.Layers[last].Bytes-c.plan.Pinned[last])
+	}
+	return n
+}
+
+// chunkExpertReads returns the bytes of experts that a chunk reads.
+func (c *coster) chunkExpertReads(k chunk) int64 {
+	layers := float64(c.ExpertLayers)
+	used := layers * c.expertsUsedBy(k.tokens)
+	if c.PrunedExperts {
+		used -= c.expertsUsedBy(k.tokens)
+		if k.last {
+			used += c.expertsUsedBy(1)
+		}
+	}
+	missing := c.missing(c.plan, k.tokens, &c.rates)
+	if k.first && c.plan.ExpertSlots < c.experts() {
+		missing = 1
+	}
+	return int64(missing * used * float64(c.ExpertBytes))
+}
+
+// chunkTime returns the time of a prefill chunk. Experts that the first one reads are read while nothing computes.
+func (c *coster) chunkTime(k chunk) float64 {
+	depth, tokens := k.depth, k.tokens
 	r := &c.rates
 	ops := float64(c.OpsPerToken) + elementOps*float64(c.Elements)
 	attended := int64(tokens) * c.attended(depth+tokens/2)
 	work := float64(tokens)*ops/(r.PrefillGops*1e9) + seconds(attended, r.AttendChunkGBs)
 	// A chunk reads the weights, reads the older KV, and writes as much KV as it displaces.
 	displaced := int64(min(tokens, max(0, depth+tokens-c.hotTokens()))) * c.KVBytesPerToken
-	weights := c.stream(c.withoutExperts(c.plan.StreamedPerChunk, c.plan.Chunk)) + c.read(c.expertReads(c.plan, tokens, r))
-	return together(work, weights+c.flash(c.cold(depth)+displaced), c.alone())
+	experts := c.chunkExpertReads(k)
+	k.first = false
+	again := min(experts, c.chunkExpertReads(k))
+	weights := c.stream(c.denseReads(k)) + c.read(again)
+	return together(work, weights+c.flash(c.cold(depth)+displaced), c.alone()) + c.read(experts-again)
+}
+
+// headReads returns the part of the head that is not in memory.
+func (c *coster) headReads() int64 {
+	if c.HeadLookedUp {
+		return 0
+	}
+	return c.Head.Bytes - c.plan.HeadPinned
 }
 
 // headTime returns the time for the part of the head that is not in memory when the last
 // token of a prompt reaches it: it is read while nothing computes.
-func (c *coster) headTime() float64 {
-	if c.HeadLookedUp {
-		return 0
-	}
-	return c.read(max(0, c.Head.Bytes-c.plan.HeadPinned-c.plan.Ring))
-}
+func (c *coster) headTime() float64 { return c.read(max(0, c.headReads()-c.plan.Ring)) }
 
 // answerSteps is the number of intervals of the integral over an answer. It is even.
 const answerSteps = 16
@@ -291,19 +356,25 @@ func (m *planner) expertReads(p *Plan, tokens int, r *Rates) int64 {
 	if m.experts() == 0 {
 		return 0
 	}
-	absent := 1 - float64(p.ExpertSlots)/float64(m.experts())
-	reuse := cmp.Or(r.ExpertReuse, defaultReuse)
-	missing := math.Pow(absent, 1+(reuse-1)/float64(max(1, tokens)))
-	return int64(missing * float64(m.expertBytesOf(tokens)))
+	return int64(m.missing(p, tokens, r) * float64(m.expertBytesOf(tokens)))
 }
 
-// firstExpertReads returns the bytes of experts that the first tokens of a process read besides
-// expertReads: no expert is in memory yet, unless all of them are.
-func (m *planner) firstExpertReads(p *Plan, tokens int, r *Rates) int64 {
-	if m.experts() == p.ExpertSlots {
+// missing returns which part of the experts that a number of tokens uses is not in memory.
+func (m *planner) missing(p *Plan, tokens int, r *Rates) float64 {
+	if p.ExpertSlots >= m.experts() {
 		return 0
 	}
-	return m.expertBytesOf(tokens) - m.expertReads(p, tokens, r)
+	reuse := cmp.Or(r.ExpertReuse, defaultReuse)
+	return math.Pow(AbsentExperts(p.ExpertSlots, m.ExpertsUsed, m.experts()), 1+(reuse-1)/float64(max(1, tokens)))
+}
+
+// AbsentExperts returns which part of all experts is not in memory when a layer looks for its own, if a token uses so many in a
+// layer. Each one that was missing has taken a slot from others, so that slots for those of one layer never hold any.
+func AbsentExperts(slots, used, experts int) float64 {
+	if slots <= used {
+		return 1
+	}
+	return float64(experts-slots) / float64(experts-used)
 }
 
 // expertBytesOf returns the bytes of the experts that any of a number of tokens uses.
@@ -355,5 +426,5 @@ func (m *planner) predict(p *Plan) {
 		return
 	}
 	p.PredictedDecode = p.Predicted.DecodeStart
-	p.PredictedPrefill = float64(p.Chunk) / (c.chunkTime(0, p.Chunk) + c.headTime())
+	p.PredictedPrefill = float64(p.Chunk) / (c.chunkTime(chunk{tokens: p.Chunk, last: true}) + c.headTime())
 }

@@ -148,3 +148,45 @@ func TestForecastOfPasses(t *testing.T) {
 	require.InDelta(t, 10.4, f.Pass(2), 1e-9)
 	require.InDelta(t, 21, f.Pass(10), 1e-9)
 }
+
+// TestAbsentExperts: memory for the experts of one layer holds none that the next one looks for, and memory for all of them
+// misses none.
+func TestAbsentExperts(t *testing.T) {
+	require.EqualValues(t, 1, AbsentExperts(4, 4, 80))
+	require.InDelta(t, 0.5, AbsentExperts(42, 4, 80), 1e-9)
+	require.Zero(t, AbsentExperts(80, 4, 80))
+	s := denseShape()
+	s.ExpertLayers, s.Experts, s.ExpertsUsed, s.ExpertBytes = 32, 128, 8, 2_654_208
+	_, err := MakePlan(s, Need{Budget: 1, Context: 2048}, costRates)
+	var least *MinimumError
+	require.ErrorAs(t, err, &least)
+	p, err := MakePlan(s, Need{Budget: least.Minimum, Context: 2048}, costRates)
+	require.NoError(t, err)
+	require.Equal(t, s.ExpertsUsed, p.ExpertSlots)
+	dense := -p.PinnedBytes() + s.Head.Bytes
+	for _, l := range s.Layers {
+		dense += l.Bytes
+	}
+	require.Equal(t, dense+int64(s.ExpertLayers*s.ExpertsUsed)*s.ExpertBytes, p.StreamedPerToken)
+}
+
+// TestForecastOfAPrompt counts what the chunks of a prompt read: the end of the last layer for the last one alone, and the
+// head once.
+func TestForecastOfAPrompt(t *testing.T) {
+	s := attending(denseShape())
+	s.Pruned = s.Layers[0].Bytes / 2
+	_, err := MakePlan(s, Need{Budget: 1, Context: 2048}, costRates)
+	var least *MinimumError
+	require.ErrorAs(t, err, &least)
+	p, err := MakePlan(s, Need{Budget: least.Minimum, Context: 2048, Talk: Talk{Prompt: 3*chunkStep + 1, Answer: 1}}, costRates)
+	require.NoError(t, err)
+	require.Equal(t, chunkStep, p.Chunk)
+	f := p.Predicted
+	require.Equal(t, 4, f.PromptPasses)
+	require.Equal(t, 4*p.StreamedPerChunk-3*s.Pruned+s.Head.Bytes-p.HeadPinned, f.PromptRead)
+	s.Pruned = 0
+	whole, err := MakePlan(s, Need{Budget: least.Minimum, Context: 2048, Talk: f.Talk}, costRates)
+	require.NoError(t, err)
+	saved := 3 * float64(s.Layers[0].Bytes/2)
+	require.InEpsilon(t, saved/1e9+handoff*saved/float64(p.Piece), whole.Predicted.FirstToken-f.FirstToken, 1e-6)
+}

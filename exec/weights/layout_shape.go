@@ -3,6 +3,7 @@ package weights
 import (
 	"strings"
 
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -75,6 +76,25 @@ func (l *Layout) ops() (n int64) {
 		}
 	}
 	return n
+}
+
+// Matmuls returns the matrices of a layer or an expert, and how many times a token is multiplied with each of them, on
+// average; none for other layouts.
+func (l *Layout) Matmuls(spec *arch.Spec) (matrices []*Matrix, times float64) {
+	switch l.Kind {
+	case LayerLayout:
+		times = 1
+	case expertLayout:
+		times = float64(spec.ExpertsUsed) / float64(spec.Experts)
+	default:
+		return nil, 0
+	}
+	for i := range l.Places {
+		if m := l.Places[i].Matrix; m != nil && !m.Plane.IsLow() {
+			matrices = append(matrices, m)
+		}
+	}
+	return matrices, times
 }
 
 // PinGranule divides the size of a section's streamed part: whole blocks of a pack, and the

@@ -16,8 +16,8 @@ const (
 	// between two bounds. Server caches hold hundreds of megabytes: a model of which a
 	// part fits into the cache runs faster, and so does the measurement.
 	minWeights, maxWeights, weightStep = 64 << 20, 1 << 30, 64 << 20
-	// cols is a row length that is common in models.
-	cols = 4096
+	// Rows of matrices have from leastCols to mostCols elements in the measurement; see Matmul.
+	leastCols, mostCols = 512, 4096
 	// promptTokens and promptRows are the shape of the measured prompt matmul.
 	promptTokens, promptRows = 256, 1024
 	// Compute runs each matmul passes times, or until maxTime is over, but at least
@@ -31,8 +31,27 @@ const (
 
 	// ComputeRoom is the memory of Compute besides the weights: inputs, the same in 8 bits,
 	// outputs, and the fewest rows of weights in float32.
-	ComputeRoom = promptTokens*cols*4*3/2 + promptTokens*promptRows*4 + promptRows*cols*4
+	ComputeRoom = promptTokens*mostCols*4*3/2 + promptTokens*promptRows*4 + promptRows*mostCols*4
 )
+
+// Matmul is the kind of matmul that is measured.
+type Matmul struct {
+	Type quant.Type // of the weights
+	// Cols is about the length of a row, which NearCols returns: short rows of many tokens stay in caches.
+	Cols int
+	// Integers states that the weights are in tiles, which are multiplied in integers; otherwise they are multiplied in
+	// float32.
+	Integers bool
+}
+
+// NearCols returns the row length of Matmul that is next to a model's: few lengths, so that models share measurements.
+func NearCols(cols int) int {
+	near := leastCols
+	for near < mostCols && cols*cols > 2*near*near {
+		near *= 2
+	}
+	return near
+}
 
 // WeightBytes returns the number of weight bytes that Compute should measure with,
 // for a model that reads this many bytes per token.
@@ -41,11 +60,10 @@ func WeightBytes(model int64) int64 {
 }
 
 // Compute returns the rate of weight bytes in matmuls with one token and the rate
-// of operations in matmuls with many tokens. The operations are integer ones if the
-// engine computes this type in integers. budget grants memory for the given bytes of weights
+// of operations in matmuls with many tokens. budget grants memory for the given bytes of weights
 // and up to ComputeRoom more.
-func Compute(budget *tiering.Budget, t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error) {
-	p, err := newMatmulBench(budget, t, threads, int(bytes))
+func Compute(budget *tiering.Budget, m Matmul, threads int, bytes int64) (decodeGBs, prefillGops float64, err error) {
+	p, err := newMatmulBench(budget, m, threads, int(bytes))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -53,15 +71,14 @@ func Compute(budget *tiering.Budget, t quant.Type, threads int, bytes int64) (de
 	decode := p.time(p.rows, 1)
 	prefill := p.time(promptRows, promptTokens)
 	return float64(p.rows*p.rowBytes) / decode.Seconds() / 1e9,
-		2 * float64(promptRows*promptTokens) * cols / prefill.Seconds() / 1e9, nil
+		2 * float64(promptRows*promptTokens) * float64(m.Cols) / prefill.Seconds() / 1e9, nil
 }
 
-// matmulBench holds the operands of matmuls with one weight type.
+// matmulBench holds the operands of matmuls of one kind.
 type matmulBench struct {
-	typ      quant.Type
+	Matmul
 	rows     int
 	rowBytes int
-	tiled    bool // uses integer kernels on tiles
 	frame    *tiering.Frame
 	workers  *threadpool.Pool
 
@@ -73,15 +90,18 @@ type matmulBench struct {
 	tiles     []*tiled.Scratch
 }
 
-func newMatmulBench(budget *tiering.Budget, t quant.Type, threads, bytes int) (*matmulBench, error) {
-	rowBytes, err := t.RowBytes(cols)
+func newMatmulBench(budget *tiering.Budget, m Matmul, threads, bytes int) (*matmulBench, error) {
+	rowBytes, err := m.Type.RowBytes(m.Cols)
 	if err != nil {
 		return nil, err
+	}
+	if m.Cols < leastCols || m.Cols > mostCols || m.Integers && !tiled.Supported(m.Type) {
+		return nil, fmt.Errorf("rates: matmuls of %s with rows of %d elements", m.Type, m.Cols)
 	}
 	if threads < 1 {
 		return nil, fmt.Errorf("rates: %d threads", threads)
 	}
-	p := &matmulBench{typ: t, rowBytes: rowBytes, tiled: tiled.Supported(t)}
+	p := &matmulBench{Matmul: m, rowBytes: rowBytes}
 	p.rows = max(promptRows, bytes/rowBytes/rowsPerPart*rowsPerPart)
 	var probe tiering.Arena
 	p.carve(&probe)
@@ -98,7 +118,7 @@ func newMatmulBench(budget *tiering.Budget, t quant.Type, threads, bytes int) (*
 	}
 	p.workers = threadpool.New(threads)
 	for range threads {
-		p.floats = append(p.floats, quant.NewScratch(cols))
+		p.floats = append(p.floats, quant.NewScratch(m.Cols))
 		p.tiles = append(p.tiles, tiled.NewScratch(promptTokens))
 	}
 	return p, nil
@@ -106,8 +126,8 @@ func newMatmulBench(budget *tiering.Budget, t quant.Type, threads, bytes int) (*
 
 func (p *matmulBench) carve(a *tiering.Arena) {
 	p.weights = a.Bytes(p.rows * p.rowBytes)
-	p.x = a.Floats(promptTokens * cols)
-	p.quantized = a.Floats(tiled.FloatsNeeded(cols, promptTokens))
+	p.x = a.Floats(promptTokens * p.Cols)
+	p.quantized = a.Floats(tiled.FloatsNeeded(p.Cols, promptTokens))
 	p.y = a.Floats(max(promptTokens*promptRows, p.rows))
 }
 
@@ -118,9 +138,10 @@ func (p *matmulBench) close() {
 
 // time returns the time of a matmul of the first rows with some tokens.
 func (p *matmulBench) time(rows, tokens int) time.Duration {
-	matrix := tiled.Matrix{Type: p.typ, Rows: rows, Cols: cols, Data: p.weights}
+	cols := p.Cols
+	matrix := tiled.Matrix{Type: p.Type, Rows: rows, Cols: cols, Data: p.weights}
 	var acts tiled.Activations
-	if p.tiled {
+	if p.Integers {
 		acts.Use(p.quantized, cols, tokens)
 		for t := range tokens {
 			acts.Set(t, p.x[t*cols:(t+1)*cols])
@@ -129,10 +150,10 @@ func (p *matmulBench) time(rows, tokens int) time.Duration {
 	part := func(part, worker int) {
 		lo := part * rowsPerPart
 		hi := min(rows, lo+rowsPerPart)
-		if p.tiled {
+		if p.Integers {
 			tiled.Multiply(p.y, &matrix, lo/tiled.TileRows, hi/tiled.TileRows, &acts, p.tiles[worker])
 		} else {
-			quant.MulRows(p.y, rows, p.typ, p.weights, cols, lo, hi, p.x, tokens, p.floats[worker])
+			quant.MulRows(p.y, rows, p.Type, p.weights, cols, lo, hi, p.x, tokens, p.floats[worker])
 		}
 	}
 	var took []time.Duration

@@ -22,9 +22,11 @@ import (
 // TestMatmulsAreComputed checks that the measured matmuls have finite, nonzero
 // results; the time of anything else would mean little.
 func TestMatmulsAreComputed(t *testing.T) {
-	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.BF16, quant.F32} {
-		t.Run(typ.String(), func(t *testing.T) {
-			p, err := newMatmulBench(tiering.New(0), typ, 2, 0)
+	for _, m := range []Matmul{
+		{quant.Q4_0, 4096, true}, {quant.Q8_0, 512, true}, {quant.Q4_K, 1024, true}, {quant.Q6_K, 2048, true}, {quant.Q8_0, 1024, false}, {quant.BF16, 512, false}, {quant.F32, 4096, false},
+	} {
+		t.Run(fmt.Sprint(m), func(t *testing.T) {
+			p, err := newMatmulBench(tiering.New(0), m, 2, 0)
 			require.NoError(t, err)
 			defer p.close()
 			for _, c := range []struct{ rows, tokens int }{{p.rows, 1}, {promptRows, 3}} {
@@ -45,10 +47,22 @@ func TestWeightBytes(t *testing.T) {
 }
 
 func TestComputeRefuses(t *testing.T) {
-	_, _, err := Compute(tiering.New(0), quant.Q4_0, 0, 0)
-	require.Error(t, err)
-	_, _, err = Compute(tiering.New(0), quant.Invalid, 1, 0)
-	require.Error(t, err)
+	for _, c := range []struct {
+		m       Matmul
+		threads int
+	}{
+		{Matmul{quant.Q4_0, 4096, true}, 0}, {Matmul{quant.Invalid, 4096, false}, 1}, {Matmul{quant.F32, 4096, true}, 1}, {Matmul{quant.F32, 256, false}, 1}, {Matmul{quant.F32, 8192, false}, 1},
+	} {
+		_, _, err := Compute(tiering.New(0), c.m, c.threads, 0)
+		require.Error(t, err, c)
+	}
+}
+
+// TestNearCols rounds row lengths to the next power of two on a logarithmic scale.
+func TestNearCols(t *testing.T) {
+	for cols, want := range map[int]int{1: 512, 384: 512, 724: 512, 725: 1024, 896: 1024, 1448: 1024, 1449: 2048, 4096: 4096, 14336: 4096} {
+		require.Equal(t, want, NearCols(cols), cols)
+	}
 }
 
 // slow waits during each read and records how many reads overlap.
@@ -99,7 +113,7 @@ func BenchmarkCompute(b *testing.B) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		b.Run(typ.String(), func(b *testing.B) {
 			for b.Loop() {
-				decode, prefill, err := Compute(tiering.New(0), typ, 2, 1<<30)
+				decode, prefill, err := Compute(tiering.New(0), Matmul{typ, 4096, true}, 2, 1<<30)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -127,7 +141,7 @@ func TestSpreadVisitsTheWholeFile(t *testing.T) {
 func TestMeasurementsStayWithinABudget(t *testing.T) {
 	const weights = 4 << 20
 	budget := tiering.New(weights + ComputeRoom)
-	_, _, err := Compute(budget, quant.F32, 1, weights)
+	_, _, err := Compute(budget, Matmul{Type: quant.F32, Cols: 4096}, 1, weights)
 	require.NoError(t, err)
 	require.Greater(t, budget.Usage().TotalPeak, int64(weights))
 	require.NoError(t, budget.Check())
@@ -139,7 +153,7 @@ func TestMeasurementsStayWithinABudget(t *testing.T) {
 	require.Greater(t, budget.Usage().TotalPeak, int64(15*piece))
 	require.NoError(t, budget.Check())
 
-	_, _, err = Compute(tiering.New(piece), quant.F32, 1, weights)
+	_, _, err = Compute(tiering.New(piece), Matmul{Type: quant.F32, Cols: 4096}, 1, weights)
 	require.ErrorIs(t, err, tiering.ErrBudget)
 	_, err = Flash(tiering.New(piece), &slow{beyond: 10 * piece}, 10*piece, piece, time.Millisecond)
 	require.ErrorIs(t, err, tiering.ErrBudget)
