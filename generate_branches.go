@@ -59,14 +59,6 @@ func (b *branches) guesses() (n int) {
 	return n
 }
 
-// tokens returns the number of tokens of the branches of the pass.
-func (b *branches) tokens() (n int) {
-	for _, ids := range b.options.Branches {
-		n += len(ids)
-	}
-	return n
-}
-
 // verified tells a drafter which branch was kept, and returns how many of its first guesses were right. right is the
 // number of right guesses of what was kept.
 func (b *branches) verified(by draft.Drafter, right int) int {

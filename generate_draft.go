@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/draft"
@@ -37,8 +36,8 @@ func (o *Options) addDrafts(shape *tiering.Shape, f *modelfile.Files) error {
 // guesser makes the guesses of a session. A nil guesser makes none.
 type guesser struct {
 	drafters []draft.Drafter // each pass asks them in this order, until one has guesses
-	passes   draft.Passes
-	always   bool // verify as many guesses as allowed
+	passes   draft.Passes    // what the next one is expected to take
+	always   bool            // verify as many guesses as allowed
 	max      int
 	bytes    int64 // that drafters hold of the engine's memory, all of it for guesses
 
@@ -58,7 +57,7 @@ func (s *Session) newGuesser() (*guesser, error) {
 	if !e.mayDraft || !e.drafts.named() && !e.draftsPlanned() && !exec.Drafts(e.model) {
 		return nil, nil
 	}
-	d := &guesser{always: e.drafts.named(), max: e.drafts.max(), passes: e.expectedPasses()}
+	d := &guesser{always: e.drafts.named(), max: e.drafts.max()}
 	d.guesses, d.request.Seconds = make([]int32, 0, d.max), make([]draft.Second, 0, d.max)
 	err := s.seq.AllowDrafts(d.max)
 	if err == nil {
@@ -153,6 +152,7 @@ func (g *generation) guess(ctx context.Context, last int32) ([]int32, error) {
 	if room <= 0 {
 		return nil, nil
 	}
+	d.passes = exec.ExpectedPasses(g.session.seq)
 	r := &d.request
 	r.Most, r.MostBranches, r.AllBranches = room, len(d.branches), allBranches
 	for i := range d.drafters {
@@ -200,12 +200,11 @@ func (g *generation) choose(logits []float32) (int32, error) {
 }
 
 // verified learns from a pass of one token and the guesses, of which the first right ones were right.
-func (g *generation) verified(guesses, right int, took, waited time.Duration) {
+func (g *generation) verified(guesses, right int) {
 	d := g.session.guesser
 	if d == nil {
 		return
 	}
-	d.passes.Took(1+guesses+g.tree.tokens(), took, waited)
 	d.note(guesses, right)
 	if guesses > 0 {
 		d.by.Verified(guesses, g.tree.verified(d.by, right))
@@ -312,19 +311,18 @@ func (g *generation) pass(ctx context.Context, extend func(ids []int32) error) e
 		ids = g.inputs
 	}
 	g.lookAhead()
-	start, stalled, had := time.Now(), g.stalled(), g.session.seq.Len()
+	had := g.session.seq.Len()
 	err := g.attempt(extend, ids)
 	if len(g.inputs) > 1 && errors.Is(err, ErrBudget) && g.session.seq.Len() == had { // no room for the guesses: the token alone may fit
 		g.inputs, ids = g.inputs[:1], g.inputs[:1]
 		g.tree.offer(nil, 0, 0)
-		start, stalled = time.Now(), g.stalled()
 		err = g.attempt(extend, ids)
 	}
 	if err != nil {
 		return err
 	}
 	if len(ids) == len(g.inputs) && !certain {
-		g.verified(len(g.inputs)-1, g.right, time.Since(start), g.stalled()-stalled)
+		g.verified(len(g.inputs)-1, g.right)
 	}
 	return nil
 }

@@ -136,13 +136,7 @@ func (d *guesser) note(guesses, right int) {
 
 // learn keeps the counts of an answer.
 func (d *guesser) learn(e *Engine) {
-	if d == nil {
-		return
-	}
-	if d.passes.Measured() {
-		e.keepPasses(&d.passes)
-	}
-	if e.guesses == nil {
+	if d == nil || e.guesses == nil {
 		return
 	}
 	for i, counts := range d.counts {

@@ -34,7 +34,6 @@ type memory struct {
 	repair         int64        // memory for the repair of a pack from the cache, until it is reserved
 	shape          tiering.Shape
 	current        *tiering.Plan
-	passes         passTimes
 }
 
 // limit returns the budget in bytes, 0 for none.

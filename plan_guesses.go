@@ -21,19 +21,6 @@ type PlannedGuesses struct {
 	Seen int `json:"seen_passes"`
 }
 
-// cachedWeights is the size of weights that caches may hold for the most part. Passes of one token are then bound
-// by computation too.
-const cachedWeights = 64 << 20
-
-// passGrowth returns how the computing of a pass grows with its tokens. Several tokens need kernels that compute more
-// and read as much from memory.
-func passGrowth(p *tiering.Plan) draft.Growth {
-	if p != nil && p.PinnedBytes() > cachedWeights {
-		return draft.Growth{Step: 0.25, More: 0.1}
-	}
-	return draft.Growth{Step: 1.2, More: 0.2}
-}
-
 // predictGuesses predicts the speeds with the drafters that the options permit.
 func (o *Options) predictGuesses(ctx context.Context, f *modelfile.Files, s *tiering.Shape, plan *tiering.Plan, m *rateMeasurer) ([]PlannedGuesses, error) {
 	drafters, err := o.plannedDrafters(f, s, plan)
@@ -41,7 +28,7 @@ func (o *Options) predictGuesses(ctx context.Context, f *modelfile.Files, s *tie
 		return []PlannedGuesses{}, err
 	}
 	model := guessedModel(ctx, f, s)
-	growth, predicted := passGrowth(plan), []PlannedGuesses{}
+	growth, predicted := draft.GrowthOf(plan), []PlannedGuesses{}
 	pass := func(tokens int) float64 { return plan.Predicted.Pass(growth.Of(tokens)) }
 	for _, d := range drafters {
 		history, seen := m.guessHistory(model, d.name)

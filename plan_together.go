@@ -3,6 +3,7 @@ package llmrun
 import (
 	"errors"
 
+	"github.com/llmrun/llmrun/exec/draft"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -34,7 +35,7 @@ func predictTogether(s *tiering.Shape, n tiering.Need, hot int64, rates tiering.
 		if err != nil || plan.Predicted == nil {
 			return predicted, err
 		}
-		pass := plan.Predicted.Pass(passGrowth(plan).Of(answers))
+		pass := plan.Predicted.Pass(draft.GrowthOf(plan).Of(answers))
 		predicted = append(predicted, PlannedTogether{answers, float64(answers) / pass})
 	}
 	return predicted, nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/llmrun/llmrun/exec/draft"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/kv/fetch"
 )
@@ -99,6 +100,7 @@ func (b *Batch) commit() {
 		}
 		s.piece.committed = true
 		keep := s.piece.accepts(chosen)
+		s.piece.gives(keep)
 		exact := s.exactTokens == len(s.ids) && !(r.selects && r.pos+keep > alwaysAttended)
 		s.ids = append(s.ids, b.ids[chosen.row:chosen.row+keep]...)
 		if exact {
@@ -194,6 +196,11 @@ type piece struct {
 	// committed: the tokens are part of the sequence, as far as the caller keeps them, also after an
 	// error of a callback.
 	committed bool
+	// What the last pass had: tokens of the piece, guesses and branches too, tokens that it gave the piece's answer, the
+	// others, and the number of pieces.
+	tokens, gave int
+	others       draft.Others
+	together     int
 	// done receives a value when a pass has taken tokens of the piece, or failed.
 	done chan struct{}
 
@@ -237,6 +244,16 @@ func (p *piece) deliver(pos int, logits []float32) {
 	}
 	if p.err = p.options.Each(pos, logits); p.err == nil {
 		p.delivered = pos + 1
+	}
+}
+
+// gives records how many tokens an answer has from a pass that keeps some of the piece's.
+func (p *piece) gives(kept int) {
+	switch {
+	case p.options.Accepted != nil:
+		p.gave = kept
+	case p.taken == len(p.ids) && p.options.Each != nil:
+		p.gave = 1
 	}
 }
 

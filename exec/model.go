@@ -134,7 +134,7 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (_ *Model, err err
 	}
 	o.setDefaults()
 	m := &Model{Spec: spec, budget: o.Budget, selection: o.Select, scheduler: prefetch.NewScheduler(), repair: o.Repair, nested: o.Nested}
-	m.passes.open()
+	m.passes.open(o.Plan)
 	if o.Accelerator != nil {
 		err = openAccelerator(ctx, m, f, &o)
 	}

@@ -41,6 +41,7 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 // are few. [Model.Grow] is the rest.
 func (p Paused) Apply(ctx context.Context, plan *tiering.Plan) error {
 	m, r := p.m, p.m.residency
+	m.passes.expect(plan)
 	if r == nil {
 		return m.replanResident(plan)
 	}

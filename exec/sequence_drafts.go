@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/draft"
@@ -29,14 +30,17 @@ func DraftBytes(spec *arch.Spec, n, branches int) int64 {
 
 // DraftRoom returns how many guesses may follow one token in a pass, at most n, so that tokens and
 // logits are those of passes without guesses. A device computes no guesses: its arithmetic may
-// depend on the number of tokens of a pass.
+// depend on the number of tokens of a pass. Sequences that share passes share their room too, because a pass takes all
+// guesses of a sequence or leaves it out.
 func (s *Sequence) DraftRoom(n int) int {
 	m := s.model
 	if m.offloadedLayers != nil || m.offload != nil {
 		return 0
 	}
 	next := len(s.ids) + 1
-	n = min(n, m.chunk()-1, s.limit-next)
+	chunk := m.chunk()
+	room := max(chunk/max(1, s.piece.together), chunk-int(math.Ceil(s.piece.others.Tokens)))
+	n = min(n, room-1, s.limit-next)
 	if s.summaries != nil {
 		n = min(n, selectRows-1)
 	}

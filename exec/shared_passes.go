@@ -8,6 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/llmrun/llmrun/exec/draft"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // Extends that run at the same time share passes, so that one read of the weights serves the tokens of
@@ -62,15 +65,17 @@ type sharedPasses struct {
 	waiting  []*piece      // in the order of arrival
 	grace    time.Duration // how long callers are awaited
 	passes   uint64        // number of the last pass
+	times    draft.Passes  // what passes take
 	expected int           // callers of the last pass that may come back soon
 	back     chan struct{} // receives a value when all of them are back
 }
 
-func (q *sharedPasses) open() {
+func (q *sharedPasses) open(plan *tiering.Plan) {
 	q.turn, q.back = make(chan struct{}, 1), make(chan struct{}, 1)
 	q.timer = time.NewTimer(time.Hour)
 	q.timer.Stop()
 	q.leastGrace, q.grace = leastGrace, leastGrace
+	q.expect(plan)
 }
 
 // compute passes tokens of a piece through the model: p.taken of them, at least one.
@@ -204,7 +209,10 @@ func (q *sharedPasses) run(m *Model) {
 	begun, err := time.Now(), errInterrupted
 	q.choose(m)
 	defer func() { q.handOut(begun, err) }()
-	err = q.forward(m)
+	stalled := m.stalled()
+	if err = q.forward(m); err == nil {
+		q.learn(time.Since(begun), m.stalled()-stalled)
+	}
 }
 
 // forward passes the chosen pieces through the model, except those for which there is no memory.
@@ -220,11 +228,14 @@ func (q *sharedPasses) forward(m *Model) error {
 	}
 	defer b.endBranches()
 	for _, p := range q.chosen {
+		p.tokens, p.gave = 0, 0
 		r := run{seq: p.seq, pos: p.seq.Len(), count: p.taken}
 		if p.err = r.grow(p.ctx); p.err == nil {
 			b.add(p.seq, p.ids[:p.taken], p.selects)
 			b.addWanted()
-			room -= b.addBranches(p, room)
+			branches := b.addBranches(p, room)
+			room -= branches
+			p.tokens = p.taken + branches
 		}
 	}
 	if len(b.runs) > 1 {

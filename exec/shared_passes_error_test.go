@@ -25,6 +25,8 @@ type caller struct {
 	each   func() error // called before the logits are kept; nil: nothing
 	logits [][]float32
 	err    error
+
+	accepted func() int // see ExtendOptions.Accepted
 }
 
 // callersOf returns sequences with the same first tokens.
@@ -49,7 +51,7 @@ func callersOf(t *testing.T, m *Model, n int, read, ids []int32) (out []*caller)
 func (c *caller) extend() {
 	c.logits = nil
 	c.err = c.seq.model.Extend(c.ctx, c.seq, c.ids, &ExtendOptions{
-		Want: func(int) bool { return true },
+		Want: func(int) bool { return true }, Accepted: c.accepted,
 		Each: func(_ int, logits []float32) error {
 			if c.each != nil {
 				if err := c.each(); err != nil {

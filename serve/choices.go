@@ -13,6 +13,9 @@ import (
 // when it calls begun, or ends, the prompt is computed, and the others take its keys and values. Choices for which there is no memory
 // beside the others are generated again, one after the other.
 func together(n int, choice func(i int, begun func()) error) error {
+	if n == 1 {
+		return choice(0, func() {})
+	}
 	errs := make([]error, n)
 	first := make(chan error, 2) // an end without an answer, or a beginning
 	var running sync.WaitGroup
@@ -28,7 +31,7 @@ func together(n int, choice func(i int, begun func()) error) error {
 	}
 	running.Wait()
 	for i, err := range errs {
-		if n > 1 && lacksMemory(err) {
+		if lacksMemory(err) {
 			errs[i] = choice(i, func() {})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -136,7 +137,10 @@ func (s *Server) readOpenAI(o *object) *openAIRequest {
 		}
 	}
 	r.options.Stop = readStops(o)
-	r.sampling = readSampling(o)
+	if r.sampling = readSampling(o); r.sampling.seed == nil && r.stream && r.n > 1 {
+		seed := rand.Int64N(1 << 53) // a choice that is generated again has the text that the client began to read
+		r.sampling.seed = &seed
+	}
 	return r
 }
 

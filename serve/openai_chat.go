@@ -122,7 +122,7 @@ func (r *chatRequest) choice(ctx context.Context, u *use, index int, started fun
 			return nil
 		}
 		begun = true
-		return r.answer.send(chatChoice{Index: index, Delta: &chatDelta{Role: "assistant", Content: new(string)}})
+		return r.answer.send(index, chatChoice{Delta: &chatDelta{Role: "assistant", Content: new(string)}})
 	}
 	options := r.generateOptions(u, index)
 	if r.stream {
@@ -144,13 +144,13 @@ func (r *chatRequest) choice(ctx context.Context, u *use, index int, started fun
 		if !r.stream {
 			return nil
 		}
-		part := chatChoice{Index: index, Delta: delta(p, &got)}
+		part := chatChoice{Delta: delta(p, &got)}
 		if entry != nil {
 			part.LogProbs = logProbs
 		} else if part.Delta.empty() {
 			return nil
 		}
-		return r.answer.send(part)
+		return r.answer.send(index, part)
 	})
 	if err != nil {
 		return last, err

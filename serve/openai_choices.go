@@ -46,29 +46,28 @@ type openAIChoices[C numbered[C]] struct {
 	head   openAIAnswer[C] // what all parts have in common
 	usage  openAIUsage
 	stream *stream // nil without one
+	parts  []parts // of a stream, for each choice; its goroutine owns them
 }
+
+// parts counts the parts of a choice: those that the client has, and those of the running attempt. A choice that is generated again
+// repeats its parts, which the client does not get twice.
+type parts struct{ sent, repeated int }
 
 // generator generates the jth choice of a prompt, and calls begun with its first token.
 type generator[C any] func(prompt, j int, begun func()) (generated[C], error)
 
 // run generates the choices of some prompts. Those of a prompt are generated together, so many that the n likeliest are the
-// answer, or one after the other for a stream, to which the generator sends their parts. Errors before the first part of a stream are
+// answer. The generator sends the parts of a stream, which come in the order of their tokens. Errors before the first part of a stream are
 // answered by a status.
 func (a *openAIChoices[C]) run(ctx context.Context, w http.ResponseWriter, r *openAIRequest, prompts, each int, choice generator[C]) error {
 	if r.stream {
-		a.stream = newStream(w, true)
+		a.stream, a.parts = newStream(w, true), make([]parts, prompts*r.n)
 		if r.includeUsage {
 			a.head.Usage = noUsage
 		}
 	}
 	for i := range prompts {
-		var err error
-		if a.stream != nil {
-			err = a.inTurn(i, r.n, choice)
-		} else {
-			err = a.together(i, r.n, each, choice)
-		}
-		if err != nil {
+		if err := a.together(i, r.n, each, choice); err != nil {
 			return r.server.breakOff(ctx, a.stream, err, openAI{}.errorBody)
 		}
 	}
@@ -85,26 +84,16 @@ func (a *openAIChoices[C]) run(ctx context.Context, w http.ResponseWriter, r *op
 	return nil
 }
 
-// inTurn generates the choices of a prompt one after the other.
-func (a *openAIChoices[C]) inTurn(prompt, n int, choice generator[C]) error {
-	for j := range n {
-		g, err := choice(prompt, j, func() {})
-		if err != nil {
-			return err
-		}
-		a.usage.add(&g.spent, j == 0)
-		if err := a.send(g.choice.at(prompt*n + j)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// together generates so many choices of a prompt at the same time, and adds the n likeliest to the answer.
+// together generates so many choices of a prompt at the same time, and adds the n likeliest to the answer, unless they are streamed.
 func (a *openAIChoices[C]) together(prompt, n, each int, choice generator[C]) error {
 	all := make([]generated[C], each)
 	err := together(each, func(j int, begun func()) (err error) {
-		all[j], err = choice(prompt, j, begun)
+		if a.stream != nil {
+			a.parts[prompt*n+j].repeated = 0
+		}
+		if all[j], err = choice(prompt, j, begun); err == nil && a.stream != nil {
+			err = a.send(prompt*n+j, all[j].choice)
+		}
 		return err
 	})
 	if err != nil {
@@ -113,22 +102,26 @@ func (a *openAIChoices[C]) together(prompt, n, each int, choice generator[C]) er
 	for j := range all {
 		a.usage.add(&all[j].spent, j == 0)
 	}
+	if a.stream != nil {
+		return nil
+	}
 	if each > n {
 		slices.SortStableFunc(all, func(x, y generated[C]) int { return cmp.Compare(y.drawn.MeanLogProb(), x.drawn.MeanLogProb()) })
 	}
 	for j := range n {
-		_ = a.send(all[j].choice.at(prompt*n + j)) // there is no stream
+		a.head.Choices = append(a.head.Choices, all[j].choice.at(prompt*n+j))
 	}
 	return nil
 }
 
-// send sends a part of a choice, or adds a choice to an answer that is no stream.
-func (a *openAIChoices[C]) send(c C) error {
-	if a.stream == nil {
-		a.head.Choices = append(a.head.Choices, c)
+// send sends a part of the choice with an index.
+func (a *openAIChoices[C]) send(index int, c C) error {
+	if p := &a.parts[index]; p.repeated < p.sent {
+		p.repeated++
 		return nil
 	}
+	a.parts[index] = parts{a.parts[index].sent + 1, a.parts[index].sent + 1}
 	part := a.head
-	part.Choices = []C{c}
+	part.Choices = []C{c.at(index)}
 	return a.stream.send(part)
 }

@@ -124,13 +124,13 @@ func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, b
 			text.WriteString(p.Text)
 			return nil
 		}
-		part := completionChoice{Text: p.Text, Index: prompt*r.n + j}
+		part := completionChoice{Text: p.Text}
 		if entry != nil {
 			part.LogProbs = logProbs
 		} else if p.Text == "" {
 			return nil
 		}
-		return r.answer.send(part)
+		return r.answer.send(prompt*r.n+j, part)
 	})
 	if err != nil {
 		return last, err

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -142,20 +143,77 @@ func TestChoices(t *testing.T) {
 	require.Equal(t, texts, streamed)
 }
 
-// TestChoicesShareTheirPasses counts the passes of a request with several choices: one after the other, they would take a pass for each
-// token.
+// TestChoicesShareTheirPasses counts the passes of a request with several choices, whole and streamed: one after the other, they would
+// take a pass for each token. The parts of streamed choices come as their tokens do, beside each other.
 func TestChoicesShareTheirPasses(t *testing.T) {
 	const n, tokens = 4, 24
 	for path, prompt := range map[string]string{"/v1/chat/completions": foxMessages, "/v1/completions": `"prompt":"Once upon a time"`} {
 		s := demo()
 		postOK(t, s, path, `{`+prompt+`,"max_tokens":1}`) // opens the model
 		before := passesOf(t, s)
-		got := postOK(t, s, path, fmt.Sprintf(`{%s,"max_tokens":%d,"temperature":0.8,"seed":3,"n":%d}`, prompt, tokens, n))
+		request := fmt.Sprintf(`{%s,"max_tokens":%d,"temperature":0.8,"seed":3,"n":%d`, prompt, tokens, n)
+		got := postOK(t, s, path, request+`}`)
 		require.Len(t, at(got, "choices"), n)
 		generated := int(at(got, "usage", "completion_tokens").(float64))
 		require.Greater(t, generated, n*tokens/2)
 		require.Less(t, passesOf(t, s)-before, generated*3/4, "passes, with %d tokens", generated)
+
+		before = passesOf(t, s)
+		changes, last := 0, -1
+		ended := map[int]bool{}
+		events := strings.Split(post(s, path, request+`,"stream":true,"stream_options":{"include_usage":true}}`).Body.String(), "\n\n")
+		for _, event := range events[:len(events)-3] { // usage, the mark of the end, and nothing
+			var chunk openAIAnswer[completionChoice]
+			require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(event, "data: ")), &chunk))
+			require.Len(t, chunk.Choices, 1)
+			c := chunk.Choices[0]
+			require.False(t, ended[c.Index], "parts of choice %d behind its end", c.Index)
+			if ended[c.Index] = c.FinishReason != nil; c.Index != last {
+				changes, last = changes+1, c.Index
+			}
+		}
+		require.Len(t, ended, n)
+		require.Greater(t, changes, tokens, "choices beside each other")
+		require.Contains(t, events[len(events)-3], fmt.Sprintf(`"completion_tokens":%d,`, generated))
+		require.Less(t, passesOf(t, s)-before, generated*3/4, "passes, with %d tokens", generated)
 	}
+}
+
+// TestStreamedChoicesGoOn generates a choice again for which there was no memory beside another one: the client has the part that it
+// got before once.
+func TestStreamedChoicesGoOn(t *testing.T) {
+	w := httptest.NewRecorder()
+	tries := map[int]int{}
+	var a openAIChoices[completionChoice]
+	var mu sync.Mutex
+	r := &openAIRequest{server: demo(), stream: true, n: 2}
+	err := a.run(t.Context(), w, r, 2, 2, func(prompt, j int, begun func()) (got generated[completionChoice], err error) {
+		begun()
+		mu.Lock()
+		tries[2*prompt+j]++
+		first := tries[2*prompt+j] == 1
+		mu.Unlock()
+		for i := range 3 {
+			if prompt == 1 && j == 1 && i == 2 && first {
+				return got, llmrun.ErrBudget
+			}
+			if err := a.send(2*prompt+j, completionChoice{Text: fmt.Sprint(i)}); err != nil {
+				return got, err
+			}
+		}
+		got.choice.Text = "!"
+		return got, nil
+	})
+	require.NoError(t, err)
+	texts := map[int]string{}
+	for _, event := range strings.Split(w.Body.String(), "\n\n") {
+		var chunk openAIAnswer[completionChoice]
+		if json.Unmarshal([]byte(strings.TrimPrefix(event, "data: ")), &chunk) == nil {
+			texts[chunk.Choices[0].Index] += chunk.Choices[0].Text
+		}
+	}
+	require.Equal(t, map[int]string{0: "012!", 1: "012!", 2: "012!", 3: "012!"}, texts)
+	require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1, 3: 2}, tries)
 }
 
 // passesOf returns the passes that a server's metrics count.

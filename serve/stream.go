@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -71,11 +72,13 @@ func (w *writer) extend() {
 // errLeft reports that the client takes no more of its answer.
 var errLeft = errors.New("the client has left")
 
-// stream sends the chunks of an answer.
+// stream sends the chunks of an answer. Several goroutines may use it.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	events  bool // server-sent events; otherwise a JSON value on each line
+
+	mu      sync.Mutex // guards the fields below
 	started bool
 	failed  error     // of a write; nothing is written behind it
 	last    time.Time // of the last chunk; at first, of the request
@@ -91,6 +94,8 @@ type named interface{ eventName() string }
 
 // send sends one value.
 func (t *stream) send(v any) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.buffer.Reset()
 	if v, ok := v.(named); ok {
 		t.buffer.WriteString("event: " + v.eventName() + "\n")
@@ -109,12 +114,14 @@ func (t *stream) send(v any) error {
 
 // end sends the mark behind the last event.
 func (t *stream) end() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.buffer.Reset()
 	t.buffer.WriteString("data: [DONE]\n\n")
 	return t.write()
 }
 
-// write sends the buffer.
+// write sends the buffer. The caller holds t.mu.
 func (t *stream) write() error {
 	if t.failed != nil {
 		return t.failed
@@ -145,10 +152,16 @@ func (t *stream) write() error {
 const quietTime = 15 * time.Second
 
 // quiet reports whether the stream has been silent for so long that something must be sent.
-func (t *stream) quiet() bool { return time.Since(t.last) >= quietTime }
+func (t *stream) quiet() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Since(t.last) >= quietTime
+}
 
 // comment sends what clients of server-sent events ignore.
 func (t *stream) comment(text string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.buffer.Reset()
 	t.buffer.WriteString(": " + text + "\n\n")
 	return t.write()

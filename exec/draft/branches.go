@@ -35,6 +35,7 @@ func (b *branches) add(r *Request, text *Automaton, guesses []int32, right func(
 
 // paying returns how many branches of each tokens pay beside the rows of a pass that gives a number of tokens without them.
 func (b *branches) paying(r *Request, tokens float64, rows, each int) (n int) {
+	tokens += r.Passes.Others.Gives
 	for ; n < min(r.MostBranches, MaxBranches); n++ {
 		before := r.Passes.time(rows)
 		rows += each

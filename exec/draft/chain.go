@@ -73,9 +73,10 @@ func (c *Chain) More(r *Request) bool {
 		return true
 	}
 	c.reach *= c.margins[kind].chance(kind)
-	rate := 1 / r.Passes.time(1)
+	others := r.Passes.Others.Gives
+	rate := (others + 1) / r.Passes.time(1)
 	if c.counted > 0 {
-		rate = max(rate, c.tokens/c.seconds)
+		rate = max(rate, (others+c.tokens)/c.seconds)
 	}
 	return c.reach*c.right > rate*(c.each+r.Passes.time(3)-r.Passes.time(2))
 }

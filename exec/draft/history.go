@@ -1,5 +1,7 @@
 package draft
 
+import "github.com/llmrun/llmrun/tiering"
+
 // History counts what became of the guesses of a drafter.
 type History struct {
 	Asked   int // passes for which the drafter was asked
@@ -69,7 +71,7 @@ type Expected struct {
 func (h *History) Expect(pass func(tokens int) float64, each float64, most int, always bool) (e Expected) {
 	right := float64(h.Right) / float64(max(1, h.Right+h.Wrong))
 	if e.Guesses = most; !always {
-		e.Guesses = best(most, each, pass, func(int) float64 { return right })
+		e.Guesses = best(most, each, 0, pass, func(int) float64 { return right })
 	}
 	tokens, all := 1.0, 1.0
 	for range e.Guesses {
@@ -87,6 +89,19 @@ func (h *History) Expect(pass func(tokens int) float64, each float64, most int, 
 type Growth struct {
 	Step float64 // of a pass of several tokens, because its kernels are others
 	More float64 // of each token behind the first
+}
+
+// cachedWeights is the size of weights that caches may hold for the most part. Passes of one token are then bound
+// by computation too.
+const cachedWeights = 64 << 20
+
+// GrowthOf returns how the computing of a pass with the weights of a plan is expected to grow. Several tokens need kernels
+// that compute more and read as much from memory.
+func GrowthOf(p *tiering.Plan) Growth {
+	if p != nil && p.PinnedBytes() > cachedWeights {
+		return Growth{Step: 0.25, More: 0.1}
+	}
+	return Growth{Step: 1.2, More: 0.2}
 }
 
 // Of returns the computing of a pass as a multiple of that of a pass of one token.

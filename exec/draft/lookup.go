@@ -15,10 +15,13 @@ type Lookup struct {
 	branches branches
 
 	// What the last Draft would have guessed, if another drafter made the guesses, and how many of them were right so far.
-	shadow [farPass - 1]int32
+	shadow [mostHidden]int32
 	hidden int
 	right  int
 }
+
+// mostHidden is the default number of guesses of a pass.
+const mostHidden = 16
 
 // LookupName is the name of the drafter [Lookup].
 const LookupName = "lookup"

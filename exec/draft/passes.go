@@ -1,96 +1,231 @@
 package draft
 
-import "time"
+import (
+	"math/bits"
+	"time"
 
-// Passes learns what passes of the target model take. A pass of several tokens takes one step more than a pass of
-// one, because its kernels are others, and then more for each token behind the first.
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Passes learns what passes of the target model take by their tokens: those of all sequences that share them, with all
+// guesses. Such times are no line. A few tokens more are almost free where a pass waits for memory or flash, kernels of
+// several tokens take a step, and from some number on each token takes its share of computing. Times are therefore known at
+// 1, 2, 4, ... tokens, and lie on lines between these.
 type Passes struct {
-	one        float64 // seconds of a pass of one token; 1 before one was measured
-	step, more float64 // seconds; fractions of one before that
-	computing  Growth  // what is assumed of the first measured pass
-	measured   bool
-	seen       int // passes of several tokens that step and more are learned from
+	// Others are the other sequences of the pass for which guesses are wanted.
+	Others Others
+
+	seconds [passSizes]float64 // of passes of each size; multiples of the smallest before any was measured
+	seen    [passSizes]int     // passes of about so many tokens; 0: the time is inferred from others
+	first   firstPass
 }
+
+// Others are what a pass has besides the tokens of a sequence.
+type Others struct {
+	Tokens float64 // tokens of other sequences, prompts' and guesses too
+	Gives  float64 // tokens of their answers that the pass is expected to give
+}
+
+// othersGain is the weight of the last pass in what a sequence expects of the others of its next one. All of them choose
+// their guesses at the same time: if each went by the last pass alone, none would guess in one pass and all in the next.
+const othersGain = 1.0 / 4
+
+// Join learns from the others of a pass, which are fresh if there are more of them or fewer than in the pass before.
+func (o *Others) Join(fresh bool, now Others) {
+	if fresh {
+		*o = now
+		return
+	}
+	o.Tokens += (now.Tokens - o.Tokens) * othersGain
+	o.Gives += (now.Gives - o.Gives) * othersGain
+}
+
+// Passes of 1, 2, 4, ... tokens have sizes from 0 on. More tokens than in the largest are expected to take as long each.
+const (
+	passSizes   = 13
+	largestPass = 1 << (passSizes - 1)
+)
 
 const (
 	timeGain    = 1.0 / 8 // weight of the latest observation in moving averages of times
 	overlapCost = 0.1     // of the shorter of reading and computing, as in plans
-	farPass     = 17      // tokens of a pass with the default number of guesses
 )
 
 // streamedGrowth is expected of passes that read weights from flash, before it is known whether they wait for it.
 var streamedGrowth = Growth{More: 0.005}
 
+// firstPass is what the first measured pass tells of all others.
+type firstPass struct {
+	computing Growth
+	each      float64 // seconds that a pass of one token computes; 0: none was measured
+	reads     float64 // seconds that a pass reads flash
+}
+
+// of returns the expected time of a pass of a size.
+func (f *firstPass) of(size int) float64 {
+	c := f.each * f.computing.Of(1<<size)
+	return max(c, f.reads) + overlapCost*min(c, f.reads)
+}
+
 // NewPasses returns what is known of passes whose computing grows with their tokens, before any is measured.
 func NewPasses(computing Growth, streamed bool) Passes {
-	first := computing
+	p := Passes{first: firstPass{computing: computing}}
 	if streamed {
-		first = streamedGrowth
+		computing = streamedGrowth
 	}
-	return Passes{one: 1, step: first.Step, more: first.More, computing: computing}
+	for size := range p.seconds {
+		p.seconds[size] = computing.Of(1 << size)
+	}
+	return p
+}
+
+// PassesOf is NewPasses for the weights of a plan, which may be nil.
+func PassesOf(plan *tiering.Plan) Passes {
+	return NewPasses(GrowthOf(plan), plan != nil && plan.StreamedPerToken > 0)
 }
 
 // Measured reports whether a pass was measured.
-func (p *Passes) Measured() bool { return p.measured }
+func (p *Passes) Measured() bool { return p.first.each > 0 }
 
-// Took records the time of a pass of a number of tokens behind the prompt, and how much of it the pass waited for weights on
-// flash.
+// Took records the time of a pass of a number of tokens, and how much of it the pass waited for weights on flash, which is
+// used of the first pass only.
 func (p *Passes) Took(tokens int, d, waited time.Duration) {
-	t, further := d.Seconds(), float64(tokens-1)
-	if !p.measured {
+	t := d.Seconds()
+	if tokens <= 0 || t <= 0 {
+		return
+	}
+	if !p.Measured() {
 		p.begin(tokens, t, min(t, waited.Seconds()))
 		return
 	}
-	if tokens == 1 {
-		p.one = toward(p.one, t, timeGain)
-		return
+	if tokens > largestPass {
+		tokens, t = largestPass, t*largestPass/float64(tokens)
 	}
-	// Both parts move toward what explains the time, the more the larger they are in this pass.
-	p.seen++
-	expected := p.time(tokens)
-	wrong := toward(expected, t, max(timeGain, 1/float64(1+p.seen))) - expected
-	p.step = max(0, p.step+wrong/(1+further*further))
-	p.more = max(0, p.more+wrong*further/(1+further*further))
+	size, part := place(float64(tokens))
+	near := size // of the two sizes around the tokens
+	if part >= 0.5 {
+		near++
+	}
+	expected := p.of(float64(tokens))
+	if n := p.seen[near]; n > 0 {
+		t = toward(expected, t, max(timeGain, 1/float64(1+n)))
+	}
+	// Both times move so that the line between them goes through t, the more the nearer they are.
+	further := (t - expected) / ((1-part)*(1-part) + part*part)
+	p.seconds[size] += (1 - part) * further
+	if part > 0 {
+		p.seconds[size+1] += part * further
+	}
+	p.seen[near]++
+	p.infer(near)
 }
 
 // begin learns from the first measured pass. Where it waited for flash, further tokens take almost no time, until computing
 // takes longer than reading.
 func (p *Passes) begin(tokens int, took, waited float64) {
-	p.measured = true
-	computes, reads := took-waited, 0.0
+	f := &p.first
+	computes := took - waited
 	if waited > 0 {
-		reads = took - overlapCost*computes
+		f.reads = took - overlapCost*computes
 	}
-	each := computes / p.computing.Of(tokens)
-	pass := func(tokens int) float64 {
-		c := each * p.computing.Of(tokens)
-		return max(c, reads) + overlapCost*min(c, reads)
-	}
-	p.one = pass(1)
-	p.more = (pass(farPass) - pass(2)) / (farPass - 2)
-	if p.step = pass(2) - p.one - p.more; p.step < 0 { // it waits for flash up to some tokens
-		p.step, p.more = 0, (pass(farPass)-p.one)/(farPass-1)
+	f.each = max(computes, 1e-9) / f.computing.Of(tokens)
+	for size := range p.seconds {
+		p.seconds[size] = f.of(size)
 	}
 }
 
-// time returns the expected time of a pass.
-func (p *Passes) time(tokens int) float64 {
-	if tokens == 1 {
-		return p.one
+// infer derives what other sizes take from what one takes. More tokens never take less time.
+func (p *Passes) infer(near int) {
+	last := near
+	for i := near + 1; i < passSizes; i++ {
+		if p.seen[i] > 0 { // what is not tried any more is tried again
+			p.seconds[i] += (p.seconds[near]*p.grows(near, i) - p.seconds[i]) * forgetGain
+			p.seconds[i] = max(p.seconds[i], p.seconds[last])
+			last = i
+		}
 	}
-	return p.one + p.step + p.more*float64(tokens-1)
+	last = near
+	for i := near - 1; i >= 0; i-- {
+		if p.seen[i] > 0 {
+			p.seconds[i] = min(p.seconds[i], p.seconds[last])
+			last = i
+		}
+	}
+	last = -1
+	for i := range p.seconds {
+		if p.seen[i] > 0 {
+			p.fill(last, i)
+			last = i
+		}
+	}
+	p.fill(last, passSizes)
 }
 
-// Best returns how many of n guesses give the most tokens per second; 0 if a pass of one token does. Making a
+// grows returns how many times as long a pass of a size is expected to take as one of another size.
+func (p *Passes) grows(from, to int) float64 { return p.first.of(to) / p.first.of(from) }
+
+// fill derives the times between two sizes that were seen, of which one may be outside.
+func (p *Passes) fill(low, high int) {
+	for i := low + 1; i < high; i++ {
+		switch {
+		case low < 0:
+			p.seconds[i] = p.seconds[high] * p.grows(high, i)
+		case high == passSizes:
+			p.seconds[i] = p.beyond(low, i)
+		default:
+			part := 0.0
+			if all := p.grows(low, high) - 1; all > 0 {
+				part = (p.grows(low, i) - 1) / all
+			}
+			p.seconds[i] = p.seconds[low] + (p.seconds[high]-p.seconds[low])*part
+		}
+	}
+}
+
+// beyond returns the expected time of a size above the largest that was seen: as expected of the first pass, or on the line through
+// those of several tokens that were seen.
+func (p *Passes) beyond(largest, size int) float64 {
+	for i := 1; i < largest; i++ {
+		if p.seen[i] > 0 {
+			more := (p.seconds[largest] - p.seconds[i]) / float64(int(1)<<largest-1<<i)
+			return p.seconds[largest] + more*float64(int(1)<<size-1<<largest)
+		}
+	}
+	return p.seconds[largest] * p.grows(largest, size)
+}
+
+// place returns the largest size that a number of tokens reaches, and where the tokens stand between it and the next one.
+func place(tokens float64) (size int, part float64) {
+	size = min(bits.Len(uint(max(1, tokens)))-1, passSizes-2)
+	if tokens >= largestPass {
+		return passSizes - 1, 0
+	}
+	return size, max(0, tokens/float64(int(1)<<size)-1)
+}
+
+// of returns the expected time of a pass of all its sequences' tokens.
+func (p *Passes) of(tokens float64) float64 {
+	size, part := place(tokens)
+	if size == passSizes-1 {
+		return p.seconds[size] * max(1, tokens/largestPass)
+	}
+	return p.seconds[size] + (p.seconds[size+1]-p.seconds[size])*part
+}
+
+// time returns the expected time of a pass with a number of tokens of the sequence.
+func (p *Passes) time(tokens int) float64 { return p.of(p.Others.Tokens + float64(tokens)) }
+
+// Best returns how many of n guesses give the most tokens per second, of all sequences of the pass; 0 if none does. Making a
 // guess takes each seconds besides its part of the pass, and chance returns the probability that the guess i,
 // from 0 on, is right if all before it are.
 func (p *Passes) Best(n int, each float64, chance func(i int) float64) int {
-	return best(n, each, p.time, chance)
+	return best(n, each, p.Others.Gives, p.time, chance)
 }
 
-// best is Best with the time that a pass of a number of tokens takes.
-func best(n int, each float64, pass func(tokens int) float64, chance func(i int) float64) (best int) {
-	expected, all, rate := 1.0, 1.0, 1/pass(1)
+// best is Best with the time that a pass of a number of tokens takes, and the tokens that it gives other sequences.
+func best(n int, each, others float64, pass func(tokens int) float64, chance func(i int) float64) (best int) {
+	expected, all := others+1, 1.0
+	rate := expected / pass(1)
 	for i := range n {
 		all *= chance(i)
 		expected += all
@@ -103,7 +238,7 @@ func best(n int, each float64, pass func(tokens int) float64, chance func(i int)
 
 // rate returns how many tokens per second a pass with n guesses is expected to give; see Best.
 func (p *Passes) rate(n int, each float64, chance func(i int) float64) float64 {
-	tokens, all := 1.0, 1.0
+	tokens, all := p.Others.Gives+1, 1.0
 	for i := range n {
 		all *= chance(i)
 		tokens += all
