@@ -358,7 +358,7 @@ func testToolRefusals(t *testing.T, tooled *Server) {
 }
 
 // TestStrictToolsOfEachDialect offers a strict tool that the model may call, with a schema that is not supported, by each API: the request is
-// refused with the path of the keyword. It is not if the tool is not strict.
+// refused with the path of the keyword. It is not if the tool is not strict, or its schema is supported.
 func TestStrictToolsOfEachDialect(t *testing.T) {
 	const schema = `{"type":"object","properties":{"city":{"not":{}}}}`
 	const messages = `{"max_tokens":1,"stream":false,"messages":[{"role":"user","content":"Hi"}],"tools":[`
@@ -369,6 +369,7 @@ func TestStrictToolsOfEachDialect(t *testing.T) {
 		"/api/chat":            messages + `{"type":"function","function":{"name":"weather","parameters":` + schema + `,"strict":%v}}],"options":{"num_predict":1}}`,
 	} {
 		postOK(t, demo(), path, fmt.Sprintf(body, false))
+		postOK(t, demo(), path, strings.Replace(fmt.Sprintf(body, true), `{"not":{}}`, `{"type":"string"}`, 1))
 		w := post(demo(), path, fmt.Sprintf(body, true))
 		require.Equal(t, http.StatusBadRequest, w.Code, path)
 		require.Contains(t, w.Body.String(), "tool weather: ", path)

@@ -38,7 +38,7 @@ const log = new Log(find('log'), {
 });
 
 function report(text, wrong) {
-  find('status').textContent = text;
+  find('status').textContent = visible(text);
   find('status').classList.toggle('wrong', Boolean(wrong));
 }
 
@@ -208,14 +208,14 @@ async function listSessions() {
   find('keep-part').hidden = !kept;
   find('kept-part').hidden = sessions.length === 0;
   find('kept').replaceChildren(...sessions.map((s) => h('li', null,
-    h('button', { type: 'button', disabled: Boolean(s.damage), title: s.damage || null, click: () => reopen(s.name) }, s.name),
-    h('button', { type: 'button', 'aria-label': `Delete ${s.name} from the server`, click: () => removeSession(s.name) }, '×'))));
+    h('button', { type: 'button', disabled: Boolean(s.damage), title: s.damage ? visible(s.damage) : null, click: () => reopen(s.name) }, visible(s.name)),
+    h('button', { type: 'button', 'aria-label': `Delete ${visible(s.name)} from the server`, click: () => removeSession(s.name) }, '×'))));
 }
 
 // reopen shows a session of the server: with its branches, if this browser has them.
 async function reopen(name) {
   try {
-    const here = (await store.list()).find((c) => c.session === name);
+    const here = running?.conversation.session === name ? running.conversation : (await store.list()).find((c) => c.session === name);
     begin(here ?? fromSession(await (await call(`llmrun/sessions/${encodeURIComponent(name)}`)).json()));
     await save(conversation);
     listConversations();
@@ -225,7 +225,7 @@ async function reopen(name) {
 }
 
 async function removeSession(name) {
-  if (!confirm(`Delete “${name}” from the server?`)) return;
+  if (!confirm(`Delete “${visible(name)}” from the server?`)) return;
   try {
     await call(`llmrun/sessions/${encodeURIComponent(name)}`, { method: 'DELETE' });
     await listSessions();
@@ -250,7 +250,7 @@ function begin(other) {
 }
 
 async function remove({ id, title }) {
-  if (!confirm(`Delete “${title}” from this browser?`)) return;
+  if (!confirm(`Delete “${visible(title)}” from this browser?`)) return;
   if (running?.conversation.id === id) running.abort();
   deleted.add(id);
   await store.forget(id);
@@ -283,9 +283,15 @@ function listenForFiles() {
   find('file').addEventListener('change', () => { attach([...find('file').files]); find('file').value = ''; });
   find('summarize').addEventListener('click', () => send(true));
   const dropping = (on) => find('composer').classList.toggle('drop', on);
-  document.addEventListener('dragover', (event) => { event.preventDefault(); dropping(true); });
+  const files = (event) => event.dataTransfer.types.includes('Files'); // a text that is dragged goes where it is dropped
+  document.addEventListener('dragover', (event) => {
+    if (!files(event)) return;
+    event.preventDefault();
+    dropping(true);
+  });
   document.addEventListener('dragleave', (event) => { if (!event.relatedTarget) dropping(false); });
   document.addEventListener('drop', (event) => { // the browser would show the file instead of the page
+    if (!files(event)) return;
     event.preventDefault();
     dropping(false);
     attach([...event.dataTransfer.files]);
@@ -299,7 +305,7 @@ function listen() {
   });
   find('stop').addEventListener('click', () => { running?.abort(); find('message').focus(); });
   document.addEventListener('keydown', (event) => {
-    if (event.key !== 'Escape' || find('key').open) return;
+    if (event.key !== 'Escape' || event.isComposing || find('key').open) return;
     running?.abort();
     openMenu(false);
   });

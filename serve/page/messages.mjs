@@ -30,6 +30,7 @@ export class Log {
     this.element = element;
     this.actions = actions;
     this.live = null; // the answer that is being generated
+    this.key = null; // of the button that had the focus before that answer, and has not been there since
   }
 
   // show shows all messages of a conversation. The focus stays where it was, if what had it is still there.
@@ -39,7 +40,9 @@ export class Log {
     this.conversation = conversation;
     this.element.replaceChildren(...path(conversation).map((m) => (m.role === 'user' ? this.user(m) : this.answer(m, m === running))));
     this.toEnd();
+    this.key = null;
     if (key && document.activeElement === document.body) this.focus(key);
+    if (key && document.activeElement === document.body) this.key = key;
   }
 
   focus(key) {
@@ -76,7 +79,7 @@ export class Log {
     const foot = h('div', null, this.foot(message, running));
     view.element.setAttribute('aria-live', 'polite');
     const progress = h('progress', { 'aria-label': 'Progress of the summary', max: 1, hidden: true });
-    const article = h('article', { class: 'assistant', 'aria-label': `Answer of ${message.model}` }, h('h2', null, message.model), thinking, progress, view.element, foot);
+    const article = h('article', { class: 'assistant', 'aria-label': `Answer of ${visible(message.model ?? '')}` }, h('h2', null, visible(message.model ?? '')), thinking, progress, view.element, foot);
     if (running) {
       this.live = { message, view, thinking, progress, foot };
       this.busy(true);
@@ -114,6 +117,7 @@ export class Log {
     this.busy(false);
     this.live.foot.replaceChildren(...this.foot(this.live.message, false));
     this.live = null;
+    if (this.key && document.activeElement === document.body) this.focus(this.key);
     this.toEnd();
   }
 

@@ -98,3 +98,16 @@ func TestFormatsAreRefused(t *testing.T) {
 	_, err := Schema([]byte(`{"type":["integer","null"],"format":"date"}`), SchemaOptions{})
 	require.NoError(t, err, "a format of strings says nothing about numbers")
 }
+
+// TestLongTextsAreCompared compares texts with a grammar in which each character leads to another state: more of them than a machine may have, of
+// which most are forgotten.
+func TestLongTextsAreCompared(t *testing.T) {
+	g, err := Schema([]byte(`{"type":"array","items":{"type":"string","maxLength":300000}}`), SchemaOptions{})
+	require.NoError(t, err)
+	for end, want := range map[string]bool{`","b"]`: true, `","b"`: false} {
+		m := g.m.clone()
+		m.most = m.base + keptStates + 100
+		require.Equal(t, want, m.accepts(`["`+strings.Repeat("a", 2*keptStates)+end))
+		require.NoError(t, m.err)
+	}
+}

@@ -342,7 +342,7 @@ func (p *gbnfParser) character() (rune, error) {
 		}
 		return 0, p.wrong("the escape %s is not a character", p.found())
 	}
-	r, ok := map[byte]rune{'n': '\n', 'r': '\r', 't': '\t', '\\': '\\', '"': '"', '[': '[', ']': ']'}[rest[0]]
+	r, ok := map[byte]rune{'n': '\n', 'r': '\r', 't': '\t', '\\': '\\', '"': '"', '[': '[', ']': ']', '-': '-'}[rest[0]]
 	if !ok {
 		return 0, p.wrong("the escape %s is not supported", p.found())
 	}

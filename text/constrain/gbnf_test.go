@@ -25,6 +25,7 @@ func TestGBNF(t *testing.T) {
 		{"root ::= (\"a\" # one\n | # or\n (\"b\" | (\"c\" | \"d\" \"e\")+) # nested\n){2}", []string{"aa", "bcde", "dec"}, []string{"a", "ad"}},
 		{`root ::= [ぁ-ゟ]+ [\u4E00-\u9FFF] [\U0001F600-\U0001F64F]? [+-] [^"\\\x7F\x00-\x1F]`, []string{"ひら漢+x", "あ語😀-é"}, []string{"ひらx", "a漢+x", `あ漢+"`, `あ漢+\`, "あ漢+\x7f"}},
 		{`root ::= "\t\r\[\]" [\]\\\[^-]*`, []string{"\t\r[]", "\t\r[]]\\[^-"}, []string{"\t\r[]a"}},
+		{`root ::= "\-" [a\-c]+`, []string{"-ac-"}, []string{"-b", "a"}},
 		{"root ::= (\n  \"a\"\n  \"b\"\n)? c{2}\nc ::= [\\]c-]", []string{"ab]-", "cc"}, []string{"a]-", "b"}},
 		{`root ::= empty* "."
 empty ::= "e"? | empty2

@@ -16,6 +16,8 @@ const (
 	// An expression takes about stateBytes.
 	maxExpressions = 1 << 16
 	maxStates      = 3 << 16
+	// keptStates is how many derivatives are kept of a text that is compared with a grammar. It bounds their memory.
+	keptStates = 1 << 14
 	// maxChoice bounds the ways that an ambiguous language leaves open.
 	maxChoice = 1 << 12
 	// compileSteps and maskSteps bound the steps of a compilation and of a mask. A step takes about 100 ns.

@@ -472,6 +472,11 @@ func (m *machine) findClasses() {
 func (m *machine) accepts(text string) bool {
 	e := m.root
 	for i := range len(text) {
+		if len(m.nodes)-m.base > keptStates { // no state before this one is needed again
+			old := *m
+			m.reset()
+			e = m.adopt(&old, e)
+		}
 		if e = m.step(e, m.class[text[i]]); e == nothing {
 			return false
 		}

@@ -170,7 +170,7 @@ func bounds(inside string, ok bool) (low, high int, valid bool) {
 	} else if two && err == nil {
 		high, err = strconv.Atoi(second)
 	}
-	valid = ok && err == nil && low >= 0 && low <= maxBound && high <= maxBound && (high == unlimited || high >= low) && inside[0] != '+'
+	valid = ok && err == nil && low >= 0 && low <= maxBound && high <= maxBound && (high == unlimited || high >= low) && strings.Trim(inside, "0123456789,") == "" // no signs
 	return low, high, valid
 }
 

@@ -44,7 +44,7 @@ func TestRegexp(t *testing.T) {
 func TestRegexpRefuses(t *testing.T) {
 	for expression, at := range map[string]int{
 		`a(?=b)`: 1, `(?!a)`: 0, `(?<=a)b`: 0, `(a)\1`: 3, `\bword`: 0, `a^b`: 1, `(a$)`: 2, `a**`: 2, `[b-a]`: 4, `[a`: 2, `(a`: 2, `a)`: 1, `a{3,2}`: 1,
-		`a{2000000000}`: 1, `\p{Nothing}`: 0, `\u12`: 0, `\q`: 0, `*a`: 0, "a\xff": 0, `a{,3}`: 1, `\ud800`: 0,
+		`a{2000000000}`: 1, `\p{Nothing}`: 0, `\u12`: 0, `\q`: 0, `*a`: 0, "a\xff": 0, `a{,3}`: 1, `a{1,+3}`: 1, `a{-0}`: 1, `\ud800`: 0,
 	} {
 		_, err := Regexp(expression)
 		require.ErrorIs(t, err, ErrLanguage, expression)

@@ -93,6 +93,7 @@ test('an answer is generated again, and both can be shown', { skip }, async () =
   const [stopped] = await answers();
   await press('[data-key^="again:"]');
   await answered();
+  assert.match(await page.evaluate(() => document.activeElement.dataset.key ?? ''), /^again:/, 'the focus is where it was');
   const [whole] = await answers();
   assert.match(await text('.assistant .branch'), /2\/2/);
   assert.match(await text('.facts'), /complete/);
@@ -157,6 +158,20 @@ test('a session of the server is opened in another browser', { skip }, async () 
   await other.waitForSelector('.answer');
   assert.deepEqual(await other.$$eval('.answer', (all) => all.map((e) => e.innerText)), await answers());
   await context.close();
+});
+
+test('a session of the server is opened while it answers', { skip }, async () => {
+  const before = (await answers()).length;
+  proxy.holdAfter = 6; // the answer does not end
+  await say('Who else was there?');
+  await until((n) => document.querySelectorAll('.answer').length > n && document.querySelector('.assistant:last-child .answer').innerText.length > 2, before);
+  await press('#kept button');
+  await until(() => document.activeElement.id === 'message');
+  assert.equal(await page.$eval('.assistant:last-child .answer', (e) => e.getAttribute('aria-busy')), 'true', 'it is still the answer that grows');
+  await page.keyboard.press('Escape');
+  await answered();
+  proxy.holdAfter = Infinity;
+  assert.match(await text('.assistant:last-child .facts'), /stopped/);
 });
 
 test('everything is reached by the keyboard, and the focus can be seen', { skip }, async () => {
@@ -250,19 +265,24 @@ test('a phone needs no horizontal scrolling', { skip }, async () => {
 
 test('files are attached, and summarized with progress', { skip }, async () => {
   const notes = join(dir, 'notes.txt');
-  const picture = join(dir, 'picture.png');
+  const picture = join(dir, 'pic\u202egnp.txt');
   writeFileSync(notes, 'The fox went into the wood and came back. '.repeat(30));
   writeFileSync(picture, Buffer.from([0x89, 0x50, 0x4e, 0x47, 0xff, 0xfe]));
   await page.click('#new');
   const field = await page.$('#file');
   await field.uploadFile(notes, picture);
   await until(() => document.querySelector('#attached li'));
-  await until(() => /not a text/.test(document.querySelector('#status').innerText));
+  await until(() => /pic\[U\+202E\]gnp\.txt is not a text/.test(document.querySelector('#status').innerText));
   assert.match(await text('#attached'), /^notes\.txt/);
   await say('Who went into the wood?');
   await answered();
   assert.match(chats().at(-1).messages[0].content, /^notes\.txt:\n```\nThe fox went[^]*```\n\nWho went into the wood\?$/);
   assert.equal(await text('.user .files'), 'notes.txt');
+  assert.equal(await page.evaluate(() => {
+    const words = new DataTransfer();
+    words.setData('text/plain', 'dragged words');
+    return document.querySelector('#message').dispatchEvent(new DragEvent('drop', { dataTransfer: words, bubbles: true, cancelable: true }));
+  }), true, 'a text can be dragged into a field');
   await page.evaluate(() => {
     const files = new DataTransfer();
     files.items.add(new File(['A frog sat by the pond. '.repeat(30)], 'pond.md', { type: 'text/markdown' }));
