@@ -164,7 +164,7 @@ func (c *chatFormat) messages(all []Message) (list []any, err error) {
 	if slices.ContainsFunc(all, func(m Message) bool { return m.Role == "tool" }) && !c.knowsResults() {
 		all = resultsInText(all)
 	}
-	for i := range all {
+	for i := 0; i < len(all); i++ {
 		m := &all[i]
 		if m.Thinking == "" && len(m.ToolCalls) == 0 && m.ToolCallID == "" && m.Name == "" {
 			list = append(list, jinja.Message{Role: m.Role, Content: m.Content})
@@ -176,14 +176,41 @@ func (c *chatFormat) messages(all []Message) (list []any, err error) {
 			}
 			continue
 		}
-		for j := range m.ToolCalls {
-			one := *m
-			if j > 0 {
-				one.Content, one.Thinking = "", ""
+		results := 0
+		for i+1+results < len(all) && all[i+1+results].Role == "tool" {
+			results++
+		}
+		if list, err = c.appendOneByOne(list, m, all[i+1:i+1+results]); err != nil {
+			return nil, err
+		}
+		i += results
+	}
+	return list, nil
+}
+
+// appendOneByOne appends a message with several calls as messages with one each. The results of a call follow it: such templates
+// take for granted that a result is that of the call before it.
+func (c *chatFormat) appendOneByOne(list []any, m *Message, results []Message) (_ []any, err error) {
+	rest := slices.Clone(results)
+	for j := range m.ToolCalls {
+		call := m.ToolCalls[j : j+1]
+		one := *m
+		if j > 0 {
+			one.Content, one.Thinking = "", ""
+		}
+		if list, err = c.appendMessage(list, &one, call); err != nil {
+			return nil, err
+		}
+		last := j == len(m.ToolCalls)-1
+		rest = slices.DeleteFunc(rest, func(r Message) bool {
+			if err != nil || !last && (r.ToolCallID == "" || r.ToolCallID != call[0].ID) {
+				return false
 			}
-			if list, err = c.appendMessage(list, &one, m.ToolCalls[j:j+1]); err != nil {
-				return nil, err
-			}
+			list, err = c.appendMessage(list, &r, nil)
+			return true
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return list, nil

@@ -298,3 +298,28 @@ func TestMarksOfTheVocabulary(t *testing.T) {
 	got = readAnswer(&reading{format: answer.New("[TOOL_CALLS]", func(string) bool { return true }), tools: &answer.Tools{}}, "<|tool_call_start|>[f(a=1)]", 1)
 	require.Empty(t, got.ToolCalls())
 }
+
+// TestResultsFollowTheirCalls: by a template that writes one call of a message and takes the name of a result from the last call, as that
+// of gpt-oss, each of several calls is followed by its result, whatever the order of the results is.
+func TestResultsFollowTheirCalls(t *testing.T) {
+	c := formatOf(t, `{% for t in tools %}{{ t | tojson }}{% endfor %}{% set last = namespace(name=none) %}{% for m in messages %}`+
+		`{% if m.tool_calls %}{% set f = m.tool_calls[0].function %}call {{ f.name }} {{ f.arguments | tojson }};{% set last.name = f.name %}`+
+		`{% elif m.role == 'tool' %}{{ last.name }} gave {{ m.content }};{% else %}{{ m.content }};{% endif %}{% endfor %}`)
+	calls := []ToolCall{{ID: "a", Name: "weather", Arguments: "{}"}, {ID: "b", Name: "time", Arguments: "{}"}, {ID: "c", Name: "news", Arguments: "{}"}}
+	messages := []Message{
+		{Role: "user", Content: "hi"},
+		{Role: "assistant", ToolCalls: calls},
+		{Role: "tool", Content: "sun", ToolCallID: "a"},
+		{Role: "tool", Content: "none", ToolCallID: "c"},
+		{Role: "tool", Content: "noon", ToolCallID: "b"},
+		{Role: "user", Content: "thanks"},
+	}
+	text, _, err := c.prompt(messages, ChatOptions{}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "hi;call weather {};weather gave sun;call time {};time gave noon;call news {};news gave none;thanks;", text)
+
+	messages[3].ToolCallID = "" // of no known call: behind the others
+	text, _, err = c.prompt(messages, ChatOptions{}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "hi;call weather {};weather gave sun;call time {};time gave noon;call news {};news gave none;thanks;", text)
+}

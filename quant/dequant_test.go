@@ -87,23 +87,29 @@ func TestDequantMatchesPortable(t *testing.T) {
 	})
 }
 
-// TestDequantMXFP4 checks that values follow the OCP microscaling definition: e2m1 numbers
-// times a power of two with bias 127.
+// TestDequantMXFP4 checks that values follow the OCP microscaling definition, e2m1 numbers times a power of two with bias 127,
+// with every exponent and on every path. The largest exponent, which the definition leaves out, is read as a power too.
 func TestDequantMXFP4(t *testing.T) {
-	block := make([]byte, 17)
-	for i := range 16 {
-		block[1+i] = byte(i | (15-i)<<4)
-	}
-	e2m1 := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
-	for exponent, scale := range map[byte]float32{127: 1, 128: 2, 120: 1.0 / 128, 1: 0x1p-126, 0: 0x1p-127} {
-		block[0] = exponent
-		got := make([]float32, 32)
-		DequantRow(MXFP4, got, block)
-		for i, v := range e2m1 {
-			require.Equal(t, v*scale, got[i])
-			require.Equal(t, v*scale, got[31-i])
+	e2m1 := []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
+	var blocks []byte
+	var want []float32
+	for exponent := range 256 {
+		blocks = append(blocks, byte(exponent))
+		values := make([]float32, 32)
+		for i := range 16 {
+			blocks = append(blocks, byte(i|(15-i)<<4))
+			values[i] = float32(math.Ldexp(e2m1[i], exponent-127))
+			values[31-i] = values[i]
 		}
+		want = append(want, values...)
 	}
+	forEachPath(t, func(t *testing.T) {
+		got := make([]float32, len(want))
+		DequantRow(MXFP4, got, blocks)
+		for i := range want {
+			require.Equal(t, want[i], got[i], "exponent %d, element %d", i/32, i%32)
+		}
+	})
 }
 
 // TestDequantI4Z checks that values equal scale·(code-zero) in exact arithmetic.
