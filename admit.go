@@ -106,17 +106,18 @@ func (o *Options) admitPrompt(ctx context.Context, f *modelfile.Files, perTensor
 		a.repair = repairMemory(f, spec, &a.least)
 	}
 	a.beside = max(o.Memory.Prompt, passes+a.repair)
-	return a, a.admitBeside(err)
+	return a, a.admitBeside(err, a.beside-(passes+a.repair))
 }
 
 // admitBeside refuses a budget that has no room for a.beside, or for the model alone (err), with
-// the minimum for both. Of the contexts that a plan may choose it takes one with room for both.
-func (a *admission) admitBeside(err error) error {
+// the minimum for both. Of the contexts that a plan may choose it takes one with room for both. prompt is the part of a.beside
+// that a shorter prompt saves.
+func (a *admission) admitBeside(err error, prompt int64) error {
 	if a.beside == 0 || err != nil && !errors.Is(err, ErrBudget) {
 		return err
 	}
 	need := a.need
-	need.Heap += a.beside
+	need.Heap, need.Prompt = need.Heap+a.beside, prompt
 	both, refused := makePlan(a.least, need, tiering.Rates{})
 	if refused != nil {
 		a.plan = nil

@@ -30,7 +30,8 @@ type ChatOptions struct {
 	// requires, "" for any. The answer then begins with the call, or has it behind what the model thinks: a model that thinks does so unless
 	// Thinking is ThinkOff, and its thoughts end where the call needs the tokens that GenerateOptions.MaxTokens leaves. If the
 	// model writes arguments as JSON, they are valid in the parameters of the tool, or any object if that schema is not supported; see
-	// GenerateOptions.Schema and Tool.Strict.
+	// GenerateOptions.Schema. Of the calls that the model decides upon, those of tools with Tool.Strict are held to their parameters, and
+	// the text around them is free.
 	ToolChoice, ToolName string
 	// OneToolCall ends the answer behind its first call.
 	OneToolCall bool
@@ -38,7 +39,8 @@ type ChatOptions struct {
 	// the template's default.
 	Thinking string
 
-	held *requiredCalls // the calls that the answer is held to
+	held    *requiredCalls // the calls that the answer is held to
+	decided *requiredCalls // the calls of strict tools, if the model decides upon them
 }
 
 // RenderChat returns the prompt that the model's chat template renders, as text. The text

@@ -52,7 +52,7 @@ func (c *chatFormat) encodeAnswered(messages []Message, o ChatOptions, room *pro
 		}
 	}
 	r = c.reading(text, begun, &o)
-	r.required, r.calls = o.requires() && !o.NoGenerationPrompt, o.held
+	r.required, r.calls, r.decided = o.requires() && !o.NoGenerationPrompt, o.held, o.decided
 	if r.behind, err = c.encodeBehind(text+begun, &o, room); err != nil {
 		return nil, nil, err
 	}

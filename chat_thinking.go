@@ -179,7 +179,7 @@ func (l *thinkLevel) over(extra map[string]any) map[string]any {
 // begin returns what begins the answer to a prompt.
 func (l *thinkLevel) begin(f *answer.Format, prompt string) string {
 	if l.final {
-		return "<|channel|>final<|message|>"
+		return finalBegin
 	}
 	if !l.skips && !l.opens {
 		return ""

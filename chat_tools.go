@@ -447,6 +447,7 @@ type reading struct {
 
 	required bool           // the answer is a call
 	calls    *requiredCalls // what it is held to, if it writes arguments as JSON; nil otherwise
+	decided  *requiredCalls // what the arguments of strict tools are held to that the model calls by itself; nil: nothing
 	behind   *requiredCall  // what follows the thoughts that the prompt begins; nil: nothing certain
 }
 
@@ -465,7 +466,11 @@ func (c *chatFormat) reading(text, begun string, o *ChatOptions) *reading {
 		r.format = c.callFormat()
 		r.tools = &answer.Tools{}
 		for i := range o.Tools {
-			r.tools.Add(stripMarks.Replace(o.Tools[i].Name), o.Tools[i].Parameters)
+			name := stripMarks.Replace(o.Tools[i].Name)
+			r.tools.Add(name, o.Tools[i].Parameters)
+			if o.decided != nil && o.Tools[i].Strict {
+				r.tools.Hold(name)
+			}
 		}
 	}
 	r.begun = r.format.Begun(text) + r.begun

@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/text/constrain"
 )
 
-// requiredCalls are the calls of tools of which an answer must be one.
+// requiredCalls are calls of tools of which an answer, or the arguments of a call, must be one.
 type requiredCalls struct {
 	calls []constrain.Call
 	// compiled is what compile has returned before. The answers that follow soon use it, and nothing else holds its memory.
@@ -42,9 +42,9 @@ type heldTools struct {
 // keptTools is how many lists of tools heldCalls remembers: as many as an engine keeps matchers.
 const keptTools = keptMatchers
 
-// get returns the calls of tools, which make makes if they are new. Errors are not remembered.
-func (h *heldCalls) get(tools []Tool, named bool, make func() (*requiredCalls, error)) (*requiredCalls, error) {
-	text, _ := json.Marshal([]any{tools, strictOnes(tools), named}) // parameters that are no JSON give no text, and make refuses them
+// get returns the calls of tools, which make makes if they are new. how names what make does with them. Errors are not remembered.
+func (h *heldCalls) get(how string, tools []Tool, named bool, make func() (*requiredCalls, error)) (*requiredCalls, error) {
+	text, _ := json.Marshal([]any{how, tools, strictOnes(tools), named}) // parameters that are no JSON give no text, and make refuses them
 	key := sha256.Sum256(text)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,19 +73,24 @@ func strictOnes(tools []Tool) (strict []bool) {
 }
 
 // holdCalls sets what a required call is held to, if the model writes its arguments as JSON: to the schema of its tool, or to any object if that
-// is not supported. It is an error if a strict tool cannot be held to its schema.
+// is not supported. If no call is required, it sets what those of strict tools are held to. It is an error if a strict tool cannot be held to its
+// schema.
 func (c *chatFormat) holdCalls(o *ChatOptions) (err error) {
-	if !o.requires() || o.NoGenerationPrompt || c.template == nil {
+	if !o.requires() && !o.strict() || o.NoGenerationPrompt || c.template == nil {
 		return nil
 	}
 	if err := o.validateTools(); err != nil {
+		return err
+	}
+	if !o.requires() {
+		o.decided, err = c.held.get("decided", o.Tools, false, func() (*requiredCalls, error) { return c.decidedCalls(o.Tools) })
 		return err
 	}
 	tools, name := o.Tools, o.requiredTool()
 	if i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == name }); i >= 0 {
 		tools = tools[i : i+1]
 	}
-	o.held, err = c.held.get(tools, name == "", func() (*requiredCalls, error) { return c.callsOf(tools, name == "") })
+	o.held, err = c.held.get("required", tools, name == "", func() (*requiredCalls, error) { return c.callsOf(tools, name == "") })
 	return err
 }
 
@@ -96,7 +101,7 @@ func (c *chatFormat) callsOf(tools []Tool, named bool) (*requiredCalls, error) {
 	before, lead, tail, ok := c.jsonCalls()
 	if !ok {
 		if strict >= 0 {
-			return nil, fmt.Errorf("%w: the tool %s is strict, but this model writes calls in a form that cannot be held to a schema", ErrOptions, tools[strict].Name)
+			return nil, formNotHeld(&tools[strict])
 		}
 		return nil, nil
 	}
@@ -123,6 +128,10 @@ func (c *chatFormat) callsOf(tools []Tool, named bool) (*requiredCalls, error) {
 		return nil, constraintError(err)
 	}
 	return nil, nil
+}
+
+func formNotHeld(t *Tool) error {
+	return fmt.Errorf("%w: the tool %s is strict, but this model writes calls in a form that cannot be held to a schema; without strict the tool can be used", ErrOptions, t.Name)
 }
 
 // anyArguments is the schema of arguments whose own schema is not supported.

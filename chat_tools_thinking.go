@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llmrun/llmrun/text/channel"
 	"github.com/llmrun/llmrun/text/jinja"
 )
 
@@ -15,12 +16,16 @@ const (
 	analysisBegin = "<|channel|>analysis<|message|>"
 	analysisEnd   = "<|end|>"
 	messageBegin  = "<|start|>assistant"
+	finalBegin    = "<|channel|>final<|message|>"
 )
 
 // requiredCall is a required call behind thoughts.
 type requiredCall struct {
 	end  []int32 // the mark that ends the thoughts
 	call []int32 // what the call begins with, behind the mark; nil: an answer follows, for which only the mark is certain
+	// header is the mark that ends the header of a message, if the answer has channels and no call is required. end then begins the message that
+	// the user reads.
+	header []int32
 }
 
 // thinksFirst reports whether the model thinks before a required call: it is asked to, or the prompt begins thoughts, or the model
@@ -80,7 +85,13 @@ func (c *chatFormat) callBehind(prompt string, o *ChatOptions) (end, call string
 // encodeBehind encodes what callBehind returns; nil if that is nothing.
 func (c *chatFormat) encodeBehind(prompt string, o *ChatOptions, room *promptRoom) (*requiredCall, error) {
 	end, call, err := c.callBehind(prompt, o)
-	if err == nil && end == "" && !o.requires() && c.channels == nil {
+	var header []int32
+	switch {
+	case err != nil || end != "" || o.requires():
+	case c.channels != nil && !o.NoGenerationPrompt:
+		end = analysisEnd + messageBegin + finalBegin
+		header, err = c.appendMarked(nil, channel.Message, room)
+	case c.channels == nil:
 		if end = c.answers.Opened(prompt); end == "" {
 			_, end = c.answers.Thoughts()
 		}
@@ -90,7 +101,7 @@ func (c *chatFormat) encodeBehind(prompt string, o *ChatOptions, room *promptRoo
 	}
 	mark, err := c.appendMarked(nil, end, room)
 	if err != nil || call == "" {
-		return &requiredCall{end: mark}, err
+		return &requiredCall{end: mark, header: header}, err
 	}
 	// Tokenizers treat the beginning of a text otherwise, so the call is encoded behind the mark.
 	all, err := c.appendMarked(nil, end+call, room)
@@ -115,6 +126,18 @@ func (c *calling) waits() bool {
 	return c.requiredCall != nil && (!c.begun && c.call != nil || len(c.rest) > 0)
 }
 
+// waitsForAnswer reports whether an answer that is held to a language has not begun, because the model thinks.
+func (g *generation) waitsForAnswer() bool {
+	c := &g.calling
+	if g.held == nil || g.decided != nil || c.requiredCall == nil || c.call != nil || c.begun {
+		return false
+	}
+	if c.header == nil {
+		return g.reader.thinks()
+	}
+	return !g.channel.Shows() || !g.channel.Answers() && g.channel.Recipient() == ""
+}
+
 // thinksOn reports whether the thoughts before a required call go on.
 func (g *generation) thinksOn() bool {
 	if g.reader.parser == nil { // channels
@@ -132,19 +155,36 @@ func (g *generation) mustFollow() []int32 {
 		return nil
 	case c.begun:
 		return c.rest
-	case !g.thinksOn():
-		return c.call
-	case c.call == nil && g.held == nil:
+	case c.call == nil && !g.waitsForAnswer():
 		return nil
+	case c.call != nil && !g.thinksOn():
+		return c.call
 	}
 	needs := len(c.end) + len(c.call) + 1
+	if c.header != nil { // what follows is longer in a header, which a token may begin
+		needs += len(c.header) + 1
+	}
 	if g.held != nil {
 		needs += g.held.cursor.Needs()
 	}
 	if left := g.tokensLeft(); left > 0 && left <= needs {
-		return c.whole()
+		return g.endThoughts()
 	}
 	return nil
+}
+
+// endThoughts returns what ends thoughts where they are, and begins what follows them.
+func (g *generation) endThoughts() []int32 {
+	c := &g.calling
+	switch {
+	case c.header == nil || g.channel.Shows():
+		return c.whole()
+	case !g.channel.InHeader():
+		return c.end[1:] // the message has ended
+	case g.channel.WouldAnswer():
+		return c.header
+	}
+	return slices.Concat(c.header, c.end)
 }
 
 // whole returns the mark and the beginning of the call.

@@ -301,3 +301,47 @@ func TestFieldsOfADocument(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 	require.ErrorContains(t, err, "the shortest takes up to")
 }
+
+// TestChannelsLeaveRoomForTheAnswer asks a model with channels that never ends its analysis by itself, or would end the answer in it, or does not come to
+// the end of a header, for an answer within a schema: it begins where it needs the rest of the tokens, and is valid.
+func TestChannelsLeaveRoomForTheAnswer(t *testing.T) {
+	e := harmonyModel(t)
+	const schema = `{"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer"}},"required":["name","n"]}`
+	const analysis = "<|channel|>analysis<|message|>"
+	for _, begun := range []string{"", "<|channel|>ana", analysis, analysis + "hm<|end|>", analysis + "hm<|end|><|start|>assistant<|channel|>final", analysis + "hm<|end|><|start|>assistant<|channel|>final<|message|>"} {
+		for most := 36; most < testutil.Effort(37, 60); most++ {
+			for _, ends := range []bool{false, true} {
+				seed := uint64(most)
+				o := llmrun.GenerateOptions{Schema: schema, MaxTokens: most, Sampling: llmrun.Sampling{Temperature: 1, Seed: &seed}}
+				if o.Sampling.LogitBias = map[int32]float32{}; ends {
+					o.Sampling.LogitBias[llmrun.Ends(e)[0]] = 100
+				}
+				s := newSession(t, e)
+				var a llmrun.Answer
+				for piece, err := range llmrun.ChatBegun(t.Context(), s, []llmrun.Message{{Role: "user", Content: "Describe a fox."}}, begun, o) {
+					require.NoError(t, err)
+					a.Add(&piece)
+				}
+				require.True(t, json.Valid([]byte(a.Text())), "%d tokens behind %q: %q behind %q", most, begun, a.Text(), a.Thinking())
+				require.LessOrEqual(t, s.Stats().GeneratedTokens, most)
+				require.Equal(t, llmrun.StopEOS, s.Stats().StopReason)
+			}
+		}
+	}
+}
+
+// TestThoughtsDoNotEndTheAnswer asks a model for an answer within a schema that would rather end it while it thinks: its thoughts end instead.
+func TestThoughtsDoNotEndTheAnswer(t *testing.T) {
+	e := open(t, demoModel, llmrun.Options{Threads: 2})
+	llmrun.UseTemplate(t, e, "{% for m in messages %}{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<think>\n{% endif %}")
+	seed := uint64(1)
+	s := newSession(t, e)
+	var a llmrun.Answer
+	o := llmrun.GenerateOptions{Schema: `{"properties":{"ok":{"type":"boolean"}},"required":["ok"]}`, MaxTokens: 60, Sampling: llmrun.Sampling{Temperature: 1, Seed: &seed, LogitBias: map[int32]float32{llmrun.Ends(e)[0]: 100}}}
+	for piece, err := range s.Chat(t.Context(), "Describe a fox.", o) {
+		require.NoError(t, err)
+		a.Add(&piece)
+	}
+	require.True(t, json.Valid([]byte(a.Text())), a.Text())
+	require.Less(t, s.Stats().GeneratedTokens, 60)
+}

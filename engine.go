@@ -106,12 +106,12 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 		return nil, err
 	}
 	e, err := opts.openEngine(ctx, f, path)
-	for errors.Is(err, ErrBudget) && opts.importedElsewhere {
+	for errors.Is(err, ErrBudget) && opts.importLock != "" {
 		if err := opts.awaitImport(ctx); err != nil {
 			return nil, err
 		}
 		opts.reopen()
-		opts.importRefused, opts.importedElsewhere = false, false
+		opts.importRefused, opts.importLock = false, ""
 		if f, err = opts.open(ctx, path); err != nil {
 			return nil, err
 		}
@@ -126,26 +126,19 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 // importPoll is the time between two looks at an import of another process.
 const importPoll = 200 * time.Millisecond
 
-// awaitImport is waitForImport, and says once that it waits.
+// awaitImport waits until no other process imports the model, which does not fit without its pack, and says once that it
+// waits. Meanwhile it only tries the import's lock: the model stays closed. If the other process ends without a pack,
+// this one imports the model.
 func (o *Options) awaitImport(ctx context.Context) error {
 	if !o.awaitsImport && o.Notify != nil {
 		o.Notify("the model does not fit without its pack, which another process is writing: waiting for it")
 	}
 	o.awaitsImport = true
-	return waitForImport(ctx)
-}
-
-// waitForImport lets another process go on with the import of a model that does not fit without its pack, for a moment. If that
-// process ends without a pack, this one imports the model.
-func waitForImport(ctx context.Context) error {
-	timer := time.NewTimer(importPoll)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	err := vfs.AwaitFree(ctx, o.cacheFS(), o.importLock, importPoll)
+	if ctx.Err() != nil {
 		return endOf(ctx)
 	}
+	return err
 }
 
 // openEngine loads a model from open files. If its weights do not fit and it can be imported, it

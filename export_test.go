@@ -1,10 +1,17 @@
 package llmrun
 
 import (
+	"context"
 	"io/fs"
+	"iter"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/llmrun/llmrun/text/answer"
+	"github.com/llmrun/llmrun/text/jinja"
+	"github.com/llmrun/llmrun/text/token"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -59,3 +66,43 @@ func ReserveCode(bytes int64) { codeBytes = func() int64 { return bytes } }
 
 // HarmonyTemplate writes conversations as gpt-oss reads them.
 const HarmonyTemplate = harmonyTemplate
+
+// WrittenCalls are parts of templates that write calls as families do, and FunctionaryTemplate is the template of one.
+var (
+	WrittenCalls        = writtenCalls
+	FunctionaryTemplate = functionaryTemplate
+)
+
+// ChatBegun is Session.ChatMessages with an answer that has begun with a text already. Its pieces do not have that text.
+func ChatBegun(ctx context.Context, s *Session, messages []Message, begun string, o GenerateOptions) iter.Seq2[Piece, error] {
+	return s.run(ctx, o, func(o *GenerateOptions) (ids []int32, err error) {
+		if ids, o.reading, err = s.engine.encodeChat(messages, o.Chat); err != nil {
+			return nil, err
+		}
+		o.answered, err = s.engine.tok.t.Encode(begun, token.EncodeOptions{AllowSpecial: true})
+		return slices.Concat(ids, o.answered), err
+	}, nil)
+}
+
+// UseTemplate gives a model another chat template.
+func UseTemplate(t testing.TB, e *Engine, source string) {
+	parsed, err := jinja.Parse(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok := e.tok.t
+	e.chat = &chatFormat{
+		source: source, template: parsed, tok: tok, bos: e.chat.bos, eos: e.chat.eos,
+		answers: answer.New(source, func(mark string) bool { _, ok := tok.ID(mark); return ok }),
+	}
+}
+
+// CallBegins returns what the model writes before the arguments of a call of a tool.
+func CallBegins(e *Engine, name string) (string, error) {
+	begun, rest, err := e.chat.callText()
+	before, _, _ := strings.Cut(rest, "{")
+	return begun + name + before, err
+}
+
+// Ends returns the tokens with which a model ends its answers.
+func Ends(e *Engine) []int32 { return e.ends }

@@ -108,6 +108,7 @@ type generation struct {
 	reader  reader      // splits the answer into its parts
 	held    *constraint // nil: the answer may be any text
 	calling calling     // a required call behind thoughts
+	decided *decided    // holds the calls that the model decides upon; nil: they may be any
 
 	inputs []int32   // the last token and guesses behind it, which a pass processes; empty for the prompt
 	got    []sampled // what the pass gave

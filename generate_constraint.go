@@ -24,21 +24,36 @@ func (g *generation) constrain() error {
 			s = source{kind: "calls", calls: how.calls}
 		}
 	}
+	if how := g.options.reading; err == nil && s.kind == "" && how != nil && how.decided != nil {
+		return g.holdDecided(how)
+	}
 	if err != nil || s.kind == "" {
 		return err
 	}
-	k, err := g.session.engine.matcher(&s)
-	if err != nil {
+	if g.held, err = g.session.engine.constrain(&s); err != nil {
 		return err
 	}
-	g.held = &constraint{matcher: k, cursor: k.Begin(), calls: s.calls != nil}
 	g.stats.ShortestTokens = g.held.cursor.Needs()
 	return nil
 }
 
+// constrain begins to hold something to a source.
+func (e *Engine) constrain(s *source) (*constraint, error) {
+	k, err := e.matcher(s)
+	if err != nil {
+		return nil, err
+	}
+	return &constraint{matcher: k, cursor: k.Begin(), calls: s.calls != nil}, nil
+}
+
 // endConstraint frees what holds the answer.
 func (g *generation) endConstraint() {
-	if h := g.held; h != nil {
+	h := g.held
+	if d := g.decided; d != nil {
+		d.watch.Close()
+		h, g.decided = d.arguments, nil
+	}
+	if h != nil {
 		h.ahead.Wait()
 		h.cursor.Close()
 		g.session.engine.constraints.done(h.matcher)
@@ -57,6 +72,9 @@ func (g *generation) holdsNext() bool {
 // passed moves the constraint behind a token, and reports whether the answer is complete: nothing may follow, or the last token
 // that it may have ends it where it may end. held tells whether the token was held to the language.
 func (g *generation) passed(id int32, held bool) (complete bool, err error) {
+	if g.decided != nil {
+		return g.passedDecided(id, held)
+	}
 	if !held {
 		return false, nil
 	}

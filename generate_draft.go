@@ -279,10 +279,10 @@ func (g *generation) chooseNext(logits []float32) (id int32, done bool, must []i
 		return must[0], false, must, nil
 	}
 	if id, done, err = g.allow(); err == nil && id < 0 && !done {
-		id, err = g.sampler.Sample(logits)
+		id, err = g.draw(logits)
 	}
-	if err == nil && g.calling.waits() && g.isEnd(id) { // the answer does not end before its call
-		must = g.calling.whole()
+	if err == nil && !done && (g.calling.waits() || g.waitsForAnswer()) && g.isEnd(id) { // the answer does not end before it has begun
+		must = g.endThoughts()
 		id = must[0]
 	}
 	return id, done, must, err

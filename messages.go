@@ -40,7 +40,8 @@ type Tool struct {
 	Description string `json:"description,omitempty"`
 	// Parameters is the JSON schema of the arguments, an object; nil: there are none.
 	Parameters json.RawMessage `json:"parameters,omitempty"`
-	// Strict makes it an error if the arguments of a required call cannot be held to Parameters; see ChatOptions.ToolChoice.
+	// Strict holds the arguments of calls to Parameters, whether the model decides upon a call or one is required. It is an error if that is
+	// not possible; see ChatOptions.ToolChoice.
 	Strict bool `json:"strict,omitempty"`
 }
 
@@ -115,6 +116,11 @@ func (o *ChatOptions) offers() bool { return len(o.Tools) > 0 && o.ToolChoice !=
 
 // requires reports whether the answer must be a call.
 func (o *ChatOptions) requires() bool { return o.offers() && o.ToolChoice == ToolsRequired }
+
+// strict reports whether one of the tools is strict that the model may call.
+func (o *ChatOptions) strict() bool {
+	return o.offers() && slices.ContainsFunc(o.Tools, func(t Tool) bool { return t.Strict })
+}
 
 // texts returns everything that a prompt may have of messages and options.
 func (o *ChatOptions) texts(messages []Message) []string {

@@ -96,9 +96,9 @@ type Options struct {
 	opening *opening
 	// importRefused: the model could not be imported, so its weights are converted.
 	importRefused bool
-	// importedElsewhere: that was because another process is importing it.
-	importedElsewhere bool
-	awaitsImport      bool // the user was told so
+	// importLock is the lock of the process that is importing it, if that was the reason.
+	importLock   string
+	awaitsImport bool // the user was told that Open waits for that process
 	// nested: the planes of a pack are used as it stores them; see admitPrompt.
 	nested bool
 	// encoder: the model only describes texts; planInputs sets it.

@@ -113,8 +113,8 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*mo
 
 // refuseImport notes why the model runs without a pack.
 func (o *Options) refuseImport(err error) {
-	o.importRefused, o.importedElsewhere = true, errors.Is(err, ErrLocked)
-	if o.Notify != nil && !(o.importedElsewhere && o.awaitsImport) {
+	o.importRefused, o.importLock = true, vfs.HeldLock(err)
+	if o.Notify != nil && !(o.importLock != "" && o.awaitsImport) {
 		o.Notify(fmt.Sprintf("the model is opened without a pack: %v", err))
 	}
 }

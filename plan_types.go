@@ -191,6 +191,8 @@ type MinimumError struct {
 	KVFits bool `json:"kv_fits"`
 	// ExpertsTooLarge reports that a smaller quantization of the experts would fit.
 	ExpertsTooLarge bool `json:"experts_too_large"`
+	// PromptTooLong reports that a shorter prompt would fit.
+	PromptTooLong bool `json:"prompt_too_long"`
 
 	kvWrites int64 // see tiering.MinimumError
 	message  error // contains the numbers above
@@ -208,7 +210,7 @@ func makePlan(s tiering.Shape, n tiering.Need, r tiering.Rates) (*tiering.Plan, 
 	if errors.As(err, &refused) {
 		err = &MinimumError{
 			Budget: refused.Budget, Minimum: refused.Minimum, By: refused.By.ByName(), Context: refused.Context,
-			ContextFits: refused.ContextFits, KVFits: refused.KVFits, ExpertsTooLarge: refused.ExpertsTooLarge, kvWrites: refused.KVWrites, message: err,
+			ContextFits: refused.ContextFits, KVFits: refused.KVFits, ExpertsTooLarge: refused.ExpertsTooLarge, PromptTooLong: refused.PromptTooLong, kvWrites: refused.KVWrites, message: err,
 		}
 	}
 	return plan, err

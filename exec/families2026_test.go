@@ -1,8 +1,11 @@
 package exec
 
 import (
+	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +15,7 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/safetensors"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -163,4 +167,61 @@ func TestMXFP4IsReadAsStored(t *testing.T) {
 		}
 	}
 	require.Equal(t, allLogits(t, other, ids), allLogits(t, one, ids))
+}
+
+// floatExperts returns a copy of a gpt-oss checkpoint whose experts are BF16, transposed, as fine-tuned checkpoints are saved.
+// The numbers of MXFP4 are numbers of BF16.
+func floatExperts(t *testing.T, dir string) vfs.FS {
+	t.Helper()
+	config, tensors := modeltest.ReadRaw(t, dir)
+	delete(config, "quantization_config")
+	src, err := safetensors.Open(vfs.OS(), dir)
+	require.NoError(t, err)
+	defer src.Close()
+	values := [8]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
+	for _, name := range src.Auxiliaries() {
+		module, ok := strings.CutSuffix(name, "_blocks")
+		if !ok {
+			continue
+		}
+		read := func(name string) ([]byte, []int) {
+			a, _ := src.Auxiliary(name)
+			data := make([]byte, a.Size)
+			_, err := src.ReadAt(a.Tensor, data, 0)
+			require.NoError(t, err)
+			return data, a.Shape
+		}
+		blocks, shape := read(name)
+		scales, _ := read(module + "_scales")
+		experts, rows, cols := shape[0], shape[1], shape[2]*32
+		out := make([]byte, 2*experts*rows*cols)
+		for i := range experts * rows * cols {
+			e, r, c := i/rows/cols, i/cols%rows, i%cols
+			code := blocks[i/2] >> (4 * (i % 2)) & 15
+			v := math.Copysign(math.Ldexp(values[code&7], int(scales[i/32])-127), 7.5-float64(code))
+			binary.LittleEndian.PutUint16(out[2*((e*cols+c)*rows+r):], uint16(math.Float32bits(float32(v))>>16))
+		}
+		tensors[module] = modeltest.RawTensor{Dtype: "BF16", Shape: []int{experts, cols, rows}, Data: out}
+	}
+	return modeltest.WriteRaw(t, config, tensors)
+}
+
+// TestFloatExpertsOfGPTOSS: a checkpoint whose experts are BF16 has the logits of the one in MXFP4, and a pack of it the same
+// weights.
+func TestFloatExpertsOfGPTOSS(t *testing.T) {
+	dir := testutil.Shared(t, "fixtures2026", "gpt_oss")
+	fsys := floatExperts(t, dir)
+	var ref reference
+	testutil.ReadJSON(t, filepath.Join(dir, "reference.json"), &ref)
+	m := loadModel(t, fsys, "m", Options{Threads: 2, Chunk: 16, Exact: true})
+	require.Equal(t, quant.BF16, m.weights.Layers[0].Experts[0].Up.Type)
+	ref.check(t, m)
+
+	stored := loadModel(t, vfs.OS(), dir, Options{Threads: 2, Exact: true})
+	ids := longPrompt(512, 40, 3)
+	want, got := allLogits(t, stored, ids), allLogits(t, m, ids)
+	for i := range want {
+		require.InDeltaSlice(t, want[i], got[i], 1e-4)
+	}
+	modeltest.RequireSameWeights(t, fsys, "m", true)
 }

@@ -356,3 +356,22 @@ func testToolRefusals(t *testing.T, tooled *Server) {
 		require.Equal(t, want, at(got, "error", "message"), body)
 	}
 }
+
+// TestStrictToolsOfEachDialect offers a strict tool that the model may call, with a schema that is not supported, by each API: the request is
+// refused with the path of the keyword. It is not if the tool is not strict.
+func TestStrictToolsOfEachDialect(t *testing.T) {
+	const schema = `{"type":"object","properties":{"city":{"not":{}}}}`
+	const messages = `{"max_tokens":1,"stream":false,"messages":[{"role":"user","content":"Hi"}],"tools":[`
+	for path, body := range map[string]string{
+		"/v1/chat/completions": messages + `{"type":"function","function":{"name":"weather","parameters":` + schema + `,"strict":%v}}]}`,
+		"/v1/responses":        `{"input":"Hi","max_output_tokens":1,"tools":[{"type":"function","name":"weather","parameters":` + schema + `,"strict":%v}]}`,
+		"/v1/messages":         messages + `{"name":"weather","input_schema":` + schema + `,"strict":%v}]}`,
+		"/api/chat":            messages + `{"type":"function","function":{"name":"weather","parameters":` + schema + `,"strict":%v}}],"options":{"num_predict":1}}`,
+	} {
+		postOK(t, demo(), path, fmt.Sprintf(body, false))
+		w := post(demo(), path, fmt.Sprintf(body, true))
+		require.Equal(t, http.StatusBadRequest, w.Code, path)
+		require.Contains(t, w.Body.String(), "tool weather: ", path)
+		require.Contains(t, w.Body.String(), "city/not", path)
+	}
+}

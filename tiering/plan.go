@@ -160,6 +160,8 @@ type Need struct {
 	Talk Talk
 	// Code and Heap are the memory of the program itself.
 	Code, Heap int64
+	// Prompt is the part of Heap with which a shorter prompt would do without.
+	Prompt int64
 	// Opening is the heap that opening the model takes before anything else is in memory.
 	Opening int64
 	// Driver is the memory that a device's driver takes for itself while the model runs, and

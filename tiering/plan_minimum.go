@@ -18,6 +18,8 @@ type MinimumError struct {
 	KVWrites int64
 	// ExpertsTooLarge reports that a smaller quantization of the experts would help.
 	ExpertsTooLarge bool
+	// PromptTooLong reports that a shorter prompt would fit.
+	PromptTooLong bool
 }
 
 // Error lists the minimum and the remedies.
@@ -46,6 +48,9 @@ func (e *MinimumError) remedies() []string {
 	}
 	if e.ExpertsTooLarge {
 		list = append(list, "use a smaller quantization")
+	}
+	if e.PromptTooLong {
+		list = append(list, "use a shorter prompt")
 	}
 	if len(list) == 1 {
 		list = append(list, "use a smaller model")
@@ -79,6 +84,7 @@ func (m *planner) refuse(by Ledger) error {
 	}
 	e.KVFits = m.KVBytesLow > 0 && spare >= m.kvOf(m.Context, m.KVBytesLow)
 	e.ExpertsTooLarge = m.slots(m.minSlots())/2 >= e.Minimum-m.Budget
+	e.PromptTooLong = m.Prompt > 0 && max(e.Minimum-m.Prompt, m.opening(), m.uploading()) <= m.Budget
 	return e
 }
 

@@ -161,6 +161,17 @@ func TestPlanRefuses(t *testing.T) {
 	n.Budget = 30 * mib
 	_, err = MakePlan(s, n, rates)
 	require.ErrorContains(t, err, "use a smaller model")
+
+	// A shorter prompt helps where the rest fits.
+	n.Context, n.Budget = e.ContextFits, e.Budget
+	n.Heap, n.Prompt = n.Heap+100*mib, 100*mib
+	_, err = MakePlan(s, n, rates)
+	require.ErrorContains(t, err, "raise the budget, or use a shorter prompt")
+	require.NotContains(t, err.Error(), "smaller model")
+	n.Budget = 30 * mib
+	_, err = MakePlan(s, n, rates)
+	require.ErrorContains(t, err, "use a smaller model")
+	require.NotContains(t, err.Error(), "shorter prompt")
 }
 
 func TestPlanChoosesAContext(t *testing.T) {

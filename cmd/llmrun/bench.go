@@ -110,7 +110,7 @@ func benchMeasurement(model *modelflag.Source, ram *ramFlag, o *bench.Options) m
 			return checkChunk(ram, o)
 		},
 		Run: func(ctx context.Context, t modelflag.Target) (*bench.Report, error) {
-			setTarget(o, t, ram)
+			setTarget(o, t, ram, cacheFlags{noKV: true})
 			report, err := bench.Run(ctx, *o)
 			if errors.Is(err, bench.ErrBench) {
 				return nil, cli.Usagef("--pp, --tg, --depth: %v", err)
@@ -130,10 +130,10 @@ func checkChunk(ram *ramFlag, o *bench.Options) error {
 }
 
 // setTarget sets the model of a benchmark and its memory budget.
-func setTarget(o *bench.Options, t modelflag.Target, ram *ramFlag) {
+func setTarget(o *bench.Options, t modelflag.Target, ram *ramFlag, cache cacheFlags) {
 	o.Path, o.FS, o.Loading, o.Running = t.Path, t.FS, t.Loading, t.Running
 	if ram.bytes != 0 {
-		o.RAM, o.Open = max(0, ram.bytes), openWithBudget(t, o.KV, ram.bytes)
+		o.RAM, o.Open = max(0, ram.bytes), openWithBudget(t, o.KV, ram.bytes, cache)
 	}
 }
 
@@ -200,7 +200,7 @@ func showTests(r *bench.Report, w io.Writer) {
 
 // openWithBudget returns the function that opens a model for bench with a memory budget, as run does.
 // Weights are streamed from a pack, so the function imports other models first.
-func openWithBudget(t modelflag.Target, kv string, ram int64) func(context.Context, int, int) (*bench.Opened, error) {
+func openWithBudget(t modelflag.Target, kv string, ram int64, cache cacheFlags) func(context.Context, int, int) (*bench.Opened, error) {
 	return func(ctx context.Context, threads, longest int) (*bench.Opened, error) {
 		progress := func(p llmrun.Progress) { t.Loading(p.Done, p.Total) }
 		o := llmrun.Options{
@@ -209,7 +209,7 @@ func openWithBudget(t modelflag.Target, kv string, ram int64) func(context.Conte
 			Cache:  llmrun.CacheOptions{ImportProgress: progress},
 			Notify: t.Notify,
 		}
-		(&cacheFlags{noKV: true}).apply(&o)
+		cache.apply(&o)
 		engine, err := llmrun.OpenContext(ctx, t.Path, o)
 		if err != nil {
 			return nil, err
@@ -238,7 +238,8 @@ func batchMeasurement(model *modelflag.Source, ram *ramFlag, o *bench.Options) m
 			return checkChunk(ram, o)
 		},
 		Run: func(ctx context.Context, t modelflag.Target) ([]bench.BatchTest, error) {
-			setTarget(o, t, ram)
+			// The sequences are as long as the context together, and each has pages that must be in memory.
+			setTarget(o, t, ram, cacheFlags{noKV: true, writes: llmrun.NoWrites})
 			tests, err := bench.RunBatch(ctx, *o)
 			if errors.Is(err, bench.ErrBench) {
 				return nil, cli.Usagef("--tg, --depth: %v", err)

@@ -22,9 +22,9 @@ func main() {
 const overviewIntro = `llmrun runs language models on this machine: GGUF files and Hugging Face
 directories, in less memory than they have. Without -m a command uses ` + defaultModelRemark + `
 
-  llmrun chat                          talk to ` + defaultModel + `
+  llmrun chat                    talk to ` + defaultModel + `
   llmrun pull hf:Qwen/Qwen2.5-1.5B-Instruct-GGUF && llmrun models
-                                       download another one, and see its name for -m
+                                 download another one, and see its name for -m
 
 Usage: llmrun COMMAND [flags]`
 

@@ -43,7 +43,7 @@ func searchCommand() *cli.Command {
 		Name:     "search",
 		Synopsis: "DIR TEXT [flags]",
 		Summary:  "find passages in a directory of notes",
-		About: `Finds the passages of notes that match a question best, the best one first, one of each note. It brings the index up to date first, as llmrun index does. Words match without regard to case, accents and the plural; scripts without spaces match by pairs of characters. If the index has an embedding model (llmrun index DIR -m MODEL), passages are found by their meaning too, and both rankings are fused. A reranker sorts the best ones once more.
+		About: `Finds the passages of notes that match a question best, the best one first, one of each note. It brings the index up to date first, as llmrun index does; where that is not possible, as on a full disk, a line says so, and the index is searched as it is. Words match without regard to case, accents and the plural; scripts without spaces match by pairs of characters. If the index has an embedding model (llmrun index DIR -m MODEL), passages are found by their meaning too, and both rankings are fused. A reranker sorts the best ones once more.
 
 --json prints {"hits":[{"file":"…","start":…,"end":…,"score":…,"text":"…"}]}: the file below the directory, where the passage starts and ends in bytes, a score that compares hits of one search, and the text.`,
 		Brief: `Finds the passages of notes that match a question best, the best one first, one of each note.`,
@@ -174,6 +174,19 @@ func updateVault(ctx context.Context, s *cli.Streams, v *notes.Vault) (notes.Upd
 	})
 }
 
+// refreshVault updates an index before a search. Where it cannot be updated, as on a full disk, the search finds what it had.
+func refreshVault(ctx context.Context, s *cli.Streams, v *notes.Vault) error {
+	_, err := updateVault(ctx, s, v)
+	if err == nil || ctx.Err() != nil || errors.Is(err, notes.ErrOtherEncoder) {
+		return err
+	}
+	if n, damaged := v.Notes(); damaged != nil || n == 0 {
+		return err
+	}
+	s.Note(fmt.Sprintf("the index is not up to date, and changes of the notes may be missing: %v", err))
+	return nil
+}
+
 // foundReport is the JSON object of search.
 type foundReport struct {
 	Hits []notes.Hit `json:"hits"`
@@ -195,7 +208,7 @@ func (c *notesFlags) find(ctx context.Context, s *cli.Streams, args []string) er
 		if n, err := v.Notes(); err == nil && n == 0 { // otherwise the search reports it
 			return fmt.Errorf("the index has no notes of %s: leave out --no-update", args[0])
 		}
-	} else if _, err := updateVault(ctx, s, v.Vault); err != nil {
+	} else if err := refreshVault(ctx, s, v.Vault); err != nil {
 		return cli.Interruption(ctx, err)
 	}
 	hits, err := c.vault.search(ctx, s, v, args[1], c.search)

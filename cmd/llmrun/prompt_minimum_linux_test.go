@@ -116,6 +116,8 @@ func TestFirstRefusalOfACommandIsEnough(t *testing.T) {
 	require.Equal(t, exitBudget, code, refusal)
 	require.NotEmpty(t, strings.TrimSpace(answers))
 	require.Contains(t, refusal, "standard input: the prompt has more than 5.0 MiB, 1/8 of --ram")
+	require.Contains(t, refusal, "use a shorter prompt")
+	require.NotContains(t, refusal, "smaller model")
 	least := statedMinimum.FindStringSubmatch(refusal)
 	require.NotNil(t, least, refusal)
 	code, refusal = run("|"+huge, "chat", "-n", "3", "--ctx", "512", "--ram", least[1]+least[2])

@@ -33,7 +33,7 @@ func (r *runFlags) askNotes(ctx context.Context, s *cli.Streams, text string) (s
 		return "", err
 	}
 	defer v.Close()
-	if _, err := updateVault(ctx, s, v.Vault); err != nil {
+	if err := refreshVault(ctx, s, v.Vault); err != nil {
 		return "", err
 	}
 	hits, err := r.vault.search(ctx, s, v, text, notes.AskOptions{}.Search())

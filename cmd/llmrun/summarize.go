@@ -295,7 +295,7 @@ func (c *summarizeFlags) summarize(ctx context.Context, s *cli.Streams, engine *
 	defer doc.Close()
 	progress := &summaryProgress{screen: cli.NewStatusLine(s), started: time.Now()}
 	if n > 1 {
-		progress.prefix = fmt.Sprintf("%d/%d %s: ", i+1, n, cli.VisibleLine(in.name))
+		progress.count, progress.name = fmt.Sprintf("%d/%d", i+1, n), cli.VisibleLine(in.name)
 	}
 	defer progress.finish()
 	options := c.options
@@ -336,10 +336,10 @@ func summaryText(summary *llmrun.Summary) string {
 
 // summaryProgress shows the part under way and the time that is left, on a terminal.
 type summaryProgress struct {
-	screen  *cli.StatusLine // nil: no terminal
-	prefix  string
-	started time.Time
-	drawn   time.Time
+	screen      *cli.StatusLine // nil: no terminal
+	count, name string          // of the document; "": there is one
+	started     time.Time
+	drawn       time.Time
 }
 
 // progressInterval is the time between two drawings.
@@ -351,8 +351,12 @@ func (p *summaryProgress) update(at llmrun.SummaryProgress) {
 		return
 	}
 	p.drawn = now
+	text := progressText(at, now.Sub(p.started))
 	p.screen.Draw(func(columns int) string {
-		return cli.FitBehind(p.prefix, progressText(at, now.Sub(p.started)), columns)
+		if p.count == "" {
+			return text
+		}
+		return cli.FitName(p.count, p.name, text, columns)
 	})
 }
 

@@ -71,7 +71,7 @@ func TestSummaryProgress(t *testing.T) {
 	var screen bytes.Buffer
 	columns := 0
 	terminal := &cli.Streams{Err: &screen, ErrTerminal: true, ErrColumns: func() int { return columns }}
-	p := &summaryProgress{screen: cli.NewStatusLine(terminal), prefix: "2/40 b.md: "}
+	p := &summaryProgress{screen: cli.NewStatusLine(terminal), count: "2/40", name: "b.md"}
 	p.update(at)
 	require.Regexp(t, `^\r2/40 b\.md: merge 1/2, .* left\x1b\[K$`, screen.String())
 	p.finish()
@@ -80,8 +80,9 @@ func TestSummaryProgress(t *testing.T) {
 	(&summaryProgress{screen: cli.NewStatusLine(&cli.Streams{Err: &screen})}).update(at)
 	require.Empty(t, screen.String(), "nothing is drawn into a file")
 
-	// The terminal becomes narrower: what it has broken into lines is removed, and the line fits.
-	p = &summaryProgress{screen: cli.NewStatusLine(terminal), prefix: "2/40 minutes/of/the/meeting.md: "}
+	// The terminal becomes narrower: what it has broken into lines is removed, and the line fits. How many documents are
+	// done stays.
+	p = &summaryProgress{screen: cli.NewStatusLine(terminal), count: "2/40", name: "minutes/of/the/meeting.md"}
 	draw := func(width int) string {
 		screen.Reset()
 		columns, p.drawn = width, time.Time{}
@@ -90,9 +91,9 @@ func TestSummaryProgress(t *testing.T) {
 		return screen.String()
 	}
 	require.Equal(t, "\r2/40 minutes/of/the/meeting.md: merge 1/2\x1b[K", draw(80))
-	require.Equal(t, "\r\x1b[1A\x1b[J…utes/of/the/meeting.md: merge 1/2\x1b[K", draw(35))
-	require.Equal(t, "\r\x1b[1A\x1b[Jmerge 1/2\x1b[K", draw(17))
-	require.Equal(t, "\r\x1b[1A\x1b[Jmerge\x1b[K", draw(6))
+	require.Equal(t, "\r\x1b[1A\x1b[J2/40 …of/the/meeting.md: merge 1/2\x1b[K", draw(35))
+	require.Equal(t, "\r\x1b[1A\x1b[J2/40: merge 1/2\x1b[K", draw(17))
+	require.Equal(t, "\r\x1b[2A\x1b[J2/40:\x1b[K", draw(6))
 	require.Equal(t, "\r2/40 minutes/of/the/meeting.md: merge 1/2\x1b[K", draw(42))
 	screen.Reset()
 	columns = 20

@@ -18,7 +18,7 @@ func synthCommand() *cli.Command {
 		Name:     "synth",
 		Synopsis: "--shape NAME [--quant MIX] -o FILE.gguf [flags] | --list",
 		Summary:  "write a model of random weights, for measurements",
-		About: `Writes a GGUF file with the shape, the tensor types and the rotary settings of a published model, and random weights. Speed and memory do not depend on the values of weights, so that you can measure llmrun and other engines without a download.
+		About: `Writes a GGUF file with the shape, the tensor types and the rotary settings of a published model, and random weights. There are shapes of dense models, of experts, of latent attention, and of hybrids with gated delta nets, Mamba-2 or short convolutions. Speed and memory do not depend on the values of weights, so that you can measure llmrun and other engines without a download.
 
 Tensors are quantized in the mixes of llama.cpp's quantizer; mxfp4 has that type in all matrices of the layers, which it gives to experts alone. The same flags write the same bytes. synth replaces an existing file only with --force, and leaves no file when it fails.
 
@@ -117,9 +117,9 @@ func (y *synthFlags) listShapes(s *cli.Streams) error {
 	if y.json {
 		return s.Out.WriteJSON(shapeList{y.o.Quant, shapes})
 	}
-	fmt.Fprintf(s.Out, "%-16s %10s  %s\n", "shape", "parameters", "size in "+y.o.Quant)
+	fmt.Fprintf(s.Out, "%-24s %10s  %s\n", "shape", "parameters", "size in "+y.o.Quant)
 	for _, shape := range shapes {
-		fmt.Fprintf(s.Out, "%-16s %10s  %s\n", shape.Name, cli.FormatCount(shape.Parameters), cli.FormatBytes(shape.Bytes))
+		fmt.Fprintf(s.Out, "%-24s %10s  %s\n", shape.Name, cli.FormatCount(shape.Parameters), cli.FormatBytes(shape.Bytes))
 	}
 	return nil
 }

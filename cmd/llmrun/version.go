@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/internal/build"
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
@@ -42,12 +43,11 @@ type version struct {
 
 // thisVersion reads the build information of the program.
 func thisVersion() version {
-	v := version{Version: "(unknown)", Go: runtime.Version(), Tags: []string{}, Machine: bench.ThisMachine()}
+	v := version{Version: build.Version(), Go: runtime.Version(), Tags: []string{}, Machine: bench.ThisMachine()}
 	info, known := debug.ReadBuildInfo()
 	if !known {
 		return v
 	}
-	v.Version = info.Main.Version
 	for _, setting := range info.Settings {
 		switch setting.Key {
 		case "vcs.revision":

@@ -31,3 +31,6 @@ var gptOSS = Family{
 		"ffn_down_exps": "mlp.experts.down_proj",
 	},
 }
+
+// TransposedExperts reports whether a safetensors file has the transposed matrices of experts that are not stored in MXFP4.
+func (h *Hyper) TransposedExperts() bool { return h.Family == gptOSS.name && !h.GGUF }

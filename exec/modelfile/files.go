@@ -206,9 +206,12 @@ func (f *Files) openSafetensors(path string) error {
 		return err
 	}
 	f.Source, f.index = src, src.Index
-	if f.Hyper.IntPacking != nil {
+	switch {
+	case f.Hyper.IntPacking != nil:
 		f.Source, f.warnings, err = UnpackIntegers(src, f.Hyper.IntPacking, f.Path)
-	} else if f.Hyper.MXFP4 {
+	case f.Hyper.TransposedExperts() && (!f.Hyper.MXFP4 || withoutBlocks(src)):
+		f.Source, err = unpackColumns(src, f.Path)
+	case f.Hyper.MXFP4:
 		f.Source, err = unpackMXFP4(src, f.Path)
 	}
 	if text := f.TensorSet().leftOut(); err == nil && text != "" {

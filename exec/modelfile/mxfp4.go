@@ -25,13 +25,21 @@ const (
 	mxBlock = 1 + mxCodes // in quant.MXFP4, behind the exponent
 )
 
-// mxExperts is a checkpoint whose experts are stored in MXFP4. They appear as tensors of that type
-// with the same codes, which rows are put together from as they are read. gate and up, whose rows
-// alternate in one tensor, appear separately.
-type mxExperts struct {
+// storedExperts is a checkpoint of gpt-oss. Its experts, which are stored in MXFP4 or transposed, appear as tensors of that
+// type, or of the same floats, whose rows are put together as they are read. gate and up, whose rows alternate in one tensor,
+// appear separately.
+type storedExperts struct {
 	Overlay
-	weights map[string]mxWeight
+	weights map[string]expertRows
 	biases  map[string]mxBias
+}
+
+// expertRows is a tensor whose rows are put together from stored bytes.
+type expertRows interface {
+	shape() []int         // experts, rows, columns
+	stored() store.Tensor // where the bytes lie
+	// readAt fills p with bytes of the tensor; the range has been checked.
+	readAt(src store.Source, p []byte, off int64) (int, error)
 }
 
 // mxWeight is a tensor [experts, rows, cols] of MXFP4: every step-th row of the stored ones.
@@ -54,7 +62,7 @@ var fusedParts = [2]string{"gate_proj", "up_proj"}
 
 // unpackMXFP4 returns the checkpoint with its experts as tensors of MXFP4.
 func unpackMXFP4(src *safetensors.Dir, path string) (store.Source, error) {
-	m := &mxExperts{emptyOverlay(src), map[string]mxWeight{}, map[string]mxBias{}}
+	m := &storedExperts{emptyOverlay(src), map[string]expertRows{}, map[string]mxBias{}}
 	for _, name := range src.Auxiliaries() {
 		module, ok := strings.CutSuffix(name, blocksSuffix)
 		if !ok {
@@ -74,7 +82,7 @@ func unpackMXFP4(src *safetensors.Dir, path string) (store.Source, error) {
 }
 
 // addWeight adds the tensors of one stored weight.
-func (m *mxExperts) addWeight(src *safetensors.Dir, path, module string) error {
+func (m *storedExperts) addWeight(src *safetensors.Dir, path, module string) error {
 	blocks, ok := src.Auxiliary(module + blocksSuffix)
 	exponents, found := src.Auxiliary(module + exponentsSuffix)
 	if !ok || !found || blocks.Dtype != "U8" || exponents.Dtype != "U8" {
@@ -87,13 +95,13 @@ func (m *mxExperts) addWeight(src *safetensors.Dir, path, module string) error {
 	}
 	base, fused := strings.CutSuffix(module, fusedProjection)
 	if !fused {
-		return m.addPart(module, path, mxWeight{blocks.Tensor, exponents.Tensor, 0, 1})
+		return m.addPart(module, path, quant.MXFP4, mxWeight{blocks.Tensor, exponents.Tensor, 0, 1})
 	}
 	if b[1]%2 != 0 {
 		return fmt.Errorf("%w: %s: tensor %s%s has an odd number of rows, %d", arch.ErrModel, path, module, blocksSuffix, b[1])
 	}
 	for i, part := range fusedParts {
-		if err := m.addPart(base+part, path, mxWeight{blocks.Tensor, exponents.Tensor, i, 2}); err != nil {
+		if err := m.addPart(base+part, path, quant.MXFP4, mxWeight{blocks.Tensor, exponents.Tensor, i, 2}); err != nil {
 			return err
 		}
 	}
@@ -101,15 +109,12 @@ func (m *mxExperts) addWeight(src *safetensors.Dir, path, module string) error {
 }
 
 // addPart adds a tensor.
-func (m *mxExperts) addPart(module, path string, w mxWeight) error {
-	b := w.blocks.Shape
-	t := store.Tensor{
-		Name: module + ".weight", Type: quant.MXFP4, Shape: []int{b[0], b[1] / w.step, b[2] * mxElems},
-		File: w.blocks.File, Offset: w.blocks.Offset,
-	}
+func (m *storedExperts) addPart(module, path string, typ quant.Type, w expertRows) error {
+	stored := w.stored()
+	t := store.Tensor{Name: module + ".weight", Type: typ, Shape: w.shape(), File: stored.File, Offset: stored.Offset}
 	size, fits, err := store.Bytes(t.Type, t.Shape)
 	if _, twice := m.Index[t.Name]; err != nil || !fits || twice {
-		return fmt.Errorf("%w: %s: tensor %s%s: its shape %v is out of range, or it is stored twice", arch.ErrModel, path, module, blocksSuffix, b)
+		return fmt.Errorf("%w: %s: tensor %s: its shape %v is out of range, or it is stored twice", arch.ErrModel, path, stored.Name, stored.Shape)
 	}
 	t.Size = size
 	m.weights[t.Name] = w
@@ -118,7 +123,7 @@ func (m *mxExperts) addPart(module, path string, w mxWeight) error {
 }
 
 // addVector adds another tensor: a vector under the name that the loader looks for.
-func (m *mxExperts) addVector(t store.Tensor) {
+func (m *storedExperts) addVector(t store.Tensor) {
 	base, fused := strings.CutSuffix(t.Name, fusedProjection+"_bias")
 	switch module, plain := strings.CutSuffix(t.Name, "_bias"); {
 	case fused && len(t.Shape) == 2 && t.Shape[1]%2 == 0:
@@ -138,7 +143,7 @@ func (m *mxExperts) addVector(t store.Tensor) {
 }
 
 // ReadAt reads a tensor, and puts together the bytes of one that is stored otherwise.
-func (m *mxExperts) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
+func (m *storedExperts) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	w, isWeight := m.weights[t.Name]
 	b, isBias := m.biases[t.Name]
 	if !isWeight && !isBias {
@@ -153,8 +158,17 @@ func (m *mxExperts) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	return b.readAt(m.Source, p, off)
 }
 
+// shape returns the experts, rows and columns of the tensor.
+func (w mxWeight) shape() []int {
+	b := w.blocks.Shape
+	return []int{b[0], b[1] / w.step, b[2] * mxElems}
+}
+
+// stored returns the tensor of the codes.
+func (w mxWeight) stored() store.Tensor { return w.blocks }
+
 // readAt fills p with bytes of rows of MXFP4.
-func (w *mxWeight) readAt(src store.Source, p []byte, off int64) (n int, err error) {
+func (w mxWeight) readAt(src store.Source, p []byte, off int64) (n int, err error) {
 	perRow := int64(w.blocks.Shape[2])
 	size := perRow * mxBlock
 	b := rowPool.Get().(*rowBuffers)

@@ -95,7 +95,7 @@ var rules = []rule{
 	{dir: "internal/testutil/hubserver"},
 	{dir: "internal/modeltest", external: []string{"github.com/stretchr/testify"}},
 	{dir: "internal/bench/spec"},
-	{dir: "cmd/llmrun", only: []string{".", "cmd/llmrun/bundled", "hub", "internal/bench", "internal/bench/spec", "internal/cli", "internal/deviceplan", "internal/enginemodel", "internal/modelflag", "jobs", "notes", "serve"}, external: []string{"golang.org/x/term"}},
+	{dir: "cmd/llmrun", only: []string{".", "cmd/llmrun/bundled", "hub", "internal/bench", "internal/bench/spec", "internal/build", "internal/cli", "internal/deviceplan", "internal/enginemodel", "internal/modelflag", "jobs", "notes", "serve"}, external: []string{"golang.org/x/term"}},
 	{dir: "lab/measure"},
 	{dir: "cmd/llmlab"},
 	{dir: "scripts/arm64/model"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
 )
 
@@ -39,8 +40,7 @@ func RunBatch(ctx context.Context, o Options) (tests []BatchTest, err error) {
 	if open == nil {
 		open = o.openWithDefaults
 	}
-	// A budget has to hold the keys and values of all sequences.
-	opened, err := open(ctx, threads, most*(o.Depths[0]+o.Decode[0]))
+	opened, err := open(ctx, threads, most*wholePages(o.Depths[0]+o.Decode[0]))
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +65,11 @@ func RunBatch(ctx context.Context, o Options) (tests []BatchTest, err error) {
 		tests = append(tests, BatchTest{N: n, TokPerSec: Median(samples[i]), Bound: float64(n) / pass, PeakGops: l.Int8Gops, ReadGBs: l.ReadGBs})
 	}
 	return tests, nil
+}
+
+// wholePages returns how many tokens a budget has to hold for a sequence, which shares no page with another one.
+func wholePages(tokens int) int {
+	return (tokens + kv.BlockTokens - 1) / kv.BlockTokens * kv.BlockTokens
 }
 
 // batchRunner decodes several sequences at the same time.

@@ -83,7 +83,10 @@ func (p *Program) writeHelp(w io.Writer, c *Command, flags *FlagSet, columns int
 		if short && i == everydayExamples {
 			break
 		}
-		fmt.Fprintf(w, "  # %s\n  %s\n", p.complete(e.Purpose), e.Line)
+		for line := range strings.Lines(wrap(p.complete(e.Purpose), columns-len("  # "))) {
+			fmt.Fprintf(w, "  # %s\n", strings.TrimSuffix(line, "\n"))
+		}
+		fmt.Fprintf(w, "  %s\n", e.Line)
 	}
 }
 
@@ -113,7 +116,7 @@ func (p *Program) writeEveryday(w io.Writer, c *Command, flags *FlagSet, columns
 			writeRow(w, "  "+f.names, p.complete(f.usage), helpColumn, columns)
 		}
 	}
-	fmt.Fprintf(w, "\n%d more flags: %s %s --help-all\n", count-len(flags.everyday), p.Name, c.Name)
+	fmt.Fprintf(w, "\n%s\n", reflow(fmt.Sprintf("%d more flags: %s %s --help-all", count-len(flags.everyday), p.Name, c.Name), columns))
 }
 
 // writeRow prints a head and, from a column on, its explanation.

@@ -188,18 +188,21 @@ func TestAnswersAreBrokenBetweenWords(t *testing.T) {
 // TestHelpFitsTheTerminal checks that help, notes and errors have no line that is wider than a narrow terminal, except
 // for what is to be copied.
 func TestHelpFitsTheTerminal(t *testing.T) {
-	p := &Program{Name: "prog", Intro: "prog does several things that take\nsome words to tell, on this machine.\n\nUsage: prog COMMAND", End: "The end.", Groups: []CommandGroup{{Title: "All", Commands: []*Command{{
+	p := &Program{Name: "prog", Intro: "prog does several things that take\nsome words to tell, on this machine.\n\n  prog do                  a thing of some length\n                           that is explained here\n\nUsage: prog COMMAND", End: "The end.", Groups: []CommandGroup{{Title: "All", Commands: []*Command{{
 		Name: "do", Synopsis: "[-n N]", Summary: "do one thing that has a long explanation of its own", About: "It does one thing, which this paragraph describes in more words than a line has.",
+		Examples: []Example{{Line: "prog do -n 3", Purpose: "do it as often as somebody who is in a hurry would want it"}},
 		Prepare: func(f *FlagSet) Action {
+			f.Everyday("n: how often it does the thing")
 			f.Group("Flags")
-			n := 0
+			n, other := 0, 0
+			f.Count(&other, "another-flag", "N", "how often it does something else that takes longer", 1, 9)
 			f.Count(&n, "n number", "N", "how often it does the thing; default: as often as seems useful to it", 1, 9)
 			return func(context.Context, *Streams, []string) error {
 				return errors.New("an error that needs more words than a narrow line has columns")
 			}
 		},
 	}}}}}
-	for _, args := range [][]string{{"help"}, {"help", "do"}, {"do"}, {"do", "-n", "0"}, {}} {
+	for _, args := range [][]string{{"help"}, {"help", "do"}, {"help", "do", "--all"}, {"do"}, {"do", "-n", "0"}, {}} {
 		var out, errs bytes.Buffer
 		s := &Streams{Out: &output{w: &out, Terminal: true, columns: func() int { return 40 }}, Err: &errs, ErrTerminal: true, ErrColumns: func() int { return 40 }}
 		p.Execute(t.Context(), s, args)

@@ -78,23 +78,23 @@ func (l *StatusLine) toStart(columns int) string {
 	return fmt.Sprintf("\r\x1b[%dA\x1b[J", (l.drew-1)/columns)
 }
 
-// FitBehind returns a text behind a name, such as "2/40 report.md: " and "part 7/23". A narrow terminal has the end of the
-// name, then none of it.
-func FitBehind(name, text string, columns int) string {
-	room := columns - Cells(text)
-	if columns <= 0 || Cells(name) <= room {
-		return name + text
-	}
+// FitName returns the progress of one of several files, such as "2/40 report.md: part 7/23" of "2/40", "report.md" and
+// "part 7/23". A narrow terminal has the end of the name, then none of it. 0 columns are unknown.
+func FitName(count, name, text string, columns int) string {
 	const least = 8 // columns of a name that tell something
-	if room < least {
-		return text
+	before, behind := count+" ", ": "+text
+	room := columns - Cells(before) - Cells(behind)
+	if columns <= 0 || Cells(name) <= room {
+		return before + name + behind
 	}
-	for i := range name {
-		if Cells(name[i:]) < room {
-			return "…" + name[i:] + text
+	if room >= least {
+		for i := range name {
+			if Cells(name[i:]) < room {
+				return before + "…" + name[i:] + behind
+			}
 		}
 	}
-	return text
+	return count + behind
 }
 
 // NewMeter returns a meter, or nil if standard error is not a terminal.

@@ -176,10 +176,20 @@ func (f *filling) flush() string {
 	return word
 }
 
+// fits reports whether no line of a text is wider than width.
+func fits(text string, width int) bool {
+	for line := range strings.SplitSeq(text, "\n") {
+		if Cells(line) > width {
+			return false
+		}
+	}
+	return true
+}
+
 // reflow joins the lines of each paragraph and breaks them anew where a terminal is narrower than they are. Indented lines
-// stay.
+// stay, but for explanations behind or below what they explain; see [narrowRow].
 func reflow(text string, width int) string {
-	if width >= helpWidth {
+	if fits(text, width) {
 		return text
 	}
 	var lines, paragraph []string
@@ -194,8 +204,32 @@ func reflow(text string, width int) string {
 			continue
 		}
 		end()
-		lines = append(lines, line)
+		lines = append(lines, narrowRow(line, width))
 	}
 	end()
+	return strings.Join(lines, "\n")
+}
+
+// narrowRow returns an indented line such as "  prog do    does it", or an explanation that stands below such a line, as
+// writeRow prints it on a narrow terminal. What is to be copied stays on one line.
+func narrowRow(line string, width int) string {
+	text := strings.TrimLeft(line, " ")
+	indent := len(line) - len(text)
+	if Cells(line) <= width {
+		return line
+	}
+	head, explanation := "", text
+	if indent <= narrowColumn {
+		head, explanation, _ = strings.Cut(text, "  ")
+	}
+	var lines []string
+	if head != "" {
+		lines = append(lines, line[:indent]+head)
+	}
+	if explanation = wrap(strings.TrimSpace(explanation), width-narrowColumn); explanation != "" {
+		for row := range strings.SplitSeq(explanation, "\n") {
+			lines = append(lines, strings.Repeat(" ", narrowColumn)+row)
+		}
+	}
 	return strings.Join(lines, "\n")
 }

@@ -101,6 +101,7 @@ func TestSBOMListsModules(t *testing.T) {
 		Files    []struct{ FileName string }
 		Packages []struct {
 			SPDXID, Name, VersionInfo string
+			ExternalRefs              []struct{ ReferenceLocator string }
 		}
 		Relationships []map[string]string
 		Namespace     string `json:"documentNamespace"`
@@ -112,6 +113,9 @@ func TestSBOMListsModules(t *testing.T) {
 	for _, p := range d.Packages {
 		require.False(t, known[p.SPDXID], p.SPDXID)
 		known[p.SPDXID], names[p.Name] = true, true
+		if p.Name == "github.com/llmrun/llmrun" {
+			require.Equal(t, "pkg:golang/github.com/llmrun/llmrun@v1.2.3", p.ExternalRefs[0].ReferenceLocator)
+		}
 	}
 	for _, want := range []string{"github.com/llmrun/llmrun", "llmrun-demo-model", "stdlib"} {
 		require.True(t, names[want], want)

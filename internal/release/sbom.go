@@ -19,7 +19,7 @@ import (
 type sbom struct {
 	files   []spdxFile
 	modules map[string]spdxPackage // by identifier
-	main    spdxPackage
+	path    string                 // of the main module
 	uses    []spdxRelation
 }
 
@@ -123,8 +123,7 @@ func (b *sbom) addBuild(p *program, info *buildinfo.BuildInfo) {
 	if b.modules == nil {
 		b.modules = map[string]spdxPackage{}
 	}
-	b.main = newPackage(info.Main.Path, info.Main.Version, "")
-	b.main.ID, b.main.Concluded, b.main.Declared = mainID, "Apache-2.0", "Apache-2.0"
+	b.path = info.Main.Path
 	modules := []spdxPackage{newPackage("stdlib", strings.TrimPrefix(info.GoVersion, "go"), "")}
 	for _, dep := range info.Deps {
 		if dep.Replace != nil {
@@ -140,13 +139,14 @@ func (b *sbom) addBuild(p *program, info *buildinfo.BuildInfo) {
 
 // encode returns the document. Its namespace follows from its content.
 func (b *sbom) encode(version string, at time.Time) ([]byte, error) {
-	b.main.Version = version
+	main := newPackage(b.path, version, "")
+	main.ID, main.Concluded, main.Declared = mainID, "Apache-2.0", "Apache-2.0"
 	demo := newPackage("llmrun-demo-model", version, "")
 	demo.Refs, demo.Comment = nil, "the weights of the bundled demo model; llmrun licenses prints the sources of its training text and their licences"
 	d := spdxDocument{
 		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: documentID, Name: "llmrun-" + version,
 		Creation: spdxCreation{at.Format(time.RFC3339), []string{"Tool: llmrun-internal-release"}},
-		Packages: []spdxPackage{b.main, demo}, Files: b.files,
+		Packages: []spdxPackage{main, demo}, Files: b.files,
 		Relationships: append([]spdxRelation{{documentID, "DESCRIBES", mainID}, {mainID, "CONTAINS", demo.ID}}, b.uses...),
 	}
 	for _, id := range slices.Sorted(mapKeys(b.modules)) {

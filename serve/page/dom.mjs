@@ -28,10 +28,11 @@ export function build(tree, inMath = false) {
   return element;
 }
 
-const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+// hidden are control characters, and characters without a picture: marks that reorder text, those that join or part it, and tags,
+// which can spell what nobody sees. Joiners (U+200C, U+200D) and variation selectors stay, because scripts and emoji need them.
+const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
-// visible returns a text in which control characters, such as the escapes of terminals, and marks that reorder text
-// can be seen.
+// visible returns a text in which control characters, such as the escapes of terminals, and others without a picture can be seen.
 export function visible(text) {
   return text.replaceAll('\r\n', '\n').replace(hidden, (c) => {
     const code = c.codePointAt(0);

@@ -55,15 +55,9 @@ func (s Shape) sizes(k *keys) {
 		return
 	}
 	s.widths(k)
-	if s.Arch == "cohere2" {
-		k.putFloat("attention.layer_norm_epsilon", s.NormEps)
-		k.putFloat("logit_scale", cohereLogitScale)
-	} else {
-		k.putFloat("attention.layer_norm_rms_epsilon", s.NormEps)
-	}
-	k.putFloat("rope.freq_base", s.Rope.Base)
-	k.putInt("rope.dimension_count", cmp.Or(s.Rope.Dim, s.Layered.HeadDim, s.HeadDim))
-	s.yarn(k)
+	s.scales(k)
+	s.rotation(k)
+	s.States.keys(k)
 	k.putInt("vocab_size", s.Vocab)
 	if s.Rope.LocalBase != 0 {
 		k.putFloat("rope.freq_base_swa", s.Rope.LocalBase)
@@ -76,7 +70,9 @@ func (s Shape) sizes(k *keys) {
 	}
 	if d := &s.Deltas; d.Interval > 0 {
 		k.putInt("full_attention_interval", d.Interval)
-		k.put(k.arch+".rope.dimension_sections", []int32{11, 11, 10, 0})
+		if s.Arch != "qwen3next" {
+			k.put(k.arch+".rope.dimension_sections", []int32{11, 11, 10, 0})
+		}
 		k.putInt("ssm.conv_kernel", d.Taps)
 		k.putInt("ssm.time_step_rank", d.Heads)
 		k.putInt("ssm.group_count", d.Keys)
@@ -99,22 +95,72 @@ func (s Shape) expertKeys(k *keys) {
 	if s.DenseLayers > 0 {
 		k.putInt("leading_dense_block_count", s.DenseLayers)
 	}
+	r := &s.Routing
 	switch s.Arch {
 	case "lfm2moe":
 		k.putInt("expert_gating_func", gatingSigmoid)
-	case "qwen35moe":
+	case "qwen35moe", "qwen3next", "granitehybrid", "nemotron_h_moe":
 		k.putInt("expert_shared_feed_forward_length", s.SharedFFN)
 	case "deepseek2":
-		k.putInt("expert_shared_count", 1)
-		k.putInt("expert_group_count", 1)
-		k.putInt("expert_group_used_count", 1)
-		k.putFloat("expert_weights_scale", glmRoutedScale)
-		k.put(k.arch+".expert_weights_norm", true)
+		switch {
+		case !r.Sigmoid:
+			k.putInt("expert_gating_func", gatingSoftmax)
+		case s.Rope.Yarn != 0: // converters omit it for GLM, which has no such rotation
+			k.putInt("expert_gating_func", gatingSigmoid)
+		}
 	}
+	if r.Shared > 0 {
+		k.putInt("expert_shared_count", r.Shared)
+		k.putInt("expert_group_count", cmp.Or(r.Groups, 1))
+		k.putInt("expert_group_used_count", cmp.Or(r.Used, 1))
+		k.putFloat("expert_weights_scale", r.Scale)
+		if r.Norm {
+			k.put(k.arch+".expert_weights_norm", true)
+		}
+	}
+}
+
+// scales adds the norm's epsilon, and what multiplies activations.
+func (s Shape) scales(k *keys) {
+	switch s.Arch {
+	case "cohere2":
+		k.putFloat("attention.layer_norm_epsilon", s.NormEps)
+		k.putFloat("logit_scale", cohereLogitScale)
+		return
+	case "nemotron_h", "nemotron_h_moe":
+		k.putFloat("attention.layer_norm_epsilon", s.NormEps)
+	case "granitehybrid":
+		k.putFloat("attention.scale", 1/float64(s.HeadDim))
+		k.putFloat("embedding_scale", 12)
+		k.putFloat("residual_scale", 0.22)
+		k.putFloat("logit_scale", float64(s.Dim)/256)
+	}
+	if s.Arch != "nemotron_h" {
+		k.putFloat("attention.layer_norm_rms_epsilon", s.NormEps)
+	}
+}
+
+// rotation adds the keys of rotary position embedding.
+func (s Shape) rotation(k *keys) {
+	if s.Rope.Base == 0 && s.Heads == 0 {
+		return // no attention
+	}
+	k.putInt("rope.dimension_count", cmp.Or(s.Rope.Dim, s.Layered.HeadDim, s.HeadDim))
+	if s.Rope.Base != 0 {
+		k.putFloat("rope.freq_base", s.Rope.Base)
+	}
+	if s.Rope.Base == 0 || s.Arch == "granitehybrid" {
+		k.put(k.arch+".rope.scaling.finetuned", false) // attention without rotation
+	}
+	s.yarn(k)
 }
 
 // widths adds the keys of the sizes that layers may have of their own.
 func (s Shape) widths(k *keys) {
+	if s.Heads == 0 { // no layer attends, and none has an MLP
+		k.putInt("feed_forward_length", 0)
+		return
+	}
 	inner, kvHeads := make([]int32, s.Layers), make([]int32, s.Layers)
 	for l := range s.Layers {
 		inner[l], kvHeads[l] = int32(s.inner(l)), int32(s.kvHeads(l))
@@ -125,8 +171,12 @@ func (s Shape) widths(k *keys) {
 		k.putEach("feed_forward_length", inner)
 		s.layeredKeys(k)
 	case s.Latent.Rank > 0:
-		k.putInt("feed_forward_length", s.DenseFFN)
+		k.putInt("feed_forward_length", max(s.FFN, s.DenseFFN))
 		s.latentKeys(k)
+	case s.States.Blocks != "":
+		k.put(k.arch+".feed_forward_length", inner)
+		k.putInt("attention.key_length", s.HeadDim)
+		k.putInt("attention.value_length", s.HeadDim)
 	default:
 		if s.Arch != "qwen35moe" { // its files do not have it
 			k.putInt("feed_forward_length", max(s.FFN, s.DenseFFN))
@@ -145,14 +195,19 @@ func (k *keys) putEach(name string, values []int32) {
 	k.put(k.arch+"."+name, values)
 }
 
-// layeredKeys adds the keys of Gemma 4.
+// layeredKeys adds the keys of Gemma 3n and 4.
 func (s Shape) layeredKeys(k *keys) {
 	g := &s.Layered
-	k.putInt("attention.key_length", g.HeadDim)
-	k.putInt("attention.value_length", g.HeadDim)
-	k.putInt("attention.key_length_swa", s.HeadDim)
-	k.putInt("attention.value_length_swa", s.HeadDim)
-	k.putInt("rope.dimension_count_swa", s.HeadDim)
+	k.putInt("attention.key_length", cmp.Or(g.HeadDim, s.HeadDim))
+	k.putInt("attention.value_length", cmp.Or(g.HeadDim, s.HeadDim))
+	if g.HeadDim != 0 {
+		k.putInt("attention.key_length_swa", s.HeadDim)
+		k.putInt("attention.value_length_swa", s.HeadDim)
+		k.putInt("rope.dimension_count_swa", s.HeadDim)
+	}
+	if g.Streams.Count > 0 {
+		g.Streams.keys(&s, k)
+	}
 	k.putInt("attention.shared_kv_layers", g.SharedKV)
 	k.putInt("embedding_length_per_layer_input", g.PerLayer)
 	k.putFloat("final_logit_softcapping", gemmaSoftcap)
@@ -163,21 +218,10 @@ func (s Shape) layeredKeys(k *keys) {
 	k.put(k.arch+".attention.sliding_window_pattern", windows)
 }
 
-// latentKeys adds the keys of latent attention: the sizes of what a token stores, and of what follows from it.
-func (s Shape) latentKeys(k *keys) {
-	m := &s.Latent
-	k.putInt("attention.q_lora_rank", m.QRank)
-	k.putInt("attention.kv_lora_rank", m.Rank)
-	k.putInt("attention.key_length", m.Rank+m.Rope)
-	k.putInt("attention.value_length", m.Rank)
-	k.putInt("attention.key_length_mla", s.HeadDim)
-	k.putInt("attention.value_length_mla", s.HeadDim)
-}
-
 const (
-	gemmaSoftcap   = 30  // of the logits of Gemma 4
-	glmRoutedScale = 1.8 // of the experts of GLM-4.7-Flash
-	gatingSigmoid  = 2   // number of the function that chooses experts
+	gemmaSoftcap  = 30 // of the logits of Gemma 3n and 4
+	gatingSoftmax = 1  // numbers of the functions that choose experts
+	gatingSigmoid = 2
 )
 
 // cohereLogitScale multiplies the logits of Command R7B.
@@ -191,6 +235,11 @@ func (s Shape) yarn(k *keys) {
 	k.put(k.arch+".rope.scaling.type", "yarn")
 	k.putFloat("rope.scaling.factor", s.Rope.Yarn)
 	k.putInt("rope.scaling.original_context_length", s.Rope.YarnContext)
+	if s.Rope.YarnLog != 0 {
+		k.putFloat("rope.scaling.yarn_log_multiplier", s.Rope.YarnLog)
+		k.putFloat("rope.scaling.yarn_beta_fast", 32)
+		k.putFloat("rope.scaling.yarn_beta_slow", 1)
+	}
 	if s.Arch == "mistral3" {
 		k.putFloat("rope.scaling.yarn_log_multiplier", 1)
 		k.putFloat("attention.temperature_scale", 0.1)

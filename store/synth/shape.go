@@ -25,13 +25,25 @@ type Shape struct {
 	Experts, ExpertsUsed int // routed experts, and those used per token
 	DenseFFN             int // the file's MLP width in a model with experts
 	DenseLayers          int // first layers that have such an MLP instead of experts
-	SharedFFN            int // inner width of the expert that every token uses; 0 = none
+	SharedFFN            int // inner width of the experts that every token uses, together; 0 = none
+	Routing              Routing
 	Window               int // sliding window in tokens; 0 = none
 	Deltas               Deltas
+	States               States
 	Convs                Convs
 	Latent               Latent
 	Layered              Layered
 	Encoder              Encoder
+	Pre                  string // splits texts before the merges; "" = as the architecture does
+}
+
+// Routing holds how tokens choose experts.
+type Routing struct {
+	Sigmoid      bool // scores are sigmoids with a bias, not a softmax
+	Norm         bool // scores of the chosen experts are divided by their sum
+	Scale        float64
+	Shared       int // experts that every token uses
+	Groups, Used int // groups of experts, and those of which a token chooses; 0 = one group
 }
 
 // Convs are the short convolutions of models that have them in most layers.
@@ -43,20 +55,14 @@ type Convs struct {
 // inLayer reports whether a layer is a short convolution.
 func (c *Convs) inLayer(l int) bool { return c.Taps > 0 && !slices.Contains(c.Attends, l) }
 
-// Latent holds the sizes of latent attention.
-type Latent struct {
-	Rank  int // of keys and values; 0 = ordinary attention
-	QRank int // of queries
-	Rope  int // rotated elements of a key; HeadDim counts them
-}
-
-// Layered holds what the layers of Gemma 4 do not have in common.
+// Layered holds what the layers of Gemma 3n and 4 do not have in common.
 type Layered struct {
 	Interval int // one of so many layers has no window; 0 = the family has no such layers
-	HeadDim  int // in layers without a window
+	HeadDim  int // in layers without a window; 0 = as in the others
 	KVHeads  int // in layers without a window, whose values are their keys; 0 = as in the others, with values
-	SharedKV int // last layers that use keys and values of earlier ones, with MLPs twice as wide
+	SharedKV int // last layers that use keys and values of earlier ones, with MLPs twice as wide in Gemma 4
 	PerLayer int // width of the embedding that each layer has of its own
+	Streams  Streams
 }
 
 // full reports whether a layer of the family has no window.
@@ -65,14 +71,14 @@ func (g *Layered) full(l int) bool { return g.Interval > 0 && (l+1)%g.Interval =
 // headDim returns the elements of a layer's heads.
 func (s *Shape) headDim(l int) int {
 	if s.Layered.full(l) {
-		return s.Layered.HeadDim
+		return cmp.Or(s.Layered.HeadDim, s.HeadDim)
 	}
 	return s.HeadDim
 }
 
 // kvHeads returns the heads of keys of a layer, 0 if it has no attention.
 func (s *Shape) kvHeads(l int) int {
-	if s.Convs.inLayer(l) {
+	if s.Convs.inLayer(l) || s.States.on() && !s.States.attends(l) {
 		return 0
 	}
 	if s.Layered.full(l) {
@@ -81,13 +87,16 @@ func (s *Shape) kvHeads(l int) int {
 	return s.KVHeads
 }
 
-// inner returns the width of a layer's MLP that is not an expert's.
+// inner returns the width of a layer's MLP that is not an expert's, 0 if the layer has none.
 func (s *Shape) inner(l int) int {
+	if !s.States.hasMLP(l) {
+		return 0
+	}
 	width := s.FFN
 	if s.Experts > 0 {
 		width = s.DenseFFN
 	}
-	if l >= s.Layers-s.Layered.SharedKV {
+	if l >= s.Layers-s.Layered.SharedKV && s.Layered.Streams.Count == 0 {
 		width *= 2
 	}
 	return width
@@ -117,7 +126,10 @@ type Rope struct {
 	// Yarn stretches them from an original context of YarnContext tokens; 0 means no scaling.
 	Yarn        float64
 	YarnContext int
-	Dim         int // rotated elements of a head; 0 means all
+	YarnLog     float64 // by which the scale of attention grows with the logarithm of the factor
+	// Long is the factor by which the slowest frequency is divided in longer texts than the context; 0 means no such factors.
+	Long float64
+	Dim  int // rotated elements of a head; 0 means all
 	// Turned is the part of a head's frequencies that is not 0, in layers without a window; 0 means all.
 	Turned float64
 }
@@ -132,6 +144,9 @@ const (
 
 	qwen35Vocab   = 248320
 	qwen35Context = 262144
+
+	graniteVocab   = 100352
+	graniteContext = 131072
 )
 
 var (
@@ -209,6 +224,11 @@ var shapes = []Shape{
 		Deltas: Deltas{Interval: 4, Keys: 16, Heads: 32, HeadDim: 128, Taps: 4},
 	},
 	{
+		Name: "qwen3-next-80b-a3b", Arch: "qwen3next", Layers: 48, Dim: 2048, Heads: 16, KVHeads: 2, HeadDim: 256, FFN: 512,
+		Vocab: qwenVocab, Context: 262144, NormEps: 1e-6, Rope: qwen35, Experts: 512, ExpertsUsed: 10, DenseFFN: 5120, SharedFFN: 512,
+		Deltas: Deltas{Interval: 4, Keys: 16, Heads: 32, HeadDim: 128, Taps: 4},
+	},
+	{
 		Name: "llama-3.2-1b", Arch: "llama", Layers: 16, Dim: 2048, Heads: 32, KVHeads: 8, HeadDim: 64, FFN: 8192,
 		Vocab: llamaVocab, Context: llamaContext, Tied: true, NormEps: 1e-5, Rope: llama32,
 	},
@@ -231,6 +251,11 @@ var shapes = []Shape{
 	{
 		Name: "gemma-3-1b", Arch: "gemma3", Layers: 26, Dim: 1152, Heads: 4, KVHeads: 1, HeadDim: 256, FFN: 6912,
 		Vocab: 262144, Context: 32768, Tied: true, NormEps: 1e-6, Rope: Rope{Base: 1e6, LocalBase: 1e4}, Window: 512,
+	},
+	{
+		Name: "gemma-3n-e2b", Arch: "gemma3n", Layers: 30, Dim: 2048, Heads: 8, KVHeads: 2, HeadDim: 256, FFN: 8192,
+		Vocab: 262144, Context: 32768, Tied: true, NormEps: 1e-6, Rope: Rope{Base: 1e6, LocalBase: 1e4}, Window: 512,
+		Layered: Layered{Interval: 5, SharedKV: 10, PerLayer: 256, Streams: Streams{Count: 4, Laurel: 64, Sparse: 10}},
 	},
 	{
 		Name: "gemma-4-e2b", Arch: "gemma4", Layers: 35, Dim: 1536, Heads: 8, KVHeads: 1, HeadDim: 256, FFN: 6144,
@@ -294,12 +319,68 @@ var shapes = []Shape{
 	{
 		Name: "lfm2-8b-a1b", Arch: "lfm2moe", Layers: 24, Dim: 2048, Heads: 32, KVHeads: 8, HeadDim: 64, FFN: 1792,
 		Vocab: 65536, Context: 128000, Tied: true, NormEps: 1e-5, Rope: Rope{Base: 1e6},
-		Experts: 32, ExpertsUsed: 4, DenseFFN: 7168, DenseLayers: 2, Convs: Convs{3, []int{2, 6, 10, 14, 18, 21}},
+		Experts: 32, ExpertsUsed: 4, DenseFFN: 7168, DenseLayers: 2, Routing: Routing{Sigmoid: true},
+		Convs: Convs{3, []int{2, 6, 10, 14, 18, 21}},
 	},
 	{
 		Name: "glm-4.7-flash", Arch: "deepseek2", Layers: 47, Dim: 2048, Heads: 20, KVHeads: 1, HeadDim: 256, FFN: 1536,
 		Vocab: 154880, Context: 202752, NormEps: 1e-5, Rope: Rope{Base: 1e6, Dim: 64},
-		Experts: 64, ExpertsUsed: 4, DenseFFN: 10240, DenseLayers: 1, SharedFFN: 1536, Latent: Latent{Rank: 512, QRank: 768, Rope: 64},
+		Experts: 64, ExpertsUsed: 4, DenseFFN: 10240, DenseLayers: 1, SharedFFN: 1536,
+		Routing: Routing{Sigmoid: true, Norm: true, Scale: 1.8, Shared: 1}, Latent: Latent{Rank: 512, QRank: 768, Rope: 64, Value: 256},
+	},
+	{
+		Name: "deepseek-v2-lite", Arch: "deepseek2", Layers: 27, Dim: 2048, Heads: 16, KVHeads: 1, HeadDim: 192, FFN: 1408,
+		Vocab: 102400, Context: 163840, NormEps: 1e-6, Rope: Rope{Base: 1e4, Dim: 64, Yarn: 40, YarnContext: 4096, YarnLog: 0.0707},
+		Experts: 64, ExpertsUsed: 6, DenseFFN: 10944, DenseLayers: 1, SharedFFN: 2816, Pre: "deepseek-llm",
+		Routing: Routing{Scale: 1, Shared: 2}, Latent: Latent{Rank: 512, Rope: 64, Value: 128},
+	},
+	{
+		Name: "deepseek-v3", Arch: "deepseek2", Layers: 61, Dim: 7168, Heads: 128, KVHeads: 1, HeadDim: 192, FFN: 2048,
+		Vocab: 129280, Context: 163840, NormEps: 1e-6, Rope: Rope{Base: 1e4, Dim: 64, Yarn: 40, YarnContext: 4096, YarnLog: 0.1},
+		Experts: 256, ExpertsUsed: 8, DenseFFN: 18432, DenseLayers: 3, SharedFFN: 2048, Pre: "deepseek-v3",
+		Routing: Routing{Sigmoid: true, Norm: true, Scale: 2.5, Shared: 1, Groups: 8, Used: 4}, Latent: Latent{Rank: 512, QRank: 1536, Rope: 64, Value: 128},
+	},
+	{
+		Name: "minicpm3-4b", Arch: "minicpm3", Layers: 62, Dim: 2560, Heads: 40, KVHeads: 40, HeadDim: 96, FFN: 6400,
+		Vocab: 73448, Context: 32768, Tied: true, NormEps: 1e-5, Rope: Rope{Base: 1e4, Dim: 32, Long: 23},
+		Latent: Latent{Rank: 256, QRank: 768, Rope: 32, Value: 64, Joint: true},
+	},
+	{
+		Name: "granite-4-h-micro", Arch: "granitehybrid", Layers: 40, Dim: 2048, Heads: 32, KVHeads: 8, HeadDim: 64, FFN: 8192,
+		Vocab: graniteVocab, Context: graniteContext, Tied: true, NormEps: 1e-5, Rope: Rope{Base: 1e4},
+		States: States{Heads: 64, HeadDim: 64, Groups: 1, Size: 128, Taps: 4, Normed: true, Attends: []int{5, 15, 25, 35}},
+	},
+	{
+		Name: "granite-4-h-tiny", Arch: "granitehybrid", Layers: 40, Dim: 1536, Heads: 12, KVHeads: 4, HeadDim: 128, FFN: 512,
+		Vocab: graniteVocab, Context: graniteContext, Tied: true, NormEps: 1e-5, Rope: Rope{Base: 1e4},
+		Experts: 64, ExpertsUsed: 6, DenseFFN: 512, SharedFFN: 1024,
+		States: States{Heads: 48, HeadDim: 64, Groups: 1, Size: 128, Taps: 4, Normed: true, Attends: []int{5, 15, 25, 35}},
+	},
+	{
+		Name: "falcon-h1-0.5b", Arch: "falcon-h1", Layers: 36, Dim: 1024, Heads: 8, KVHeads: 2, HeadDim: 64, FFN: 2048,
+		Vocab: 32784, Context: 16384, NormEps: 1e-5, Rope: Rope{Base: 1e11},
+		States: States{Heads: 24, HeadDim: 64, Groups: 1, Size: 128, Taps: 4, Beside: true},
+	},
+	{
+		Name: "nemotron-nano-9b-v2", Arch: "nemotron_h", Layers: 56, Dim: 4480, Heads: 40, KVHeads: 8, HeadDim: 128, FFN: 15680,
+		Vocab: 131072, Context: 131072, NormEps: 1e-5,
+		States: States{
+			Heads: 128, HeadDim: 80, Groups: 8, Size: 128, Taps: 4, Normed: true,
+			Blocks: "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",
+		},
+	},
+	{
+		Name: "nemotron-3-nano-30b-a3b", Arch: "nemotron_h_moe", Layers: 52, Dim: 2688, Heads: 32, KVHeads: 2, HeadDim: 128, FFN: 1856,
+		Vocab: 131072, Context: 262144, NormEps: 1e-5,
+		Experts: 128, ExpertsUsed: 6, DenseFFN: 1856, SharedFFN: 3712, Routing: Routing{Sigmoid: true, Norm: true, Scale: 2.5, Shared: 1},
+		States: States{
+			Heads: 64, HeadDim: 64, Groups: 8, Size: 128, Taps: 4, Normed: true,
+			Blocks: "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+		},
+	},
+	{
+		Name: "mamba2-1.3b", Arch: "mamba2", Layers: 48, Dim: 2048, Vocab: 50288, Context: 1 << 20, Tied: true, NormEps: 1e-5,
+		States: States{Heads: 64, HeadDim: 64, Groups: 1, Size: 128, Taps: 4, Normed: true, Blocks: strings.Repeat("M", 48)},
 	},
 	{
 		Name: "bge-small", Arch: "bert", Layers: 12, Dim: 384, Heads: 12, KVHeads: 12, HeadDim: 32, FFN: 1536,
@@ -332,7 +413,7 @@ func FindShape(name string) (Shape, bool) {
 func (s Shape) Parameters() int64 {
 	var n int64
 	for _, t := range s.tensors() {
-		if t.fill != fillRopeFactors { // a table, not weights
+		if t.fill != fillRopeFactors && t.fill != fillLongFactors { // tables, not weights
 			n += t.elems()
 		}
 	}

@@ -117,6 +117,8 @@ func (o *Options) reader(ctx context.Context, t *tensor, typ quant.Type, buffer 
 		return vectorReader(func() []float32 { return router(src, t.shape[0], t.cols(), o.RouterSkew) }, done), nil
 	case fillDecay:
 		return vectorReader(func() []float32 { return decays(src, n) }, done), nil
+	case fillLongFactors:
+		return vectorReader(o.Shape.longFactors, done), nil
 	case fillRopeFactors:
 		return vectorReader(o.Shape.ropeFactors, done), nil
 	}

@@ -3,6 +3,7 @@ package synth
 import (
 	"context"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,34 +18,6 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/text/token"
 )
-
-// shrunk returns a shape with all features of its family that is small enough for a test.
-// Rows of 96 are not whole blocks of the K types, rows of 256 are.
-func shrunk(s Shape) Shape {
-	s.Layers, s.Dim, s.FFN, s.DenseFFN, s.SharedFFN, s.Vocab, s.Context = 4, 96, 256, min(s.DenseFFN, 512), min(s.SharedFFN, 64), 300, 64
-	s.Heads, s.KVHeads, s.HeadDim = 3*min(s.Heads/s.KVHeads, 2), 3, 32
-	if s.Encoder.on() {
-		s.Dim = s.Heads * s.HeadDim
-	}
-	if s.Latent.Rank > 0 {
-		s.KVHeads, s.HeadDim, s.Latent = 1, 48, Latent{Rank: 96, QRank: 64, Rope: 16}
-	}
-	if g := &s.Layered; g.Interval > 0 { // layers 1 and 3 have no window
-		*g = Layered{Interval: 2, HeadDim: 64, KVHeads: min(g.KVHeads, 1), SharedKV: min(g.SharedKV, 2), PerLayer: min(g.PerLayer, 32)}
-		s.Window = 2
-	}
-	if s.Convs.Taps > 0 {
-		s.Convs.Attends = []int{2}
-	}
-	s.Rope.Dim = min(s.Rope.Dim, 16)
-	if s.Experts > 0 {
-		s.Experts, s.ExpertsUsed = 6, 2
-	}
-	if d := &s.Deltas; d.Interval > 0 {
-		d.Keys, d.Heads, d.HeadDim = 3, 3*min(d.Heads/d.Keys, 2), 32
-	}
-	return s
-}
 
 func write(t *testing.T, o Options) vfs.FS {
 	t.Helper()
@@ -71,7 +44,7 @@ func TestModelsCompute(t *testing.T) {
 				continue
 			}
 			t.Run(family+" "+mix, func(t *testing.T) {
-				fsys := write(t, Options{Shape: shrunk(s), Quant: mix})
+				fsys := write(t, Options{Shape: s.Reduced(), Quant: mix})
 				first, second := predict(t, fsys, []int32{1, 2, 3}), predict(t, fsys, []int32{3, 2, 1})
 				require.NotEqual(t, first, second)
 				for _, logits := range [][]float32{first, second} {
@@ -81,7 +54,7 @@ func TestModelsCompute(t *testing.T) {
 			})
 		}
 	}
-	require.Len(t, families, 25)
+	require.Len(t, families, 33)
 }
 
 // predict returns the logits after ids.
@@ -118,7 +91,7 @@ func TestTokenizer(t *testing.T) {
 		if s.Encoder.on() {
 			continue
 		}
-		fsys := write(t, Options{Shape: shrunk(s), Quant: "q8_0"})
+		fsys := write(t, Options{Shape: s.Reduced(), Quant: "q8_0"})
 		tokenizer, err := modelfile.OpenTokenizer(fsys, "m.gguf")
 		require.NoError(t, err, s.Name)
 		const text = "the cat, the tree\n\x00 w270 ÿ"
@@ -138,7 +111,7 @@ func TestTokenizer(t *testing.T) {
 func TestTokenizerOfEncoders(t *testing.T) {
 	for _, name := range []string{"bge-small", "nomic-embed-text"} {
 		s, _ := FindShape(name)
-		tokenizer := testutil.Must(modelfile.OpenTokenizer(write(t, Options{Shape: shrunk(s), Quant: "q8_0"}), "m.gguf"))
+		tokenizer := testutil.Must(modelfile.OpenTokenizer(write(t, Options{Shape: s.Reduced(), Quant: "q8_0"}), "m.gguf"))
 		first := int32(len(wordPieceSpecials) + 2*94)
 		ids := testutil.Must(tokenizer.Encode("w0 w101 c", token.EncodeOptions{AddSpecial: true}))
 		require.Equal(t, []int32{2, first, first + 101, 5 + 2*('c'-'!'), 3}, ids)
@@ -148,7 +121,7 @@ func TestTokenizerOfEncoders(t *testing.T) {
 
 func TestSameOptionsSameBytes(t *testing.T) {
 	bytesOf := func(seed uint64) []byte {
-		o := Options{Shape: shrunk(shapes[0]), Quant: "q4_k_m", Seed: seed}
+		o := Options{Shape: shapes[0].Reduced(), Quant: "q4_k_m", Seed: seed}
 		data, err := vfs.ReadFile(write(t, o), "m.gguf", 1<<30)
 		require.NoError(t, err)
 		return data
@@ -158,14 +131,14 @@ func TestSameOptionsSameBytes(t *testing.T) {
 }
 
 func TestContextReplacesThatOfTheShape(t *testing.T) {
-	files, err := modelfile.Open(write(t, Options{Shape: shrunk(shapes[0]), Quant: "q4_0", Context: 777}), "m.gguf")
+	files, err := modelfile.Open(write(t, Options{Shape: shapes[0].Reduced(), Quant: "q4_0", Context: 777}), "m.gguf")
 	require.NoError(t, err)
 	defer files.Close()
 	require.Equal(t, 777, files.Hyper.Context)
 }
 
 func TestProgress(t *testing.T) {
-	o := Options{Shape: shrunk(shapes[0]), Quant: "q4_0"}
+	o := Options{Shape: shapes[0].Reduced(), Quant: "q4_0"}
 	var done, total int64
 	o.Progress = func(d, n int64) { require.GreaterOrEqual(t, d, done); done, total = d, n }
 	write(t, o)
@@ -176,7 +149,7 @@ func TestProgress(t *testing.T) {
 }
 
 func TestFailuresLeaveNoFile(t *testing.T) {
-	o := Options{Shape: shrunk(shapes[0]), Quant: "q4_0"}
+	o := Options{Shape: shapes[0].Reduced(), Quant: "q4_0"}
 	t.Run("full disk", func(t *testing.T) {
 		disk := vfs.NewMem()
 		full := vfs.NewFaulty(disk, func(op vfs.Op) error {
@@ -276,4 +249,16 @@ func TestNamesAreFound(t *testing.T) {
 	}
 	_, ok := FindShape("nothing")
 	require.False(t, ok)
+}
+
+// TestGuideListsShapes: the guide names each shape once.
+func TestGuideListsShapes(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/guide/models.md")
+	require.NoError(t, err)
+	_, list, _ := strings.Cut(string(guide), "| | shapes |")
+	list, _, _ = strings.Cut(list, "\n\n")
+	for _, s := range Shapes() {
+		require.Equal(t, 1, strings.Count(list, "`"+s.Name+"`"), s.Name)
+	}
+	require.Equal(t, 2*len(Shapes()), strings.Count(list, "`"))
 }

@@ -45,6 +45,7 @@ const (
 	fillBias                   // near 0
 	fillRouter                 // a matrix with rows of different norms
 	fillRopeFactors
+	fillLongFactors
 	fillDecay // near -1
 )
 
@@ -58,10 +59,13 @@ type family struct {
 	noNorm   bool   // no norms before attention and MLP
 	parallel bool   // attention and MLP share the norm before them
 	gptOSS   bool   // more biases, sinks, experts in MXFP4
-	bias     bool   // experts are chosen with a bias; matrices of encoders have biases
+	bias     bool   // encoders: matrices have biases
 	gated    bool   // encoders: the MLP has a gate
+	ungated  bool   // MLPs and experts have none
+	oneNorm  bool   // layers have one block each, and one norm
+	jointBA  bool   // steps and weights of delta nets are one matrix
 	endNorm  string // name of the last norm, if it is not output_norm
-	ffnNorm  string // name of the norm before the MLP, if it is not ffn_norm
+	ffnNorm  string // name of the norm before the MLP, if it is not ffn_norm.weight
 	pre      string
 }
 
@@ -77,7 +81,7 @@ var families = map[string]family{
 	"qwen2":    {pre: "qwen2", qkvBias: true},
 	"qwen3":    {pre: "qwen2", qkNorm: normHead},
 	"qwen3moe": {pre: "qwen2", qkNorm: normHead},
-	"qwen35":   {pre: "qwen35", qkNorm: normHead, ffnNorm: "post_attention_norm"},
+	"qwen35":   {pre: "qwen35", qkNorm: normHead, ffnNorm: "post_attention_norm.weight"},
 	"olmoe":    {pre: "olmo", qkNorm: normFull},
 	"gemma3":   {pre: "gpt-2", qkNorm: normHead, postNorm: true},
 	"phi3":     {pre: "gpt-2", fused: true, fusedMLP: true},
@@ -85,15 +89,24 @@ var families = map[string]family{
 	"exaone4":  {pre: "exaone4", qkNorm: normHead, postNorm: true, noNorm: true},
 	"olmo2":    {pre: "dbrx", qkNorm: normFull, postNorm: true, noNorm: true},
 	"ernie4_5": {pre: "gpt-2"},
-	"seed_oss": {pre: "seed-coder", qkvBias: true, ffnNorm: "post_attention_norm"},
+	"seed_oss": {pre: "seed-coder", qkvBias: true, ffnNorm: "post_attention_norm.weight"},
 	"cohere2":  {pre: "command-r", parallel: true},
 	"glm4":     {pre: "glm4", qkvBias: true, fusedMLP: true, postNorm: true},
-	"gpt-oss":  {pre: "gpt-4o", qkvBias: true, gptOSS: true, ffnNorm: "post_attention_norm"},
+	"gpt-oss":  {pre: "gpt-4o", qkvBias: true, gptOSS: true, ffnNorm: "post_attention_norm.weight"},
 
-	"qwen35moe": {pre: "qwen35", qkNorm: normHead, ffnNorm: "post_attention_norm"},
+	"qwen35moe": {pre: "qwen35", qkNorm: normHead, ffnNorm: "post_attention_norm.weight"},
 	"gemma4":    {pre: "gpt-2", qkNorm: normHead, postNorm: true},
-	"lfm2moe":   {pre: "lfm2", qkNorm: normHead, bias: true, endNorm: "token_embd_norm"},
-	"deepseek2": {pre: "glm4", bias: true},
+	"lfm2moe":   {pre: "lfm2", qkNorm: normHead, endNorm: "token_embd_norm"},
+	"deepseek2": {pre: "glm4"},
+
+	"qwen3next":      {pre: "qwen2", qkNorm: normHead, ffnNorm: "post_attention_norm.weight", jointBA: true},
+	"gemma3n":        {pre: "gpt-2", qkNorm: normHead, postNorm: true},
+	"minicpm3":       {pre: "gpt-2"},
+	"granitehybrid":  {pre: "dbrx"},
+	"falcon-h1":      {pre: "falcon-h1", ffnNorm: "ffn_norm"}, // converters write this name
+	"nemotron_h":     {pre: "pixtral", ungated: true, oneNorm: true},
+	"nemotron_h_moe": {pre: "pixtral", ungated: true, oneNorm: true},
+	"mamba2":         {pre: "gpt-neox", oneNorm: true},
 
 	"hunyuan-dense": {pre: "hunyuan-dense", qkNorm: normHead},
 
@@ -112,6 +125,12 @@ func (s Shape) tensors() []tensor {
 		dim := cmp.Or(s.Layered.HeadDim, s.HeadDim)
 		out = append(out, tensor{name: "rope_freqs.weight", shape: []int{dim / 2}, layer: -1, fill: fillRopeFactors})
 	}
+	if s.Rope.Long != 0 {
+		for _, name := range []string{"rope_factors_long", "rope_factors_short"} {
+			out = append(out, tensor{name: name + ".weight", shape: []int{s.Rope.Dim / 2}, layer: -1, fill: fillLongFactors})
+		}
+	}
+	out = append(out, s.Layered.Streams.ends(&s)...)
 	out = append(out, tensor{name: "token_embd.weight", shape: []int{s.Vocab, s.Dim}, role: embed, layer: -1})
 	if width := s.Layered.PerLayer; width > 0 {
 		out = append(out,
@@ -157,23 +176,16 @@ func (s Shape) layer(i int) []tensor {
 	if !f.noNorm {
 		l.add("attn_norm.weight", roleNone, fillGain, s.Dim)
 	}
-	switch {
-	case s.Deltas.inLayer(i):
-		s.deltas(l)
-	case s.Convs.inLayer(i):
-		s.convolution(l)
-	case s.Latent.Rank > 0:
-		s.latent(l)
-	default:
-		s.attention(l, f)
-	}
+	s.mixer(l, f)
 	if f.postNorm {
 		l.add("post_attention_norm.weight", roleNone, fillGain, s.Dim)
 	}
-	if !f.noNorm && !f.parallel {
-		l.add(cmp.Or(f.ffnNorm, "ffn_norm")+".weight", roleNone, fillGain, s.Dim)
+	if !f.noNorm && !f.parallel && !f.oneNorm {
+		l.add(cmp.Or(f.ffnNorm, "ffn_norm.weight"), roleNone, fillGain, s.Dim)
 	}
-	s.mlp(l, f)
+	if s.States.hasMLP(i) {
+		s.mlp(l, f)
+	}
 	if f.postNorm {
 		l.add("post_ffw_norm.weight", roleNone, fillGain, s.Dim)
 	}
@@ -181,6 +193,24 @@ func (s Shape) layer(i int) []tensor {
 		s.layered(l)
 	}
 	return l.list
+}
+
+// mixer adds the tensors of what mixes tokens in a layer, if it does.
+func (s Shape) mixer(l *layerTensors, f family) {
+	i := l.layer
+	if s.States.inLayer(i) {
+		s.states(l)
+	}
+	switch {
+	case s.Deltas.inLayer(i):
+		s.deltas(l, f)
+	case s.Convs.inLayer(i):
+		s.convolution(l)
+	case s.Latent.Rank > 0:
+		s.latent(l)
+	case !s.States.on(), s.States.attends(i):
+		s.attention(l, f)
+	}
 }
 
 // mlp adds the tensors of a layer's MLP, of its experts, or of both.
@@ -192,10 +222,13 @@ func (s Shape) mlp(l *layerTensors, f family) {
 			return // no MLP beside them
 		}
 	}
-	if f.fusedMLP {
+	switch {
+	case f.fusedMLP:
 		l.add("ffn_up.weight", roleMatrix, fillMatrix, 2*inner, s.Dim)
-	} else {
+	case !f.ungated:
 		l.add("ffn_gate.weight", roleMatrix, fillMatrix, inner, s.Dim)
+		fallthrough
+	default:
 		l.add("ffn_up.weight", roleMatrix, fillMatrix, inner, s.Dim)
 	}
 	l.add("ffn_down.weight", roleDown, fillMatrix, s.Dim, inner)
@@ -212,18 +245,23 @@ func (s Shape) experts(l *layerTensors, f family) {
 		l.add("ffn_up_exps.bias", roleNone, fillBias, s.Experts, s.FFN)
 	}
 	l.add("ffn_gate_inp.weight", roleNone, fillRouter, s.Experts, s.Dim)
-	if s.Layered.Interval > 0 {
+	switch {
+	case s.Layered.Interval > 0:
 		l.add("ffn_gate_up_exps.weight", matrix, fillMatrix, s.Experts, 2*s.FFN, s.Dim)
-	} else {
+	case !f.ungated:
 		l.add("ffn_gate_exps.weight", matrix, fillMatrix, s.Experts, s.FFN, s.Dim)
+		fallthrough
+	default:
 		l.add("ffn_up_exps.weight", matrix, fillMatrix, s.Experts, s.FFN, s.Dim)
 	}
 	l.add("ffn_down_exps.weight", down, fillMatrix, s.Experts, s.Dim, s.FFN)
-	if f.bias {
+	if s.Routing.Sigmoid {
 		l.add("exp_probs_b.bias", roleNone, fillBias, s.Experts)
 	}
 	if s.SharedFFN > 0 {
-		l.add("ffn_gate_shexp.weight", roleMatrix, fillMatrix, s.SharedFFN, s.Dim)
+		if !f.ungated {
+			l.add("ffn_gate_shexp.weight", roleMatrix, fillMatrix, s.SharedFFN, s.Dim)
+		}
 		l.add("ffn_up_shexp.weight", roleMatrix, fillMatrix, s.SharedFFN, s.Dim)
 		l.add("ffn_down_shexp.weight", roleDown, fillMatrix, s.Dim, s.SharedFFN)
 	}
@@ -233,7 +271,7 @@ func (s Shape) experts(l *layerTensors, f family) {
 }
 
 // deltas adds the tensors of a gated delta net.
-func (s Shape) deltas(l *layerTensors) {
+func (s Shape) deltas(l *layerTensors, f family) {
 	d := &s.Deltas
 	inner := d.Heads * d.HeadDim
 	l.add("attn_qkv.weight", roleQKV, fillMatrix, d.channels(), s.Dim)
@@ -241,8 +279,12 @@ func (s Shape) deltas(l *layerTensors) {
 	l.add("ssm_conv1d.weight", roleNone, fillGain, d.channels(), d.Taps)
 	l.add("ssm_dt.bias", roleNone, fillBias, d.Heads)
 	l.add("ssm_a", roleNone, fillDecay, d.Heads)
-	l.add("ssm_beta.weight", roleMatrix, fillMatrix, d.Heads, s.Dim)
-	l.add("ssm_alpha.weight", roleMatrix, fillMatrix, d.Heads, s.Dim)
+	if f.jointBA {
+		l.add("ssm_ba.weight", roleMatrix, fillMatrix, 2*d.Heads, s.Dim)
+	} else {
+		l.add("ssm_beta.weight", roleMatrix, fillMatrix, d.Heads, s.Dim)
+		l.add("ssm_alpha.weight", roleMatrix, fillMatrix, d.Heads, s.Dim)
+	}
 	l.add("ssm_norm.weight", roleNone, fillGain, d.HeadDim)
 	l.add("ssm_out.weight", roleMatrix, fillMatrix, s.Dim, inner)
 }
@@ -291,22 +333,13 @@ func (s Shape) convolution(l *layerTensors) {
 	l.add("shortconv.out_proj.weight", roleMatrix, fillMatrix, s.Dim, s.Dim)
 }
 
-// latent adds the tensors of latent attention.
-func (s Shape) latent(l *layerTensors) {
-	m := &s.Latent
-	l.add("attn_q_a.weight", roleMatrix, fillMatrix, m.QRank, s.Dim)
-	l.add("attn_q_a_norm.weight", roleNone, fillGain, m.QRank)
-	l.add("attn_q_b.weight", roleMatrix, fillMatrix, s.Heads*s.HeadDim, m.QRank)
-	l.add("attn_kv_a_mqa.weight", roleMatrix, fillMatrix, m.Rank+m.Rope, s.Dim)
-	l.add("attn_kv_a_norm.weight", roleNone, fillGain, m.Rank)
-	l.add("attn_k_b.weight", roleMatrix, fillMatrix, s.Heads, m.Rank, s.HeadDim-m.Rope)
-	l.add("attn_v_b.weight", roleMatrix, fillMatrix, s.Heads, s.HeadDim, m.Rank)
-	l.add("attn_output.weight", roleProject, fillMatrix, s.Dim, s.Heads*s.HeadDim)
-}
-
-// layered adds what only the layers of Gemma 4 have.
+// layered adds what only the layers of Gemma 3n and 4 have.
 func (s Shape) layered(l *layerTensors) {
-	l.add("layer_output_scale.weight", roleNone, fillGain, 1)
+	if s.Layered.Streams.Count > 0 {
+		s.Layered.Streams.layer(&s, l)
+	} else {
+		l.add("layer_output_scale.weight", roleNone, fillGain, 1)
+	}
 	if width := s.Layered.PerLayer; width > 0 {
 		l.add("inp_gate.weight", roleMatrix, fillMatrix, width, s.Dim)
 		l.add("proj.weight", roleMatrix, fillMatrix, s.Dim, width)
@@ -349,13 +382,16 @@ func (s Shape) Matrices(mixName string) ([]Matrix, error) {
 	}
 	var list []Matrix
 	for _, t := range s.tensors() {
-		if len(t.shape) < 2 || t.role == roleEmbed || t.role == roleTable || t.fill == fillBias {
+		if len(t.shape) < 2 || t.role == roleEmbed || t.role == roleTable || t.role == roleNone && t.fill != fillRouter {
 			continue
 		}
 		parts := strings.Split(t.name, ".")
 		matrix := Matrix{Name: parts[len(parts)-2], Type: m.typeOf(&t, s.Layers), Cols: t.shape[len(t.shape)-1], Rows: t.shape[len(t.shape)-2]}
-		if len(t.shape) == 3 {
+		switch {
+		case len(t.shape) == 3 && strings.HasSuffix(matrix.Name, "_exps"):
 			matrix.Experts = t.shape[0]
+		case len(t.shape) == 3: // all of them are used
+			matrix.Rows *= t.shape[0]
 		}
 		if t.role == roleOutput {
 			matrix.Name = "output"

@@ -51,24 +51,55 @@ var published = map[string]string{
 	"deepseek2 dense":   latentNames + " ffn_gate ffn_up ffn_down",
 	"bert": "attn_q attn_k attn_v attn_q.bias attn_k.bias attn_v.bias attn_output attn_output.bias attn_output_norm attn_output_norm.bias " +
 		"ffn_up ffn_up.bias ffn_down ffn_down.bias layer_output_norm layer_output_norm.bias",
-	"nomic-bert":    "attn_qkv attn_output attn_output_norm attn_output_norm.bias ffn_gate ffn_up ffn_down layer_output_norm layer_output_norm.bias",
-	"hunyuan-dense": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down",
+	"nomic-bert":          "attn_qkv attn_output attn_output_norm attn_output_norm.bias ffn_gate ffn_up ffn_down layer_output_norm layer_output_norm.bias",
+	"qwen3next":           "attn_norm attn_qkv attn_gate ssm_conv1d ssm_dt.bias ssm_a ssm_ba ssm_norm ssm_out post_attention_norm " + qwenExperts,
+	"qwen3next attention": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output post_attention_norm " + qwenExperts,
+	"gemma3n": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output post_attention_norm ffn_norm ffn_gate ffn_up ffn_down " +
+		"post_ffw_norm inp_gate proj post_norm altup_correct_scale altup_correct_coef altup_predict_coef altup_router altup_router_norm " +
+		"laurel_l laurel_r laurel_post_norm",
+	"deepseek2 softmax": strings.Replace(latentNames, "attn_q_a attn_q_a_norm attn_q_b", "attn_q", 1) +
+		" ffn_gate_inp ffn_gate_exps ffn_down_exps ffn_up_exps ffn_gate_shexp ffn_up_shexp ffn_down_shexp",
+	"deepseek2 softmax dense":         strings.Replace(latentNames, "attn_q_a attn_q_a_norm attn_q_b", "attn_q", 1) + " ffn_gate ffn_up ffn_down",
+	"minicpm3":                        strings.Replace(latentNames, "attn_k_b attn_v_b", "attn_kv_b", 1) + " ffn_gate ffn_up ffn_down",
+	"granitehybrid":                   "attn_norm " + mambaNames + " ssm_norm ffn_norm ffn_gate ffn_up ffn_down",
+	"granitehybrid attention":         "attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down",
+	"granitehybrid experts":           "attn_norm " + mambaNames + " ssm_norm ffn_norm " + sharedExperts,
+	"granitehybrid experts attention": "attn_norm attn_q attn_k attn_v attn_output ffn_norm " + sharedExperts,
+	"falcon-h1":                       "attn_norm attn_q attn_k attn_v attn_output " + mambaNames + " ffn_norm ffn_gate ffn_up ffn_down",
+	"nemotron_h M":                    "attn_norm " + mambaNames + " ssm_norm",
+	"nemotron_h *":                    "attn_norm attn_q attn_k attn_v attn_output",
+	"nemotron_h -":                    "attn_norm ffn_up ffn_down",
+	"nemotron_h E":                    "attn_norm ffn_gate_inp exp_probs_b.bias ffn_down_exps ffn_up_exps ffn_up_shexp ffn_down_shexp",
+	"hunyuan-dense":                   "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down",
 }
 
 const (
 	routedExperts = "ffn_gate_inp exp_probs_b.bias ffn_gate_exps ffn_down_exps ffn_up_exps"
 	qwenExperts   = "ffn_gate_inp ffn_gate_exps ffn_down_exps ffn_up_exps ffn_gate_inp_shexp ffn_gate_shexp ffn_up_shexp ffn_down_shexp"
 	gemmaExperts  = "ffn_gate_inp ffn_gate_inp.scale ffn_gate_up_exps ffn_down_exps ffn_down_exps.scale post_ffw_norm_1 post_ffw_norm_2 pre_ffw_norm_2"
+	sharedExperts = "ffn_gate_inp ffn_gate_exps ffn_down_exps ffn_up_exps ffn_gate_shexp ffn_up_shexp ffn_down_shexp"
+	mambaNames    = "ssm_in ssm_conv1d ssm_conv1d.bias ssm_dt.bias ssm_a ssm_d ssm_out"
 	latentNames   = "attn_norm attn_q_a attn_q_a_norm attn_q_b attn_kv_a_mqa attn_kv_a_norm attn_k_b attn_v_b attn_output ffn_norm"
 )
 
 // publishedLayer returns the names of a layer's tensors.
 func publishedLayer(s *Shape, l int) string {
 	name := s.Arch
+	if s.States.Blocks != "" {
+		return published["nemotron_h "+s.States.Blocks[l:l+1]]
+	}
+	if s.Name == "deepseek-v2-lite" {
+		name += " softmax"
+	}
+	if s.Name == "granite-4-h-tiny" {
+		name += " experts"
+	}
 	switch attends := slices.Contains([]int{2, 6, 10, 14, 18, 21}, l); {
-	case strings.HasPrefix(name, "qwen35") && l%4 == 3, name == "lfm2moe" && attends:
+	case s.Arch == "granitehybrid" && l%10 == 5:
 		name += " attention"
-	case name == "lfm2moe" && l < 2, name == "deepseek2" && l < 1:
+	case (strings.HasPrefix(name, "qwen35") || name == "qwen3next") && l%4 == 3, name == "lfm2moe" && attends:
+		name += " attention"
+	case name == "lfm2moe" && l < 2, s.Arch == "deepseek2" && l < map[string]int{"deepseek-v3": 3}[s.Name] || s.Arch == "deepseek2" && l < 1:
 		name += " dense"
 	case s.Name == "gemma-4-26b-a4b" && l%6 == 5:
 		name += " experts attention"
@@ -97,7 +128,13 @@ func TestTensorsMatchPublishedFiles(t *testing.T) {
 		case !s.Encoder.on():
 			want = append(want, "output_norm.weight")
 		}
-		if s.Name == "gemma-4-e2b" {
+		if s.Arch == "minicpm3" {
+			want = append(want, "rope_factors_long.weight", "rope_factors_short.weight")
+		}
+		if s.Arch == "gemma3n" {
+			want = append(want, "altup_proj.weight", "altup_unembd_proj.weight")
+		}
+		if s.Name == "gemma-4-e2b" || s.Arch == "gemma3n" {
 			want = append(want, "per_layer_token_embd.weight", "per_layer_model_proj.weight", "per_layer_proj_norm.weight")
 		}
 		if !s.Tied {
@@ -105,7 +142,7 @@ func TestTensorsMatchPublishedFiles(t *testing.T) {
 		}
 		for l := range s.Layers {
 			for _, name := range strings.Fields(publishedLayer(&s, l)) {
-				if !strings.HasSuffix(name, ".bias") && !strings.HasSuffix(name, ".scale") && name != "ssm_a" {
+				if !strings.HasSuffix(name, ".bias") && !strings.HasSuffix(name, ".scale") && name != "ssm_a" && name != "ssm_d" && (name != "ffn_norm" || s.Arch != "falcon-h1") {
 					name += ".weight"
 				}
 				want = append(want, fmt.Sprintf("blk.%d.%s", l, name))
@@ -126,7 +163,7 @@ func TestParameters(t *testing.T) {
 		"qwen2.5-0.5b": 494, "qwen2.5-1.5b": 1544, "qwen2.5-3b": 3086, "qwen2.5-7b": 7616,
 		"llama-3.2-1b": 1236, "llama-3.2-3b": 3213, "llama-3.1-8b": 8030, "mistral-7b-v0.3": 7248,
 		"qwen3-0.6b": 596, "qwen3-4b": 4022, "qwen3-30b-a3b": 30532, "gemma-3-1b": 1000, "phi-3-mini-4k": 3821,
-		"smollm3-3b": 3075, "olmoe-1b-7b": 6919, "gpt-oss-20b": 20915,
+		"smollm3-3b": 3075, "olmoe-1b-7b": 6919, "gpt-oss-20b": 20915, "deepseek-v2-lite": 15706, "mamba2-1.3b": 1344, "falcon-h1-0.5b": 521,
 	} {
 		s, ok := FindShape(name)
 		require.True(t, ok)
@@ -140,6 +177,8 @@ func TestLargeParameters(t *testing.T) {
 	table := 262144 * 35 * 256 / 1e9
 	for name, billions := range map[string]float64{
 		"lfm2-8b-a1b": 8.3, "gemma-4-26b-a4b": 25.2, "gemma-4-e2b": 2.3 + table, "qwen3.5-35b-a3b": 34.7, "glm-4.7-flash": 29.9,
+		"qwen3-next-80b-a3b": 79.7, "gemma-3n-e2b": 4.46, "deepseek-v3": 671, "minicpm3-4b": 4.07, "granite-4-h-micro": 3.19,
+		"granite-4-h-tiny": 6.94, "nemotron-nano-9b-v2": 8.89, "nemotron-3-nano-30b-a3b": 31.6,
 	} {
 		s, ok := FindShape(name)
 		require.True(t, ok)
@@ -305,7 +344,16 @@ func TestMatrices(t *testing.T) {
 		if s.Arch == "gemma4" && s.Experts > 0 { // both in each layer
 			names["ffn_down"] = 0
 		}
-		require.Equal(t, s.Layers, names["ffn_down"]+names["ffn_down_exps"], s.Name)
+		mlps := 0
+		for l := range s.Layers {
+			if s.States.hasMLP(l) {
+				mlps++
+			}
+			if s.States.inLayer(l) { // the taps of its convolution are no matrix
+				weights += int64(s.States.Taps * (s.States.inner() + 2*s.States.Groups*s.States.Size))
+			}
+		}
+		require.Equal(t, mlps, names["ffn_down"]+names["ffn_down_exps"], s.Name)
 		weights += int64(s.Vocab) * int64(s.Layered.PerLayer*s.Layers)
 		weights += int64(s.Encoder.Types) * int64(s.Dim)
 		if s.Encoder.Positions {
@@ -318,7 +366,7 @@ func TestMatrices(t *testing.T) {
 		if s.Encoder.on() {
 			rest = 0.002 // all matrices have biases
 		}
-		require.InEpsilon(t, s.Parameters(), weights, rest, "the rest is norms and biases")
+		require.InEpsilon(t, s.Parameters(), weights, rest, "%s: the rest is norms and biases", s.Name)
 	}
 	tiny, _ := FindShape("tiny")
 	list, err := tiny.Matrices("q4_0")

@@ -1,6 +1,9 @@
 package synth
 
-import "strconv"
+import (
+	"cmp"
+	"strconv"
+)
 
 // Token types of GGUF.
 const (
@@ -43,7 +46,7 @@ func (s Shape) vocabulary(k *keys) {
 	types[begin], types[end] = tokenControl, tokenControl
 
 	k.put("tokenizer.ggml.model", "gpt2")
-	k.put("tokenizer.ggml.pre", families[s.Arch].pre)
+	k.put("tokenizer.ggml.pre", cmp.Or(s.Pre, families[s.Arch].pre))
 	k.put("tokenizer.ggml.tokens", tokens)
 	k.put("tokenizer.ggml.token_type", types)
 	k.put("tokenizer.ggml.merges", merges)

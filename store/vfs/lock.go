@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -35,6 +36,36 @@ func WaitLock(fsys FS, name string, timeout time.Duration) (io.Closer, error) {
 		lock, err := Lock(fsys, name)
 		if err == nil || !errors.Is(err, ErrLocked) || time.Now().After(end) {
 			return lock, err
+		}
+	}
+}
+
+// HeldLock returns the name of the lock that err reports as held, "" if it reports none.
+func HeldLock(err error) string {
+	var failed *IOError
+	if !errors.Is(err, ErrLocked) || !errors.As(err, &failed) {
+		return ""
+	}
+	return failed.Path
+}
+
+// AwaitFree waits until nobody holds a lock, looking once in each pause. It then holds the lock only for a moment. It
+// returns the cause of ctx's end, or the error of a lock that cannot be tried.
+func AwaitFree(ctx context.Context, fsys FS, name string, pause time.Duration) error {
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	for {
+		lock, err := Lock(fsys, name)
+		if err == nil {
+			return lock.Close()
+		}
+		if !errors.Is(err, ErrLocked) {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

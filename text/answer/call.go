@@ -232,7 +232,7 @@ func (c *callReader) named() bool {
 		return c.begin(name) && c.write("{}") && c.end()
 	}
 	fenced := c.takeFence()
-	if !c.has("{") || !c.begin(name) || !c.copyValue(c.write) || !c.end() {
+	if !c.has("{") || !c.beginJSON(name) || !c.copyValue(c.write) || !c.end() {
 		return false
 	}
 	c.closeFence(fenced)
@@ -266,8 +266,19 @@ func isName(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '-' || b == '.' || b == ':' || b == '/'
 }
 
-// begin begins a call.
-func (c *callReader) begin(name string) bool {
+// begin begins a call whose arguments become JSON here. A held tool has none.
+func (c *callReader) begin(name string) bool { return c.beginCall(name, false) }
+
+// beginJSON begins a call whose arguments follow as JSON. Those of a held tool are an object.
+func (c *callReader) beginJSON(name string) bool { return c.beginCall(name, c.has("{")) }
+
+// refuse notes that what follows would be a call of a held tool, but is not in the form of one.
+func (c *callReader) refuse() bool {
+	c.parser.refused = true
+	return false
+}
+
+func (c *callReader) beginCall(name string, object bool) bool {
 	t := c.parser.tools
 	if !t.has(name) {
 		if c.wrapper.bare || name == "" || len(name) > maxName {
@@ -279,6 +290,9 @@ func (c *callReader) begin(name string) bool {
 				return false
 			}
 		}
+	}
+	if !object && t.held[name] {
+		return c.refuse()
 	}
 	if !c.parser.begin(name) {
 		return false

@@ -38,17 +38,20 @@ func (c *callReader) object() bool {
 				return false
 			}
 		case key == "arguments" || key == "parameters":
-			if name == "" {
+			switch {
+			case name != "":
+				ok, began = c.beginJSON(name) && c.arguments(), true
+			case len(c.parser.tools.held) > 0: // the name is not known
+				return c.refuse()
+			default:
 				early, ok = c.capture()
-			} else {
-				ok, began = c.begin(name) && c.arguments(), true
 			}
 			if !ok {
 				return false
 			}
 		case first && c.has("{") && c.parser.tools.has(key): // the name is the key
 			name, began = key, true
-			if !c.begin(name) || !c.arguments() {
+			if !c.beginJSON(name) || !c.arguments() {
 				return false
 			}
 		case name == "" && early == "" && !slices.Contains(besideName, key):

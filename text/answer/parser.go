@@ -41,6 +41,7 @@ type Parser struct {
 	calls  int
 	// running is the tool of the last call.
 	running string
+	refused bool // a call of a held tool was not in the form of one
 	parts   []Part
 }
 

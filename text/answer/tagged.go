@@ -16,7 +16,7 @@ func (c *callReader) function() bool {
 	if !c.has("{") && !c.has("<parameter=") && !c.has("</function>") {
 		return false
 	}
-	if !c.begin(strings.Trim(name, `" `)) {
+	if !c.beginJSON(strings.Trim(name, `" `)) {
 		return false
 	}
 	if c.has("{") {

@@ -8,6 +8,7 @@ import (
 // Tools are the tools that a model may call.
 type Tools struct {
 	arguments map[string][]argument
+	held      map[string]bool
 }
 
 // argument is a property of a tool's parameters.
@@ -22,6 +23,15 @@ func (t *Tools) Add(name string, parameters []byte) {
 		t.arguments = map[string][]argument{}
 	}
 	t.arguments[name] = readArguments(parameters)
+}
+
+// Hold makes the calls of a tool ones whose arguments are a JSON object behind the name, so that they can be held to a schema while they are
+// generated; see [Watch]. What is written in another form is text.
+func (t *Tools) Hold(name string) {
+	if t.held == nil {
+		t.held = map[string]bool{}
+	}
+	t.held[name] = true
 }
 
 // has reports whether there is a tool with a name.

@@ -151,6 +151,16 @@ func (s *Splitter) readHeader() {
 // Shows reports whether the next token is text of a message, unless it is a mark.
 func (s *Splitter) Shows() bool { return !s.inside && !s.hidden }
 
+// InHeader reports whether the last token belongs to the header of a message.
+func (s *Splitter) InHeader() bool { return s.inside }
+
+// WouldAnswer reports whether a message would be one that the user reads if its header ended here.
+func (s *Splitter) WouldAnswer() bool {
+	ended := *s
+	ended.readHeader()
+	return ended.Answers()
+}
+
 // Answers reports whether the last message is one that the user reads.
 func (s *Splitter) Answers() bool { return (s.name == "" || s.name == Final) && s.to == "" }
 

@@ -179,6 +179,28 @@ func (c *Cursor) Close() {
 	delete(c.m.cursors, c)
 }
 
+// Restart moves to the beginning of another answer.
+func (c *Cursor) Restart() {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	c.state = c.m.m.root
+}
+
+// Read moves behind a text, whatever the tokens that it came in. It reports false, and the state is of no use, if the answer cannot be completed
+// behind it.
+func (c *Cursor) Read(text string) (ok bool, err error) {
+	m := c.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.prepare(); err != nil {
+		return false, err
+	}
+	for i := 0; i < len(text) && c.state != nothing; i++ {
+		c.state = m.m.step(c.state, m.m.class[text[i]])
+	}
+	return c.state != nothing && m.costs.get(c.state) < never && m.m.err == nil, m.m.err
+}
+
 // Branch remembers the state, which Return restores.
 func (c *Cursor) Branch() {
 	c.m.mu.Lock()

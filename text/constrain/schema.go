@@ -46,7 +46,11 @@ type Call struct {
 	Name          string // of the tool, for errors
 	Before, After string
 	Schema        []byte // nil: the empty object
+	Space         bool   // white space may follow Before
 }
+
+// mostSpace bounds the white space of [Call.Space].
+const mostSpace = 2
 
 // Calls compiles a choice between calls.
 func Calls(calls []Call) (*Grammar, error) {
@@ -75,7 +79,14 @@ func Calls(calls []Call) (*Grammar, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tool %s: %w", call.Name, err)
 		}
-		ways = append(ways, m.sequence(m.literal(call.Before), e, m.literal(call.After)))
+		before := m.literal(call.Before)
+		if call.Space {
+			var space byteSet
+			space.add(' ')
+			space.add('\n')
+			before = m.pair(before, m.repeat(m.set(space), 0, mostSpace))
+		}
+		ways = append(ways, m.sequence(before, e, m.literal(call.After)))
 	}
 	return newGrammar(m, m.choice(ways...), func(rule int) string { return "the schema at " + paths[rule] })
 }

@@ -76,3 +76,15 @@ test('branches of a conversation', { skip }, () => {
   const saved = fromSession({ name: 'n', model: 'm', messages: [{ role: 'system', content: 'S' }, { role: 'user', content: 'Q' }, { role: 'assistant', content: 'R' }] });
   assert.deepEqual([saved.system, saved.session, path(saved).map((m) => m.text)], ['S', 'n', ['Q', 'R']]);
 });
+
+test('characters without a picture can be seen', { skip }, async () => {
+  const { visible } = await import(join(page, 'dom.mjs'));
+  const shown = (code) => visible(`a${String.fromCodePoint(code)}b`);
+  const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+  for (const code of [0x7f, 0x9b, 0x61c, 0x180e, 0x200b, 0x200e, 0x200f, ...range(0x2028, 0x202e), ...range(0x2060, 0x206f), 0xfeff, ...range(0xfff9, 0xfffb), ...range(0xe0000, 0xe007f)]) {
+    assert.equal(shown(code), `a[U+${code.toString(16).toUpperCase().padStart(4, '0')}]b`);
+  }
+  for (const code of range(0, 0x1f).filter((c) => ![9, 10].includes(c))) assert.equal(shown(code), `a${String.fromCodePoint(0x2400 + code)}b`);
+  assert.equal(visible('a\r\nb\tc'), 'a\nb\tc');
+  for (const text of ['שלום', 'سلام', 'می‌خواهم', '👩‍👩‍👧 ❤️ 🇨🇭', '𝒳 葛󠄀', 'zürich\u00ad']) assert.equal(visible(text), text);
+});
