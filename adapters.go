@@ -28,6 +28,12 @@ func splitAdapter(adapter string) (name, path string) {
 	return "", adapter
 }
 
+// AdapterName returns the name of an element of Options.Adapters by which sessions choose it, "" if all sessions use it.
+func AdapterName(adapter string) string {
+	name, _ := splitAdapter(adapter)
+	return name
+}
+
 // AdapterPath returns the path of an element of Options.Adapters, or ErrOptions if its scale is not finite.
 func AdapterPath(adapter string) (string, error) {
 	_, path := splitAdapter(adapter)
@@ -91,7 +97,7 @@ func (o *Options) everyAdapters() (paths []string) {
 // adapterNames returns the names of the adapters that sessions choose.
 func (o *Options) adapterNames() (names []string) {
 	for _, adapter := range o.Adapters {
-		if name, _ := splitAdapter(adapter); name != "" {
+		if name := AdapterName(adapter); name != "" {
 			names = append(names, name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/llmrun/llmrun/exec/draft"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // Prompt is what several candidates answer. Exactly one of its fields is set.
@@ -220,31 +221,52 @@ func (c *candidates) makeRoom() *promptRoom {
 	if m.current == nil || m.current.StreamedPerToken == 0 || m.budget.Limit() == 0 {
 		return r
 	}
-	each := c.bytes()
-	fit := max(1, (m.budget.Limit()-m.budget.Usage().Total)/each)
+	use, need := m.budget.Usage(), c.bytes()
+	stats := e.model.KVStats()
+	need.unused = max(0, use.By[tiering.KVHot]-int64(stats.HotPages)*int64(stats.PageBytes))
+	fit := int64(1)
+	for n := int64(c.options.N); fit < n && need.of(fit+1) <= m.budget.Limit()-use.Total; {
+		fit++
+	}
 	// With n candidates instead of those that fit, passes read (n-fit)*each more bytes.
-	if m.current.StreamedPerToken < fit*each {
+	if m.current.StreamedPerToken < fit*(need.each+need.pages) {
 		return r
 	}
 	for more := int64(c.options.N) - fit; more > 0; more /= 2 {
-		if r.replan(more*each) == nil {
+		if r.replan(need.of(fit+more)-need.of(fit)) == nil {
 			return r
 		}
 	}
 	return r
 }
 
-// bytes returns about what a candidate takes that runs beside others: heap, keys and values from the last page of the prompt on,
-// recurrent state, and look-up.
-func (c *candidates) bytes() int64 {
+// answersNeed is about what answers take that run beside others.
+type answersNeed struct {
+	each   int64 // of one, without its keys and values
+	pages  int64 // keys and values of one, from the last page of the prompt on
+	unused int64 // memory for keys and values that is there and holds none
+	slack  int64 // the unused end of that memory, of all together
+}
+
+// of returns what n answers take.
+func (a *answersNeed) of(n int64) int64 {
+	bytes := n * a.each
+	if more := n*a.pages - a.unused; more > 0 {
+		bytes += more + a.slack
+	}
+	return bytes
+}
+
+// bytes returns about what the candidates take: heap, keys and values, recurrent state, and look-up.
+func (c *candidates) bytes() answersNeed {
 	e := c.session.engine
-	tokens := roomTokens
+	tokens, s := roomTokens, &e.mem.shape
 	if most := c.options.MaxTokens; most > 0 {
 		tokens = min(tokens, most)
 	}
-	bytes := branchBytes(&e.mem.shape, e.info.Vocab, tokens) + int64(len(c.ids))*heapPerID
+	need := answersNeed{each: candidateHeap(e.info.Vocab, len(c.ids)+tokens) + s.KVState, pages: branchPages(s, tokens), slack: s.KVFixed - s.KVState}
 	if e.mayDraft {
-		bytes += draft.LookupBytes(min(e.limit, lookupTokens))
+		need.each += draft.LookupBytes(min(e.limit, lookupTokens))
 	}
-	return bytes
+	return need
 }

@@ -94,14 +94,16 @@ func TestCandidatesDoNotDependOnMemory(t *testing.T) {
 func TestCandidatesGetMemoryOfWeights(t *testing.T) {
 	pack := packed(t, demoModel, llmrun.ImportOptions{})
 	o := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{KV: "k8v8", RAM: llmrun.NoLimit}}
+	taken := int64(0) // of other memory, for the candidates
 	all := func(o llmrun.Options) (ids [][]int32, stats llmrun.Stats) {
 		e := open(t, pack, o)
-		before, opened := e.Memory().Plan.Pinned, e.FlashUse().Bytes
+		before, heap, opened := e.Memory().Plan.Pinned, e.Memory().Plan.By["heap"], e.FlashUse().Bytes
 		s, c := newSession(t, e), sampled(8, 10)
 		c.IgnoreEOS = true
 		for k, err := range s.Candidates(t.Context(), llmrun.Prompt{Text: foxPrompt}, c) {
 			require.NoError(t, err)
 			ids = append(ids, k.IDs)
+			taken = e.Memory().Plan.By["heap"] - heap
 		}
 		require.Equal(t, before, e.Memory().Plan.Pinned)
 		stats = s.Stats()
@@ -115,6 +117,8 @@ func TestCandidatesGetMemoryOfWeights(t *testing.T) {
 	got, stats := all(o)
 	require.Equal(t, want, got)
 	require.Greater(t, stats.TokensPerPass(), 2.0)
+	require.Positive(t, taken)
+	require.Less(t, taken, int64(8<<20), "no candidate needs a frame for keys and values of its own")
 	require.Positive(t, stats.DecodeFlash.Bytes)
 	require.Positive(t, stats.DecodeKV.HotPages)
 }

@@ -48,9 +48,9 @@ func togetherBytes(s *tiering.Shape, vocab int, hot int64, answers int, talk tie
 	if talk.Prompt == 0 || talk.Answer == 0 {
 		return more * branchBytes(s, vocab, roomTokens)
 	}
-	pages := branchPages(s, talk.Answer)
-	unused := max(0, hot-int64(talk.Prompt)*s.KVBytesPerToken-pages)
-	return more*(candidateHeap(vocab, talk.Answer)+s.KVState) + max(0, more*pages-unused)
+	need := answersNeed{each: candidateHeap(vocab, talk.Answer) + s.KVState, pages: branchPages(s, talk.Answer)}
+	need.unused = max(0, hot-int64(talk.Prompt)*s.KVBytesPerToken-need.pages)
+	return need.of(more)
 }
 
 // branchBytes returns about what an answer of some tokens takes that is generated beside others: heap, keys and values, and recurrent

@@ -334,11 +334,16 @@ func (q *sharedPasses) takeShort(room *batchRoom) {
 
 // takePrompts adds tokens of long pieces.
 func (q *sharedPasses) takePrompts(room *batchRoom) {
-	chunk, most := room.tokens, room.tokens
+	most, beside := room.tokens, 0
 	for _, p := range q.chosen {
-		chunk += p.taken
+		beside += p.taken
 	}
-	if len(q.chosen) > 0 {
+	chunk := room.tokens + beside
+	switch {
+	case beside == 0:
+	case q.times.Measured():
+		most = max(1, q.times.Room(beside, room.tokens, promptTimes, promptPass))
+	default:
 		most = max(1, chunk/promptDivisor)
 	}
 	for _, p := range q.waiting {

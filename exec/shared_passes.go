@@ -20,17 +20,22 @@ import (
 // of them would always begin a pass without the others.
 //
 // A batch takes whole short pieces first (the next token of an answer, or guesses), in the order of
-// their arrival, and then tokens of long prompts. Beside short pieces, prompts get one part in
-// promptDivisor of a chunk, so that answers go on while a long prompt is read. The piece that has
-// waited longest always takes part.
+// their arrival, and then tokens of long prompts. Beside short pieces, prompts get so many that the pass
+// takes promptTimes as long as without them, or promptPass, so that answers go on while a long prompt is
+// read. The piece that has waited longest always takes part.
 //
 // Logits do not depend on what else is in a pass. An error of one sequence ends only its own Extend; if
 // a shared pass fails, its pieces are computed again one by one, and the error finds its owner. A
 // sequence whose context ends in the middle of a pass, or whose callback returns an error, keeps the
 // tokens that the pass has computed, and the others do not notice.
 
-// promptDivisor is the part of a chunk that prompts get beside answers.
-const promptDivisor = 4
+// How long a pass of answers takes at most with tokens of prompts: in passes without them, or a time in which
+// answers go on faster than anyone reads. promptDivisor is the part of a chunk that prompts get before a pass was measured.
+const (
+	promptTimes   = 3
+	promptPass    = 50 * time.Millisecond
+	promptDivisor = 4
+)
 
 // Callers of a pass are awaited for one part in graceDivisor of the time of the pass, within these
 // limits.
@@ -53,7 +58,8 @@ type sharedPasses struct {
 	timer  *time.Timer
 	ended  time.Time // end of the last pass
 
-	leastGrace time.Duration // a test makes it longer
+	leastGrace time.Duration                         // a test makes it longer
+	pretend    func(tokens int) (took time.Duration) // what passes take, in a test; nil: what they took
 
 	count, tokens atomic.Int64 // passes and their tokens
 	chunkTokens   atomic.Int64 // maximum tokens of a pass

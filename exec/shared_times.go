@@ -39,6 +39,9 @@ func (q *sharedPasses) learn(took, stalled time.Duration) {
 		all.Gives += float64(p.gave)
 		answers = answers && p.options.Accepted != nil
 	}
+	if q.pretend != nil {
+		took = q.pretend(int(all.Tokens))
+	}
 	if answers || q.times.Measured() {
 		q.times.Took(int(all.Tokens), took, stalled)
 	}

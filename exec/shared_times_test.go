@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +35,61 @@ func TestSequencesKnowTheOthers(t *testing.T) {
 	all[0].extend()
 	require.Zero(t, others(all[0]))
 	require.Equal(t, 64-1, all[0].seq.DraftRoom(64))
+}
+
+// TestLongPromptBesideAnswers reads a long prompt beside four answers, with given times of passes: each pass has a token of each
+// answer, and takes at most three times as long as without the prompt, which takes what the answers leave. Where tokens cost
+// little, the prompt takes more than before passes were measured.
+func TestLongPromptBesideAnswers(t *testing.T) {
+	const chunk, answers, tokens = 256, 4, 24
+	for _, c := range []struct {
+		name      string
+		each      time.Duration // of a token of a pass
+		low, high int           // tokens of the prompt in a pass
+	}{
+		{"computing", 2 * time.Millisecond, 40, 52}, // 2 * 48 ms
+		{"dear", 100 * time.Millisecond, 6, 11},     // 2 * 440 ms
+		{"waiting for flash", 100 * time.Microsecond, chunk - answers, chunk - answers},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := openFixture(t, testutil.Shared(t, "fixtures", "llama3"), "config.json", Options{Threads: 2, Chunk: chunk})
+			m.passes.pretend = func(n int) time.Duration { return 40*time.Millisecond + time.Duration(n)*c.each }
+			for _, n := range []int{1, 2, 4, 8, 16, 64, chunk, answers} {
+				for range 40 {
+					m.passes.times.Took(n, m.passes.pretend(n), 0)
+				}
+			}
+			awaitAll(m)
+			var running sync.WaitGroup
+			errs, passes := make([]error, answers+1), 0
+			var parts []int
+			release := holdModel(m)
+			for i := range answers {
+				running.Go(func() { _, errs[i] = answerPrompt(m, []int32{int32(i)}, tokens) })
+			}
+			running.Go(func() {
+				s, err := m.NewSequence(0)
+				if errs[answers] = err; err != nil {
+					return
+				}
+				defer s.Close()
+				read := 0
+				errs[answers] = m.Extend(t.Context(), s, longPrompt(m.Spec.Vocab, 480, 3), &ExtendOptions{Progress: func(done, _ int) {
+					parts, read = append(parts, done-read), done
+				}})
+			})
+			waitFor(m, answers+1)
+			release()
+			running.Wait()
+			require.NoError(t, errors.Join(errs...))
+			passes = int(Passes(m).Passes)
+			require.Equal(t, max(tokens, len(parts)), passes, "no answer waits for a pass")
+			for i, n := range parts[:min(len(parts), tokens)-1] {
+				require.LessOrEqual(t, n, c.high, "pass %d of %v", i, parts)
+				require.GreaterOrEqual(t, n, c.low, "pass %d of %v", i, parts)
+			}
+		})
+	}
 }
 
 // TestPassTimesOfAnswers learns what passes take from those of answers first, and forgets it with the plan.

@@ -27,6 +27,8 @@ type job struct {
 	keepAlive *time.Duration
 	// named: the request is a conversation with one answer, which a session on flash can hold.
 	named bool
+	// plain: the model's own weights answer, without any of its adapters.
+	plain bool
 	// format is the field with the schema that the answer is held to.
 	format string
 	// run answers the request with the open model. After it has sent something it reports errors in its stream and
@@ -88,6 +90,9 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	model, err := s.models.find(j.model)
 	if err != nil {
 		return err
+	}
+	if j.plain && model.adapter != "" {
+		return &fieldError{"model", "is " + model.Name + " with an adapter, which only generates: this needs " + model.Name}
 	}
 	recordOf(ctx).model = model.name
 	if err := ticket.wait(ctx); err != nil {
@@ -189,12 +194,31 @@ func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each 
 	return stats, began, errors.Join(err, session.Close())
 }
 
-// open returns the session of the request: a new one, or the one that it names.
+// open returns the session of the request: a new one, or the one that it names, with the adapter of the request.
 func (u *use) open() (*llmrun.Session, error) {
-	if u.session == "" {
-		return u.engine.NewSession()
+	if u.session != "" {
+		return u.engine.OpenSession(u.session, llmrun.SessionOptions{RePrefill: true, Notify: u.Options.Notify, Adapters: u.sessionAdapters()})
 	}
-	return u.engine.OpenSession(u.session, llmrun.SessionOptions{RePrefill: true, Notify: u.Options.Notify})
+	s, err := u.engine.NewSession()
+	if err != nil || u.adapter == "" {
+		return s, err
+	}
+	if err := s.UseAdapters(u.adapter); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// sessionAdapters are the adapters with which a saved session goes on: that of the request, or those of a model without one. They are nil if
+// the model has no adapters.
+func (u *use) sessionAdapters() []string {
+	switch {
+	case u.adapter != "":
+		return []string{u.adapter}
+	case len(u.adapters()) > 0:
+		return append([]string{}, u.Options.SessionAdapters...)
+	}
+	return nil
 }
 
 // sampling are the parameters of a request, which override the model's own.

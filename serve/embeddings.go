@@ -93,7 +93,7 @@ func (s *Server) readEmbeddings(o *object) *job {
 	if slices.Contains(d.texts, "") {
 		o.fail("input", "must not have an empty text")
 	}
-	return &job{model: o.text("model"), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
+	return &job{model: o.text("model"), plain: true, run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
 		vectors, stats, err := d.vectors(ctx, u)
 		if err != nil {
 			return err
@@ -159,7 +159,7 @@ func (s *Server) readRerank(o *object) *job {
 		top = min(top, int(*n))
 	}
 	back := o.boolean("return_documents", false)
-	return &job{model: o.text("model"), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
+	return &job{model: o.text("model"), plain: true, run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
 		var stats llmrun.EmbedStats
 		scores, err := u.engine.RankCounted(ctx, query, documents, &stats)
 		recordOf(ctx).count(llmrun.Stats{PromptTokens: stats.Tokens})
@@ -222,7 +222,7 @@ func (s *Server) readOllamaEmbed(o *object) *job {
 	if n := o.whole("dimensions", 0, math.MaxInt32); n != nil {
 		d.options.Dimensions = int(*n)
 	}
-	return &job{model: ollamaName(o), keepAlive: readKeepAlive(o), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
+	return &job{model: ollamaName(o), plain: true, keepAlive: readKeepAlive(o), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
 		vectors, tokens := [][]float32{}, 0
 		if len(d.texts) > 0 {
 			found, stats, err := d.vectors(ctx, u)
@@ -248,7 +248,7 @@ func (s *Server) readOllamaEmbeddings(o *object) *job {
 	d := described{truncates: true}
 	d.options.Raw = true
 	text := o.text("prompt")
-	return &job{model: ollamaName(o), keepAlive: readKeepAlive(o), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
+	return &job{model: ollamaName(o), plain: true, keepAlive: readKeepAlive(o), run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
 		vector := []float32{}
 		if text != "" {
 			d.texts = []string{text}

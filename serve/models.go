@@ -19,7 +19,8 @@ import (
 type Model struct {
 	Name string // as requests name it
 	Path string // as [llmrun.Open] takes it
-	// Options open the model. The server sets Memory.RAM if its own Options.RAM is set.
+	// Options open the model. The server sets Memory.RAM if its own Options.RAM is set. Requests choose an adapter of
+	// Options.Adapters with a name by the model NAME:ADAPTER.
 	Options llmrun.Options
 	// Modified is the time that listings show; zero = when the server was made.
 	Modified time.Time
@@ -54,10 +55,12 @@ type registry struct {
 	retired   engineTotals // of engines that were closed
 }
 
-// offered is a model with a name under which requests find it: its own, or one that a client has copied it to.
+// offered is a model with a name under which requests find it: its own, that of one of its adapters, or one that a client has copied
+// it to.
 type offered struct {
 	name string
 	*entry
+	adapter string // of its Options.Adapters; "" = the model alone
 }
 
 // entry is a model of the registry. The fields below engine are guarded by registry.mu.
@@ -184,13 +187,21 @@ func describe(m *Model) (d description, err error) {
 func (r *registry) find(name string) (o offered, err error) {
 	if name == "" {
 		if r.only != nil {
-			return offered{r.only.Name, r.only}, nil
+			return offered{name: r.only.Name, entry: r.only}, nil
 		}
 		return o, &fieldError{"model", "is missing"}
 	}
-	for _, o := range r.offered() {
+	list := r.offered()
+	for _, o := range list {
 		if o.hasName(name) {
 			return o, nil
+		}
+	}
+	if r.only != nil { // its adapters need no more than their own names
+		for _, o := range list {
+			if o.entry == r.only && o.adapter != "" && o.adapter == name {
+				return o, nil
+			}
 		}
 	}
 	if strings.Contains(name, "..") || strings.ContainsAny(name, "\\\x00") || strings.HasPrefix(name, "/") {
@@ -213,10 +224,26 @@ func (r *registry) offered() []offered {
 // offeredLocked is offered for callers that hold r.mu.
 func (r *registry) offeredLocked() (list []offered) {
 	for _, e := range r.all {
-		list = append(list, offered{e.Name, e})
+		list = append(list, offered{name: e.Name, entry: e})
+		for _, adapter := range e.adapters() {
+			list = append(list, offered{e.adapted(adapter), e, adapter})
+		}
 	}
 	return append(list, r.aliases...)
 }
+
+// adapters returns the names of the adapters that requests choose.
+func (m *Model) adapters() (names []string) {
+	for _, adapter := range m.Options.Adapters {
+		if name := llmrun.AdapterName(adapter); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// adapted returns the name of the model with an adapter. Clients of ollama's API take it for a model with a tag.
+func (m *Model) adapted(adapter string) string { return m.Name + ":" + adapter }
 
 // maxAliases bounds the names that clients give.
 const maxAliases = 256
@@ -235,7 +262,7 @@ func (r *registry) copy(source, name string) error {
 	if len(r.aliases) >= maxAliases {
 		return badRequest(fmt.Sprintf("models have %d further names already; delete one", maxAliases))
 	}
-	r.aliases = append(r.aliases, offered{name, o.entry})
+	r.aliases = append(r.aliases, offered{name, o.entry, o.adapter})
 	return nil
 }
 
@@ -245,7 +272,7 @@ func (r *registry) remove(name string) error {
 	if err != nil {
 		return err
 	}
-	if o.name == o.Name {
+	if o.name == o.Name || o.adapter != "" && o.name == o.adapted(o.adapter) {
 		return fmt.Errorf("%q: %w", o.name, errKeptModel)
 	}
 	r.mu.Lock()

@@ -154,7 +154,7 @@ func (s *Server) listOpen(w http.ResponseWriter, _ *http.Request) {
 	list := ollamaModels{[]ollamaModel{}}
 	open, _ := s.models.loaded()
 	for _, l := range open {
-		m, d := s.listed(offered{l.Name, l.entry})
+		m, d := s.listed(offered{name: l.Name, entry: l.entry})
 		until := l.until
 		if until.IsZero() {
 			until = s.now().Add(forEver)

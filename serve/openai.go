@@ -71,10 +71,15 @@ type openAIModel struct {
 	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
+	Parent  string `json:"parent,omitempty"` // the model of an adapter
 }
 
 func (s *Server) openAIModel(o offered) openAIModel {
-	return openAIModel{o.name, "model", s.modified(o.entry).Unix(), "llmrun"}
+	m := openAIModel{o.name, "model", s.modified(o.entry).Unix(), "llmrun", ""}
+	if o.adapter != "" {
+		m.Parent = o.Name
+	}
+	return m
 }
 
 func (s *Server) listOpenAI(w http.ResponseWriter, r *http.Request) {

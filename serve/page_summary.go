@@ -42,7 +42,7 @@ func (s *Server) readSummary(o *object) *job {
 	if r.document.Size == 0 {
 		o.fail("text", "is empty")
 	}
-	return &job{model: o.text("model"), run: r.run}
+	return &job{model: o.text("model"), plain: true, run: r.run}
 }
 
 // summaryProgress tells how far a summary is.

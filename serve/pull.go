@@ -217,7 +217,7 @@ func (r *registry) add(m *Model, asked string) error {
 	}
 	for _, name := range append(m.Names, asked) {
 		if name != "" && !r.hasLocked(name) && len(r.aliases) < maxAliases {
-			r.aliases, e.names = append(r.aliases, offered{name, e}), append(e.names, name)
+			r.aliases, e.names = append(r.aliases, offered{name: name, entry: e}), append(e.names, name)
 		}
 	}
 	return nil

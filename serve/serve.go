@@ -59,6 +59,12 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("the name of a model must not be empty, and be given once: %q", m.Name)
 		}
 		seen[m.Name] = true
+		for _, adapter := range m.adapters() {
+			if name := m.adapted(adapter); seen[name] {
+				return o, fmt.Errorf("two models have the name %q: an adapter is offered as MODEL:NAME", name)
+			}
+			seen[m.adapted(adapter)] = true
+		}
 	}
 	for _, d := range []struct {
 		field    *time.Duration

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,7 @@ GET /health answers {"status":"ok"}, and GET /metrics has counters for Prometheu
 		Examples: []cli.Example{
 			{Line: "llmrun serve", Purpose: defaultModel + ", for a client on this machine"},
 			{Line: "llmrun serve --model notes=qwen.gguf --model code=coder.gguf --ram 3GiB", Purpose: "two models, of which one is in memory at a time"},
+			{Line: "llmrun serve --model notes=qwen.gguf --lora style=style.gguf", Purpose: "the models notes and notes:style, with and without an adapter, in the memory of one"},
 			{Line: "llmrun serve --listen 0.0.0.0:11435 --api-key-file keys.txt", Purpose: "for other machines, which need a key"},
 			{Line: "llmrun serve --listen notes.lan:11435 --tls-cert notes.pem --tls-key notes.key --api-key-file keys.txt", Purpose: "the same by HTTPS, so that nobody on the way reads along"},
 		},
@@ -61,6 +63,7 @@ GET /health answers {"status":"ok"}, and GET /metrics has counters for Prometheu
 type serveFlags struct {
 	listen  string
 	models  []serve.Model
+	lora    []string
 	own     string // the model without --model, from the settings; "" = the one in this program
 	keyFile string
 	tlsCert string
@@ -80,6 +83,7 @@ func (v *serveFlags) add(f *cli.FlagSet) {
 	f.Value("allow-origin", "ORIGIN", "pages of this origin, such as https://notes.example, may use the server; * allows all pages that a browser on this machine shows; may be given several times", v.addOrigin)
 	f.Group("Model")
 	f.Value("model", "NAME=PATH", "offer a model under a name: a GGUF file (any part of a split one), Hugging Face directory, or pack; may be given several times. Default: "+defaultModel+", as "+bundledName, v.addModel)
+	f.List(&v.lora, "lora", "[MODEL:]NAME=PATH[:SCALE]", "offer a model with a LoRA adapter, as the model MODEL:NAME: a directory in peft's format for a safetensors model or its pack, or a GGUF file for a GGUF model or its pack, SCALE times as strongly. It stays in memory beside the weights of MODEL, one of --model, which can be left out if there is one; may be given several times")
 	f.Value("keep-alive", "TIME", "how long a model stays open without requests: a duration such as 10m, or a number of seconds; negative: until another one needs the memory; default: 5m. Requests of ollama's API can say otherwise", v.setKeepAlive)
 	f.Setting("listen")
 	f.Setting("keep-alive")
@@ -154,6 +158,9 @@ func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 		}
 		o.Models = []serve.Model{own}
 	}
+	if err := v.offerAdapters(o.Models); err != nil {
+		return o, err
+	}
 	for i := range o.Models {
 		if err := v.complete(s, &o.Models[i]); err != nil {
 			return o, err
@@ -162,6 +169,31 @@ func (v *serveFlags) options(s *cli.Streams) (serve.Options, error) {
 	client, store := hubClient(s), modelPlaces().Store()
 	o.Puller = &puller{client, store, func(m *serve.Model) error { return v.complete(s, m) }}
 	return o, nil
+}
+
+// offerAdapters gives the adapters of --lora to their models.
+func (v *serveFlags) offerAdapters(models []serve.Model) error {
+	for _, text := range v.lora {
+		model, adapter := &models[0], text
+		name, _, _ := strings.Cut(text, "=")
+		if at := strings.LastIndexByte(name, ':'); at >= 0 {
+			i := slices.IndexFunc(models, func(m serve.Model) bool { return m.Name == name[:at] })
+			if i < 0 {
+				return cli.Usagef("--lora %s: there is no --model %s", text, name[:at])
+			}
+			model, adapter = &models[i], text[at+1:]
+		} else if len(models) > 1 {
+			return cli.Usagef("--lora %s: there are several models: give MODEL:NAME=PATH", text)
+		}
+		if llmrun.AdapterName(adapter) == "" {
+			return cli.Usagef("--lora %s: must be NAME=PATH or MODEL:NAME=PATH; a name has letters, digits, dots, - and _", text)
+		}
+		if err := checkAdapter(adapter); err != nil {
+			return err
+		}
+		model.Options.Adapters = append(model.Options.Adapters, adapter)
+	}
+	return nil
 }
 
 // ownModel is the model without --model.

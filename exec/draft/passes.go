@@ -2,6 +2,7 @@ package draft
 
 import (
 	"math/bits"
+	"sort"
 	"time"
 
 	"github.com/llmrun/llmrun/tiering"
@@ -244,6 +245,13 @@ func (p *Passes) rate(n int, each float64, chance func(i int) float64) float64 {
 		tokens += all
 	}
 	return tokens / (p.time(1+n) + each*float64(n))
+}
+
+// Room returns how many tokens, at most most, can join a pass of some so that it takes no longer than so many times as long, or than
+// a time. It may be called when a pass was measured.
+func (p *Passes) Room(tokens, most int, times float64, least time.Duration) int {
+	limit := max(times*p.of(float64(tokens)), least.Seconds())
+	return sort.Search(most, func(n int) bool { return p.of(float64(tokens+n+1)) > limit })
 }
 
 // toward moves an average to the latest time: to a longer one slowly, because other programs delay

@@ -117,6 +117,20 @@ func TestGuessesOfSharedPassesMustPay(t *testing.T) {
 	require.Greater(t, speed, 1.45*8/waits(8).Seconds(), "%v: a guess of each sequence is free", free)
 }
 
+// TestRoomFollowsCosts adds tokens of prompts to passes of answers.
+func TestRoomFollowsCosts(t *testing.T) {
+	p := NewPasses(Growth{Step: 0.25, More: 0.1}, false)
+	for range 100 {
+		for n := 1; n <= 512; n *= 2 {
+			p.Took(n, 40*time.Millisecond+time.Duration(n)*2*time.Millisecond, 0)
+		}
+	}
+	require.InDelta(t, (3*48-40)/2-4, p.Room(4, 508, 3, 0), 2, "twice as long as the pass of four answers, at 2 ms a token")
+	require.Equal(t, 10, p.Room(4, 10, 3, 0), "as many as there is room for")
+	require.Zero(t, p.Room(4, 508, 1, 0))
+	require.InDelta(t, (200-40)/2-4, p.Room(4, 508, 1, 200*time.Millisecond), 5)
+}
+
 // TestPassesKnowTheirSizes measures passes that wait for memory up to sixteen tokens and compute behind that, first alone, then of
 // eight sequences.
 func TestPassesKnowTheirSizes(t *testing.T) {
