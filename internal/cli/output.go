@@ -264,6 +264,22 @@ func (s *Streams) Note(text string) {
 	}
 }
 
+// Say prints lines for a person on standard error, as wide as the terminal. They may contain names from files.
+func (s *Streams) Say(text string) {
+	for line := range strings.SplitSeq(VisibleText(text), "\n") {
+		fmt.Fprintln(s.Err, s.fit(line))
+	}
+}
+
+// SayRow is Say for a head, and its explanation from a column on. A narrow terminal has it below the head.
+func (s *Streams) SayRow(head, explanation string, column int) {
+	columns := s.errColumns()
+	if columns <= 0 {
+		columns = math.MaxInt
+	}
+	writeRow(s.Err, head, explanation, column, columns)
+}
+
 // OneLine returns err as one line without control characters, which names from a file may contain.
 // It joins the lines of several errors.
 func OneLine(err error) string {
