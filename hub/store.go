@@ -51,6 +51,8 @@ var (
 type record struct {
 	Name   string       `json:"name"`
 	Source string       `json:"source"`
+	// Arguments are those of [Remote], of a model that is on the way.
+	Arguments string `json:"arguments,omitempty"`
 	Path   string       `json:"path"` // what to open, relative to the directory
 	Files  []storedFile `json:"files"`
 	// Made are the files of which the model was made, if they were replaced by a pack.
@@ -236,7 +238,7 @@ func (p *pull) begin() error {
 	case before.Pack != nil && !p.inSteps:
 		return fmt.Errorf("%s is on its way as a pack: give --pack, too, or delete what is here of it with llmrun models rm %s", r.Name, r.Name)
 	}
-	p.state = &record{Name: r.Name, Source: r.Source, Path: r.Path, Pack: before.Pack}
+	p.state = &record{Name: r.Name, Source: r.Source, Arguments: r.Arguments, Path: r.Path, Pack: before.Pack}
 	for i := range r.Files {
 		f := &r.Files[i]
 		durable := before.durable(f)
@@ -395,9 +397,12 @@ func explainFull(err error, dir string) error {
 	return err
 }
 
-// discard deletes a partial file whose content is wrong.
+// discard deletes a partial file whose content is wrong. Where nothing is left, there is nothing to continue.
 func (p *pull) discard(state *storedFile, partial string) error {
 	state.Durable = 0
+	if !slices.ContainsFunc(p.state.Files, func(f storedFile) bool { return f.Durable > 0 }) {
+		return errors.Join(p.store.FS.Remove(partial), p.store.FS.Remove(vfs.Join(p.store.Dir, p.stateFile())))
+	}
 	return errors.Join(p.store.writeRecord(p.stateFile(), p.state), p.store.FS.Remove(partial))
 }
 
@@ -464,7 +469,7 @@ func (d *download) resume(ctx context.Context, durable int64) error {
 func (p *pull) finish() (Model, error) {
 	s := p.store
 	done := *p.state
-	done.Files = slices.Clone(p.state.Files)
+	done.Arguments, done.Files = "", slices.Clone(p.state.Files)
 	for i := range done.Files {
 		done.Files[i].Durable = 0
 	}
@@ -499,7 +504,7 @@ func (s *Store) model(r *record) (Model, error) {
 
 // An Unfinished is a model of which a part was pulled.
 type Unfinished struct {
-	Name, From  string
+	Name, From  string // From is what pull takes to continue
 	Done, Bytes int64
 }
 
@@ -546,7 +551,7 @@ func (s *Store) Models() (models []Model, unfinished []Unfinished, err error) {
 }
 
 func (r *record) unfinished() Unfinished {
-	u := Unfinished{Name: r.Name, From: r.Source}
+	u := Unfinished{Name: r.Name, From: withArguments(r.Source, r.Arguments)}
 	for _, f := range r.Files {
 		u.Done, u.Bytes = u.Done+f.Durable, u.Bytes+f.Size
 	}
