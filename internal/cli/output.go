@@ -75,8 +75,8 @@ func (o *output) write(p []byte) (int, error) {
 	return n, err
 }
 
-// width returns the columns of the terminal, 0 if it is none.
-func (o *output) width() int {
+// Columns returns the columns of the terminal, 0 if it is none.
+func (o *output) Columns() int {
 	if !o.Terminal || o.columns == nil {
 		return 0
 	}
