@@ -397,13 +397,18 @@ func explainFull(err error, dir string) error {
 	return err
 }
 
-// discard deletes a partial file whose content is wrong. Where nothing is left, there is nothing to continue.
+// discard deletes a partial file whose content is wrong.
 func (p *pull) discard(state *storedFile, partial string) error {
 	state.Durable = 0
-	if !slices.ContainsFunc(p.state.Files, func(f storedFile) bool { return f.Durable > 0 }) {
-		return errors.Join(p.store.FS.Remove(partial), p.store.FS.Remove(vfs.Join(p.store.Dir, p.stateFile())))
+	return errors.Join(p.store.writeRecord(p.stateFile(), p.state), p.store.FS.Remove(partial), p.forgetEmpty())
+}
+
+// forgetEmpty deletes the state of a download of which nothing is left.
+func (p *pull) forgetEmpty() error {
+	if slices.ContainsFunc(p.state.Files, func(f storedFile) bool { return f.Durable > 0 }) {
+		return nil
 	}
-	return errors.Join(p.store.writeRecord(p.stateFile(), p.state), p.store.FS.Remove(partial))
+	return p.store.removeIfThere(p.stateFile())
 }
 
 // open opens a partial file, and truncates what is not known to be durable. A file that is not there begins again.
