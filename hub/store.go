@@ -49,12 +49,12 @@ var (
 
 // A record describes a model that is complete, or one that is on the way.
 type record struct {
-	Name   string       `json:"name"`
-	Source string       `json:"source"`
+	Name   string `json:"name"`
+	Source string `json:"source"`
 	// Arguments are those of [Remote], of a model that is on the way.
-	Arguments string `json:"arguments,omitempty"`
-	Path   string       `json:"path"` // what to open, relative to the directory
-	Files  []storedFile `json:"files"`
+	Arguments string       `json:"arguments,omitempty"`
+	Path      string       `json:"path"` // what to open, relative to the directory
+	Files     []storedFile `json:"files"`
 	// Made are the files of which the model was made, if they were replaced by a pack.
 	Made []storedFile `json:"made,omitempty"`
 	// Pack says how far a pack is that is made while the files arrive; nil without one.
