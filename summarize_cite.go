@@ -3,6 +3,7 @@ package llmrun
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -19,56 +20,69 @@ func cite(summary string, part int) string {
 	return eachStatement(summary, func(statement string) string { return fmt.Sprintf("%s [%d]", statement, part) })
 }
 
+// A citedStatement is a statement of a source: its words, and the numbers behind it.
+type citedStatement struct {
+	words   map[string]bool
+	numbers []string
+}
+
 // citeLike ends each statement that has no number with that of the most similar statement of source, and removes
-// numbers that source does not have.
+// numbers that source does not have. A list whose items are from several statements has the numbers of all of them, also
+// where the model kept some.
 func citeLike(summary, source string) string {
-	type cited struct {
-		words map[string]bool
-		mark  string
-	}
-	var known []cited
-	marks := map[string]bool{}
+	var known []citedStatement
+	numbers := map[string]bool{}
 	eachStatement(source, func(statement string) string {
-		if mark := strings.TrimSpace(citation.FindString(statement)); mark != "" {
-			known = append(known, cited{wordsOf(statement), mark})
+		if mark := citation.FindString(statement); mark != "" {
+			known = append(known, citedStatement{wordsOf(statement), numbersOf(mark)})
 			for _, one := range numbersOf(mark) {
-				marks[one] = true
+				numbers[one] = true
 			}
 		}
 		return statement
 	})
 	return eachStatement(summary, func(statement string) string {
 		var right []string
-		seen := map[string]bool{}
-		for _, mark := range citation.FindAllString(statement, -1) {
-			for _, one := range numbersOf(mark) {
-				if marks[one] && !seen[one] {
-					right, seen[one] = append(right, one), true
+		add := func(list []string) {
+			for _, one := range list {
+				if numbers[one] && !slices.Contains(right, one) {
+					right = append(right, one)
 				}
 			}
+		}
+		for _, mark := range citation.FindAllString(statement, -1) {
+			add(numbersOf(mark))
 		}
 		text := strings.TrimRight(citation.ReplaceAllString(statement, ""), " ")
-		if len(right) > 0 {
-			return text + " [" + strings.Join(right, ", ") + "]"
-		}
-		best, most := "", -1
-		words := wordsOf(text)
-		for _, k := range known {
-			common := 0
-			for word := range words {
-				if k.words[word] {
-					common++
-				}
+		if items := strings.Split(text, "; "); len(items) > 1 {
+			for _, item := range items {
+				add(mostSimilar(item, known))
 			}
-			if common > most {
-				best, most = k.mark, common
-			}
+		} else if len(right) == 0 {
+			add(mostSimilar(text, known))
 		}
-		if best == "" {
+		if len(right) == 0 {
 			return text
 		}
-		return text + " " + best
+		return text + " [" + strings.Join(right, ", ") + "]"
 	})
+}
+
+// mostSimilar returns the numbers of the statement that has most words of a text, the first of several.
+func mostSimilar(text string, known []citedStatement) (numbers []string) {
+	words, most := wordsOf(text), -1
+	for _, k := range known {
+		common := 0
+		for word := range words {
+			if k.words[word] {
+				common++
+			}
+		}
+		if common > most {
+			numbers, most = k.numbers, common
+		}
+	}
+	return numbers
 }
 
 // numbersOf returns the numbers of a citation.

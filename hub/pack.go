@@ -531,7 +531,7 @@ func (p *packPull) discardStreams() error {
 
 // discarded discards everything, because of an error.
 func (p *packPull) discarded(err error) error {
-	return errors.Join(fmt.Errorf("%w; %w", err, ErrDiscarded), p.discardAll())
+	return errors.Join(fmt.Errorf("%w; %w", err, ErrDiscarded), p.discardAll(), p.forgetEmpty())
 }
 
 // discardAll is discardStreams for a download of which nothing can be used.

@@ -17,6 +17,8 @@ import (
 type Remote struct {
 	Name   string // of the model here
 	Source string // the reference
+	// Arguments are those of pull besides Source with which an interrupted download continues, "" for none.
+	Arguments string
 	// Path is what to open, relative to the directory of the models: a file, or a directory of files.
 	Path  string
 	Files []RemoteFile
@@ -116,6 +118,13 @@ func (r *Remote) Rename(name string) error {
 	}
 	r.Path, r.Name = renamed(r.Path, r.Name, name), name
 	return nil
+}
+
+// From is what pull takes.
+func (r *Remote) From() string { return withArguments(r.Source, r.Arguments) }
+
+func withArguments(source, arguments string) string {
+	return strings.TrimSpace(source + " " + arguments)
 }
 
 // renamed replaces a name at the beginning of a path.

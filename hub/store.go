@@ -49,10 +49,12 @@ var (
 
 // A record describes a model that is complete, or one that is on the way.
 type record struct {
-	Name   string       `json:"name"`
-	Source string       `json:"source"`
-	Path   string       `json:"path"` // what to open, relative to the directory
-	Files  []storedFile `json:"files"`
+	Name   string `json:"name"`
+	Source string `json:"source"`
+	// Arguments are those of [Remote], of a model that is on the way.
+	Arguments string       `json:"arguments,omitempty"`
+	Path      string       `json:"path"` // what to open, relative to the directory
+	Files     []storedFile `json:"files"`
 	// Made are the files of which the model was made, if they were replaced by a pack.
 	Made []storedFile `json:"made,omitempty"`
 	// Pack says how far a pack is that is made while the files arrive; nil without one.
@@ -236,7 +238,7 @@ func (p *pull) begin() error {
 	case before.Pack != nil && !p.inSteps:
 		return fmt.Errorf("%s is on its way as a pack: give --pack, too, or delete what is here of it with llmrun models rm %s", r.Name, r.Name)
 	}
-	p.state = &record{Name: r.Name, Source: r.Source, Path: r.Path, Pack: before.Pack}
+	p.state = &record{Name: r.Name, Source: r.Source, Arguments: r.Arguments, Path: r.Path, Pack: before.Pack}
 	for i := range r.Files {
 		f := &r.Files[i]
 		durable := before.durable(f)
@@ -398,7 +400,15 @@ func explainFull(err error, dir string) error {
 // discard deletes a partial file whose content is wrong.
 func (p *pull) discard(state *storedFile, partial string) error {
 	state.Durable = 0
-	return errors.Join(p.store.writeRecord(p.stateFile(), p.state), p.store.FS.Remove(partial))
+	return errors.Join(p.store.writeRecord(p.stateFile(), p.state), p.store.FS.Remove(partial), p.forgetEmpty())
+}
+
+// forgetEmpty deletes the state of a download of which nothing is left.
+func (p *pull) forgetEmpty() error {
+	if slices.ContainsFunc(p.state.Files, func(f storedFile) bool { return f.Durable > 0 }) {
+		return nil
+	}
+	return p.store.removeIfThere(p.stateFile())
 }
 
 // open opens a partial file, and truncates what is not known to be durable. A file that is not there begins again.
@@ -464,7 +474,7 @@ func (d *download) resume(ctx context.Context, durable int64) error {
 func (p *pull) finish() (Model, error) {
 	s := p.store
 	done := *p.state
-	done.Files = slices.Clone(p.state.Files)
+	done.Arguments, done.Files = "", slices.Clone(p.state.Files)
 	for i := range done.Files {
 		done.Files[i].Durable = 0
 	}
@@ -499,7 +509,7 @@ func (s *Store) model(r *record) (Model, error) {
 
 // An Unfinished is a model of which a part was pulled.
 type Unfinished struct {
-	Name, From  string
+	Name, From  string // From is what pull takes to continue
 	Done, Bytes int64
 }
 
@@ -546,7 +556,7 @@ func (s *Store) Models() (models []Model, unfinished []Unfinished, err error) {
 }
 
 func (r *record) unfinished() Unfinished {
-	u := Unfinished{Name: r.Name, From: r.Source}
+	u := Unfinished{Name: r.Name, From: withArguments(r.Source, r.Arguments)}
 	for _, f := range r.Files {
 		u.Done, u.Bytes = u.Done+f.Durable, u.Bytes+f.Size
 	}

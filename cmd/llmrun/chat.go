@@ -272,6 +272,4 @@ func withSystem(messages []llmrun.Message, text string) []llmrun.Message {
 }
 
 // note prints a line that is not part of an answer.
-func (c *conversation) note(format string, args ...any) {
-	fmt.Fprintf(c.s.Err, "%s\n", cli.VisibleText(fmt.Sprintf(format, args...)))
-}
+func (c *conversation) note(format string, args ...any) { c.s.Say(fmt.Sprintf(format, args...)) }

@@ -64,7 +64,8 @@ func (c *conversation) runSlashCommand(ctx context.Context, line string) error {
 
 func (c *conversation) help(context.Context, string) error {
 	for _, command := range slashCommands() {
-		c.note("  %-16s %s", "/"+command.name+" "+command.argument, command.summary)
+		const column = 20 // of what the commands do
+		c.s.SayRow("  /"+strings.TrimSpace(command.name+" "+command.argument), command.summary, column)
 	}
 	c.note("A line that ends with \\ continues in the next line; \"\"\" begins and ends a block of lines.")
 	return nil

@@ -87,5 +87,5 @@ func (c *configFlags) run(_ context.Context, s *cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	return cli.Present(s, c.json, report, func(w io.Writer) { report.Write(w) })
+	return cli.Present(s, c.json, report, func(w io.Writer) { report.Write(w, s.Out.Columns()) })
 }

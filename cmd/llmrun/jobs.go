@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun"
@@ -103,7 +104,7 @@ func (c *jobsFlags) cancel(s *cli.Streams, dir string, names []string) (err erro
 // explainJob shortens the error for a job that does not exist.
 func explainJob(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w; llmrun jobs lists them", err)
+		return fmt.Errorf("%s; llmrun jobs lists them", strings.TrimSuffix(err.Error(), ": "+fs.ErrNotExist.Error()))
 	}
 	return err
 }

@@ -150,7 +150,7 @@ func (m *modelsFlags) list(s *cli.Streams) error {
 		fmt.Fprintf(s.Out, "%10s  %s  unfinished, of %s; llmrun pull %s continues\n", cli.FormatBytes(u.Done), cli.VisibleLine(u.Name), cli.FormatBytes(u.Bytes), cli.VisibleLine(u.From))
 	}
 	if len(models)+len(unfinished) == 0 {
-		fmt.Fprintln(s.Err, "no models are here but the bundled one: llmrun pull downloads others")
+		s.Say("no models are here but the bundled one: llmrun pull downloads others")
 	}
 	return nil
 }

@@ -180,10 +180,26 @@ func (p *pullFlags) adjust(remote *hub.Remote) error {
 		}
 		remote.Files[0].Digest = digest
 	}
+	remote.Arguments = p.arguments()
 	if p.name == "" {
 		return nil
 	}
 	return remote.Rename(p.name)
+}
+
+// arguments returns the flags without which the same reference is another download.
+func (p *pullFlags) arguments() string {
+	var list []string
+	if p.pack {
+		list = append(list, "--pack")
+	}
+	if p.name != "" {
+		list = append(list, "--name "+p.name)
+	}
+	if p.sha256 != "" {
+		list = append(list, "--sha256 "+p.sha256)
+	}
+	return strings.Join(list, " ")
 }
 
 // consider says what the model needs and how fast it would be, and asks where that is poor.
@@ -213,7 +229,8 @@ func (p *pullFlags) consider(ctx context.Context, s *cli.Streams, client *hub.Cl
 	if !s.InTerminal || !s.ErrTerminal {
 		return refused
 	}
-	fmt.Fprintf(s.Err, "llmrun: %s\nDownload it all the same? [y/N] ", cli.OneLine(errors.New(text)))
+	s.Say("llmrun: " + cli.OneLine(errors.New(text)))
+	fmt.Fprint(s.Err, "Download it all the same? [y/N] ")
 	yes, err := answeredYes(ctx, s)
 	if err != nil || !yes {
 		return errors.Join(err, errNotDownloaded)
@@ -303,21 +320,20 @@ func downloadPack(ctx context.Context, s *cli.Streams, client *hub.Client, store
 	checking := &phases{s: s, labels: []string{"checking"}}
 	defer checking.finish()
 	check := func(path string) error { return llmrun.Verify(ctx, path, checking.report) }
-	return withProgress(ctx, s, client, remote, remote.Source+" --pack", func(progress func(done, total int64)) (hub.Model, error) {
+	return withProgress(ctx, s, client, remote, func(progress func(done, total int64)) (hub.Model, error) {
 		return store.PullPack(ctx, client, remote, plan, check, progress)
 	})
 }
 
 // download downloads a model with a progress bar.
 func download(ctx context.Context, s *cli.Streams, client *hub.Client, store *hub.Store, remote *hub.Remote) (hub.Model, error) {
-	return withProgress(ctx, s, client, remote, remote.Source, func(progress func(done, total int64)) (hub.Model, error) {
+	return withProgress(ctx, s, client, remote, func(progress func(done, total int64)) (hub.Model, error) {
 		return store.Pull(ctx, client, remote, progress)
 	})
 }
 
-// withProgress shows the progress of a download, and after a failure what is kept, and with what arguments pull
-// continues.
-func withProgress(ctx context.Context, s *cli.Streams, client *hub.Client, remote *hub.Remote, arguments string, pull func(progress func(done, total int64)) (hub.Model, error)) (hub.Model, error) {
+// withProgress shows the progress of a download, and after a failure what is kept, and how pull continues.
+func withProgress(ctx context.Context, s *cli.Streams, client *hub.Client, remote *hub.Remote, pull func(progress func(done, total int64)) (hub.Model, error)) (hub.Model, error) {
 	bar := cli.NewMeter(s, "downloading", cli.FormatBytes)
 	defer bar.Finish()
 	client.Notify = func(text string) { bar.Finish(); s.Note(text) }
@@ -331,7 +347,7 @@ func withProgress(ctx context.Context, s *cli.Streams, client *hub.Client, remot
 		return m, err
 	}
 	if here > 0 && !errors.Is(err, hub.ErrDigest) && !errors.Is(err, hub.ErrDiscarded) {
-		s.Note(fmt.Sprintf("%s of %s are kept; llmrun pull %s continues, and llmrun models rm %s deletes them", cli.FormatBytes(here), cli.FormatBytes(remote.Bytes()), arguments, remote.Name))
+		s.Note(fmt.Sprintf("%s of %s are kept; llmrun pull %s continues, and llmrun models rm %s deletes them", cli.FormatBytes(here), cli.FormatBytes(remote.Bytes()), remote.From(), remote.Name))
 	}
 	return m, cli.Interruption(ctx, err)
 }
@@ -362,7 +378,7 @@ func (p *pullFlags) report(s *cli.Streams, m hub.Model, had bool) error {
 	}
 	fmt.Fprintf(s.Out, "%s: %s%s in %s\n", cli.VisibleLine(m.Name), text, cli.FormatBytes(m.Bytes), cli.VisibleLine(m.Path))
 	if !s.Quiet {
-		fmt.Fprintf(s.Err, "llmrun chat -m %s talks to it\n", cli.VisibleLine(m.Name))
+		s.Say(fmt.Sprintf("llmrun chat -m %s talks to it", cli.VisibleLine(m.Name)))
 	}
 	return nil
 }

@@ -90,6 +90,9 @@ func TestPullStoppedSaysHowToGoOn(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	remote, err := client.Find(ctx, ref)
 	require.NoError(t, err)
+	hex := strings.TrimPrefix(remote.Files[0].Digest, "sha256:")
+	named := pullFlags{name: "fox", sha256: hex}
+	require.NoError(t, named.adjust(remote))
 	server.DropAfter, server.Drops = 1<<20, 1
 	server.Before = func(r *http.Request) {
 		if r.Header.Get("Range") != "" { // the connection that would bring the rest
@@ -102,13 +105,14 @@ func TestPullStoppedSaysHowToGoOn(t *testing.T) {
 	s, screen := asking(t, "")
 	_, err = download(ctx, s, client, store, remote)
 	require.ErrorIs(t, err, cli.ErrInterrupted)
-	require.Contains(t, screen.String(), "llmrun: 1.0 MiB of 3.0 MiB are kept; llmrun pull hf:o/m continues, and llmrun models rm m deletes them\n")
+	require.Contains(t, screen.String(), "llmrun: 1.0 MiB of 3.0 MiB are kept; llmrun pull hf:o/m --name fox --sha256 "+hex+" continues, and llmrun models rm fox deletes them\n")
 	_, unfinished, err := store.Models()
 	require.NoError(t, err)
 	require.Equal(t, int64(1<<20), unfinished[0].Done)
+	require.Equal(t, "hf:o/m --name fox --sha256 "+hex, unfinished[0].From)
 	server.Before = nil
 	m, err := download(context.Background(), s, client, store, remote)
 	require.NoError(t, err)
 	require.Equal(t, int64(len(data)), m.Bytes)
-	require.True(t, strings.HasSuffix(m.Path, "m.gguf"))
+	require.True(t, strings.HasSuffix(m.Path, "fox.gguf"))
 }

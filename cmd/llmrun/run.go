@@ -273,9 +273,9 @@ func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, st
 		memory = newMemoryStats(engine, stats)
 	}
 	if !r.quiet {
-		fmt.Fprintln(s.Err, formatStats(stats, seed))
+		s.Say(formatStats(stats, seed))
 		if memory != nil {
-			fmt.Fprintf(s.Err, "passes: %d after the prompt, %.2f tokens each\n", stats.Passes, stats.TokensPerPass())
+			s.Say(fmt.Sprintf("passes: %d after the prompt, %.2f tokens each", stats.Passes, stats.TokensPerPass()))
 			memory.print(s.Err)
 		}
 	}

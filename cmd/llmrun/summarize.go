@@ -306,7 +306,7 @@ func (c *summarizeFlags) summarize(ctx context.Context, s *cli.Streams, engine *
 		s.Note(repeatsText(in.name, summary.Repeats))
 	}
 	if err == nil && !s.Quiet {
-		fmt.Fprintln(s.Err, summaryText(summary))
+		s.Say(summaryText(summary))
 	}
 	return summary, errors.Join(err, doc.Close())
 }

@@ -122,7 +122,7 @@ func (p *Program) run(ctx context.Context, s *Streams, c *Command, args []string
 	positional, err := flags.Parse(args)
 	p.addCommandsWithFlag(err)
 	if err == nil && (flags.help || flags.helpAll) {
-		p.writeHelp(s.Out, c, flags, helpColumns(s.Out.width()))
+		p.writeHelp(s.Out, c, flags, helpColumns(s.Out.Columns()))
 		return nil
 	}
 	if err == nil {

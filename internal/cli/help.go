@@ -28,7 +28,7 @@ func (p *Program) help(s *Streams, args []string) error {
 		args = args[:len(args)-1]
 	}
 	if len(args) == 0 || args[0] == "help" {
-		p.writeOverview(s.Out, helpColumns(s.Out.width()))
+		p.writeOverview(s.Out, helpColumns(s.Out.Columns()))
 		return nil
 	}
 	c := p.Find(args[0])
@@ -37,7 +37,7 @@ func (p *Program) help(s *Streams, args []string) error {
 	}
 	flags := c.Flags()
 	flags.helpAll = all
-	p.writeHelp(s.Out, c, flags, helpColumns(s.Out.width()))
+	p.writeHelp(s.Out, c, flags, helpColumns(s.Out.Columns()))
 	return nil
 }
 

@@ -75,8 +75,8 @@ func (o *output) write(p []byte) (int, error) {
 	return n, err
 }
 
-// width returns the columns of the terminal, 0 if it is none.
-func (o *output) width() int {
+// Columns returns the columns of the terminal, 0 if it is none.
+func (o *output) Columns() int {
 	if !o.Terminal || o.columns == nil {
 		return 0
 	}
@@ -262,6 +262,22 @@ func (s *Streams) Note(text string) {
 	if !s.Quiet {
 		fmt.Fprintln(s.Err, s.fit("llmrun: "+OneLine(errors.New(text))))
 	}
+}
+
+// Say prints lines for a person on standard error, as wide as the terminal. They may contain names from files.
+func (s *Streams) Say(text string) {
+	for line := range strings.SplitSeq(VisibleText(text), "\n") {
+		fmt.Fprintln(s.Err, s.fit(line))
+	}
+}
+
+// SayRow is Say for a head, and its explanation from a column on. A narrow terminal has it below the head.
+func (s *Streams) SayRow(head, explanation string, column int) {
+	columns := s.errColumns()
+	if columns <= 0 {
+		columns = math.MaxInt
+	}
+	writeRow(s.Err, head, explanation, column, columns)
 }
 
 // OneLine returns err as one line without control characters, which names from a file may contain.

@@ -207,6 +207,8 @@ func TestHelpFitsTheTerminal(t *testing.T) {
 		s := &Streams{Out: &output{w: &out, Terminal: true, columns: func() int { return 40 }}, Err: &errs, ErrTerminal: true, ErrColumns: func() int { return 40 }}
 		p.Execute(t.Context(), s, args)
 		s.Note("a note that needs more words than a narrow line has columns")
+		s.Say("two lines\nof which one needs more words than a narrow line has columns")
+		s.SayRow("  /command ARGUMENT", "what it does, in more words than a narrow line has columns", 20)
 		require.Greater(t, strings.Count(out.String()+errs.String(), "\n"), 3)
 		for line := range strings.Lines(out.String() + errs.String()) {
 			require.LessOrEqual(t, Cells(strings.TrimSuffix(line, "\n")), 40, line)

@@ -468,8 +468,8 @@ func (f *flagHelp) defaultText() string {
 // widestDefault is the most columns of a default in words.
 const widestDefault = 36
 
-// Write prints the report for a person.
-func (r *SettingsReport) Write(w io.Writer) {
+// Write prints the report for a person, on a terminal of that width; 0 columns are unknown.
+func (r *SettingsReport) Write(w io.Writer, columns int) {
 	state := ""
 	switch {
 	case r.File == "":
@@ -495,12 +495,28 @@ func (r *SettingsReport) Write(w io.Writer) {
 		}
 		rows = append(rows, row)
 	}
-	var width [2]int
+	var width [3]int
 	for _, row := range rows {
-		width[0], width[1] = max(width[0], Cells(row[0])), max(width[1], Cells(row[1]))
+		for i, text := range row {
+			width[i] = max(width[i], Cells(text))
+		}
+	}
+	if columns > 0 && width[0]+width[1]+width[2]+2*len("  ") > columns {
+		writeNarrow(w, rows[1:], columns)
+		return
 	}
 	pad := func(text string, width int) string { return text + strings.Repeat(" ", width-Cells(text)) }
 	for _, row := range rows {
 		fmt.Fprintf(w, "%s  %s  %s\n", pad(row[0], width[0]), pad(row[1], width[1]), row[2])
+	}
+}
+
+// writeNarrow prints settings on a terminal that has no room for a table: the value stands below the name.
+func writeNarrow(w io.Writer, rows [][3]string, columns int) {
+	for _, row := range rows {
+		fmt.Fprintln(w, row[0])
+		for line := range strings.SplitSeq(wrap(row[1]+" ("+row[2]+")", columns-narrowColumn), "\n") {
+			fmt.Fprintf(w, "%*s%s\n", narrowColumn, "", line)
+		}
 	}
 }

@@ -230,7 +230,7 @@ func TestSettingsReport(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, report.Exists)
 	var text strings.Builder
-	report.Write(&text)
+	report.Write(&text, 0)
 	require.Equal(t, `file: FILE
 
 setting         value   from
@@ -241,6 +241,11 @@ quiet           false   default
 key-dir         –       default
 temp            –       default
 `, strings.ReplaceAll(text.String(), s.file, "FILE"))
+	text.Reset()
+	report.File, report.Settings[0].Where = "f", "a file with a long name, line 1"
+	report.Write(&text, 24)
+	require.Contains(t, text.String(), "f\n\nthreads\n    16 (a file with a\n    long name, line 1)\n")
+	require.Contains(t, text.String(), "\nquiet\n    false (default)\n")
 	require.Equal(t, ShownSetting{Name: "quiet", From: "default", Default: "false", Variable: "PROG_QUIET", Commands: []string{"do"}}, report.Settings[3])
 	require.Equal(t, "one for each core", report.Settings[0].Default)
 	require.Equal(t, "environment", report.Settings[2].From)

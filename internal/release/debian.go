@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -83,9 +84,16 @@ func compressed(data []byte, at time.Time) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
+// behindTag is what git describe adds to the nearest tag.
+var behindTag = regexp.MustCompile(`(?:-\d+-g[0-9a-f]+)?(?:-dirty)?$`)
+
 // debianVersion returns a version of Debian, which begins with a digit: that of a tag, or 0 and the commit.
 func debianVersion(version string) string {
 	version = strings.TrimPrefix(version, "v")
+	if base := behindTag.ReplaceAllString(version, ""); strings.Contains(base, ".") {
+		// A tag such as 1.2.3-rc1 is before 1.2.3, and commits behind a tag are after it.
+		version = strings.Replace(base, "-", "~", 1) + version[len(base):]
+	}
 	var clean strings.Builder
 	for _, c := range version {
 		if c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.ContainsRune(".+~", c) {
@@ -113,6 +121,7 @@ Maintainer: the llmrun project
 Installed-Size: %d
 Section: utils
 Priority: optional
+Recommends: ca-certificates
 Homepage: https://github.com/llmrun/llmrun
 Description: language models in less memory than they have
  llmrun runs language models on the CPU. It keeps part of the weights in memory

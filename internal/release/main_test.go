@@ -142,7 +142,7 @@ func TestSBOMKnowsReplacedModules(t *testing.T) {
 func TestDebianPackage(t *testing.T) {
 	deb := makeRelease(t, time.Unix(1700000000, 0).UTC())["llmrun_amd64.deb"]
 	require.True(t, bytes.HasPrefix(deb, []byte("!<arch>\ndebian-binary   1700000000  0     0     100644  4         `\n2.0\n")))
-	for version, want := range map[string]string{"v1.2.3": "1.2.3", "v1.2.3-4-gabcdef0": "1.2.3+4+gabcdef0", "abcdef0": "0~abcdef0", "1bcdef0-dirty": "0~1bcdef0+dirty"} {
+	for version, want := range map[string]string{"v1.2.3": "1.2.3", "v1.2.3-4-gabcdef0": "1.2.3+4+gabcdef0", "v1.2.3-rc.1": "1.2.3~rc.1", "v1.2.3-rc1-4-gabcdef0-dirty": "1.2.3~rc1+4+gabcdef0+dirty", "abcdef0": "0~abcdef0", "1bcdef0-dirty": "0~1bcdef0+dirty"} {
 		require.Equal(t, want, debianVersion(version))
 	}
 	dpkg, err := exec.LookPath("dpkg-deb")
