@@ -21,16 +21,16 @@ type MemoryPlan struct {
 	Plan
 	// Decode predicts the speed of an answer, and FirstToken and TotalTime the seconds of a
 	// prompt of Prompt tokens and an answer of Answer tokens.
-	Decode    PlannedSpeed `json:"decode_tok_per_s"`
-	Prompt    int          `json:"prompt_tokens"`
-	Answer    int          `json:"answer_tokens"`
-	Forgotten int          `json:"forgotten_tokens,omitempty"` // of a longer prompt that slides
+	Decode     PlannedSpeed `json:"decode_tok_per_s"`
+	Prompt     int          `json:"prompt_tokens"`
+	Answer     int          `json:"answer_tokens"`
+	Forgotten  int          `json:"forgotten_tokens,omitempty"` // of a longer prompt that slides
+	FirstToken float64      `json:"first_token_seconds"`
+	TotalTime  float64      `json:"total_seconds"`
 	// PromptPasses is the number of passes that the prompt takes, and PromptStreamed the bytes of weights that they read
 	// from flash. Both are 0 where a rate is unknown.
-	PromptPasses   int     `json:"prompt_passes"`
-	PromptStreamed int64   `json:"prompt_streamed_bytes"`
-	FirstToken     float64 `json:"first_token_seconds"`
-	TotalTime      float64 `json:"total_seconds"`
+	PromptPasses   int   `json:"prompt_passes"`
+	PromptStreamed int64 `json:"prompt_streamed_bytes"`
 	// Guesses predicts the speed with each drafter of the options; the other predictions are without guesses.
 	Guesses []PlannedGuesses `json:"guesses"`
 	// Together predicts the speed of several answers at the same time; see [Session.Candidates].
