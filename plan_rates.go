@@ -15,7 +15,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/quant"
@@ -99,12 +98,8 @@ type rateMeasurer struct {
 	compute func(of rates.Matmul, threads int, bytes int64) (decodeGBs, prefillGops float64, err error)
 }
 
-// of makes m measure the matmuls of a model with options.
-func (m *rateMeasurer) of(f *modelfile.Files, o exec.ShapeOptions, s *tiering.Shape) (err error) {
-	m.weights = s.TokenBytes()
-	m.matmul, err = exec.MainMatmul(f, o)
-	return err
-}
+// of makes m measure the matmuls of a model.
+func (m *rateMeasurer) of(a *admission) { m.weights, m.matmul = a.shape.TokenBytes(), a.matmul }
 
 // rates returns the rates for the model of m.of.
 func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int64) (r Rates, err error) {
