@@ -221,7 +221,7 @@ func (o *Options) predict(ctx context.Context, f *modelfile.Files, a *admission,
 	if err != nil {
 		return nil, measured, err
 	}
-	measured.ExpertReuse = m.expertReuse(f.Path, s)
+	m.expertReuse(f.Path, s, &measured)
 	plan, err = makePlan(*s, a.need, measured.forPlan())
 	return plan, measured, err
 }

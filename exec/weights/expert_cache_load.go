@@ -18,7 +18,7 @@ const expertReaders = 4
 func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, error) {
 	layers, perLayer := len(ld.Spec.Layers), ld.Spec.Experts
 	c := &ExpertCache{
-		experts: make([]expertSource, layers*perLayer), PerLayer: perLayer, Count: len(ld.CachedExperts),
+		experts: make([]expertSource, layers*perLayer), PerLayer: perLayer, perToken: max(1, ld.Spec.ExpertsUsed), Count: len(ld.CachedExperts),
 		SlotOf: make([]int32, layers*perLayer), pending: make([]int32, 0, perLayer), guesses: make([]int32, 0, perLayer),
 		Policy: policy.Policy(layers, perLayer),
 	}
