@@ -287,20 +287,35 @@ func (c *coster) chunkExpertReads(k chunk) int64 {
 	return int64(n * float64(c.ExpertBytes))
 }
 
-// chunkTime returns the time of a prefill chunk. Experts that the first one reads are read while nothing computes.
+// chunkTime returns the time of a prefill chunk. The stream reads weights while the dense part of the layers computes. Experts are
+// read when the router has chosen them, while those that have arrived compute; nothing does until the first have.
 func (c *coster) chunkTime(k chunk) float64 {
-	depth, tokens := k.depth, k.tokens
+	depth, tokens := k.depth, float64(k.tokens)
 	r := &c.rates
-	ops := float64(c.OpsPerToken) + elementOps*float64(c.Elements)
-	attended := int64(tokens) * c.attended(depth+tokens/2)
-	work := float64(tokens)*ops/(r.PrefillGops*1e9) + seconds(attended, r.AttendChunkGBs)
+	rate := r.PrefillGops * 1e9
+	experts := c.expertOps()
+	attended := int64(tokens) * c.attended(depth+k.tokens/2)
+	work := tokens*(float64(c.OpsPerToken)-experts+elementOps*float64(c.Elements))/rate + seconds(attended, r.AttendChunkGBs)
 	// A chunk reads the weights, reads the older KV, and writes as much KV as it displaces.
-	displaced := int64(min(tokens, max(0, depth+tokens-c.hotTokens()))) * c.KVBytesPerToken
-	experts := c.chunkExpertReads(k)
-	k.first = false
-	again := min(experts, c.chunkExpertReads(k))
-	weights := c.stream(c.denseReads(k)) + c.read(again)
-	return together(work, weights+c.flash(c.cold(depth)+displaced), c.alone()) + c.read(experts-again)
+	displaced := int64(min(k.tokens, max(0, depth+k.tokens-c.hotTokens()))) * c.KVBytesPerToken
+	dense := together(work, c.stream(c.denseReads(k))+c.flash(c.cold(depth)+displaced), c.alone())
+	if c.Experts == 0 {
+		return dense
+	}
+	used := c.expertsUsedBy(k.tokens, r)
+	// Few tokens for each of many experts take as long as reading these from memory.
+	work = max(tokens*experts/rate, seconds(int64(float64(c.ExpertLayers)*used*float64(c.ExpertBytes)), r.MemGBs))
+	return dense + together(work, c.read(c.chunkExpertReads(k)), min(1, ExpertReads/used))
+}
+
+// expertOps returns the part of OpsPerToken that experts make.
+func (c *coster) expertOps() float64 {
+	all := c.TokenBytes() - c.Head.Bytes
+	if all <= 0 {
+		return 0
+	}
+	experts := int64(c.ExpertLayers) * int64(c.ExpertsUsed) * c.ExpertBytes
+	return float64(c.OpsPerToken) * float64(experts) / float64(all)
 }
 
 // headReads returns the part of the head that is not in memory.

@@ -220,3 +220,23 @@ func TestReuseOfUnknownRouters(t *testing.T) {
 		require.InDelta(t, c.wantPrompts, r.prompts(), 0)
 	}
 }
+
+// TestForecastOfAChunkOfExperts computes the time of a prompt's only chunk by hand: the dense part computes while weights are streamed,
+// and experts compute while others are read, but for the first of each layer.
+func TestForecastOfAChunkOfExperts(t *testing.T) {
+	s := expertShape()
+	s.Elements = 0
+	p, err := MakePlan(s, Need{Budget: 4 << 30, Context: 4096, Talk: Talk{Prompt: 200}}, costRates)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, p.Chunk, 200)
+	require.Zero(t, p.Ring, "the dense part is in memory")
+	used := usedOf(s.Experts, s.ExpertsUsed, 200, 1, 1)
+	read := 32 * used * float64(s.ExpertBytes) / 1e9
+	ops := 200 * float64(s.OpsPerToken) / 300e9
+	part := float64(32*8*s.ExpertBytes) / float64(s.TokenBytes()-s.Head.Bytes)
+	computed := max(ops*part, read/20)
+	require.Greater(t, read, computed)
+	want := ops*(1-part) + read + (overlapCost+4/used*(1-overlapCost))*computed
+	require.InEpsilon(t, want, p.Predicted.FirstToken, 1e-3)
+	require.Less(t, p.Predicted.FirstToken, ops+read, "reading runs beside computing")
+}

@@ -14,6 +14,8 @@ const (
 	// A disk needs four; while the cores compute, some of the readers wait for a
 	// core.
 	StreamReads = 8
+	// ExpertReads is the number of experts that are read at a time.
+	ExpertReads = 4
 	// EmbeddingRowCache limits the cache of embedding rows on flash.
 	EmbeddingRowCache = 1 << 20
 

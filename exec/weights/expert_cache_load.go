@@ -10,9 +10,6 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// expertReaders is the number of concurrent expert reads.
-const expertReaders = 4
-
 // NewExpertCache returns a cache with a number of slots for the experts that the loader did
 // not load.
 func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, error) {
@@ -40,8 +37,8 @@ func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, e
 
 // Open starts the readers, whose reads scheduler admits. If all experts fit, it reads them now.
 func (c *ExpertCache) Open(ctx context.Context, scheduler *prefetch.Scheduler, arrived func(int)) error {
-	threadpool.ReserveForReaders(expertReaders)
-	c.Reads.open(c.plannedSlots, c.Count, expertReaders, scheduler)
+	threadpool.ReserveForReaders(tiering.ExpertReads)
+	c.Reads.open(c.plannedSlots, c.Count, tiering.ExpertReads, scheduler)
 	if c.plannedSlots < c.Count {
 		return nil
 	}
