@@ -273,8 +273,10 @@ func TestForecastOfReadWork(t *testing.T) {
 		busy, err := MakePlan(s, n, working)
 		require.NoError(t, err)
 		require.Equal(t, idle.By, busy.By, "rates do not divide the memory")
-		took := float64(busy.StreamedPerToken) / 16e9
-		require.InEpsilon(t, 1/idle.PredictedDecode+(1-alone)*took, 1/busy.PredictedDecode, 0.03)
+		took, computed := float64(busy.StreamedPerToken)/16e9, float64(s.TokenBytes())/20e9+(1-alone)*float64(busy.StreamedPerToken)/16e9
+		read := took + alone*handoff*float64(busy.StreamedPerToken)/float64(busy.Piece)
+		require.InEpsilon(t, max(computed, read)+(overlapCost+alone*(1-overlapCost))*min(computed, read), 1/busy.PredictedDecode, 1e-9)
+		require.LessOrEqual(t, busy.PredictedDecode, idle.PredictedDecode)
 		require.InEpsilon(t, 1/busy.PredictedDecode, busy.Predicted.Pass(1), 1e-9)
 		require.GreaterOrEqual(t, busy.Predicted.FirstToken, idle.Predicted.FirstToken)
 	}
