@@ -140,8 +140,11 @@ func fixRates(t *testing.T, dir string, fixed llmrun.Rates) {
 	for key, r := range known {
 		r.Lost = 0
 		for _, speed := range []struct{ measured, fixed *float64 }{
-			{&r.FlashGBs, &fixed.FlashGBs}, {&r.DecodeGBs, &fixed.DecodeGBs}, {&r.PrefillGops, &fixed.PrefillGops},
-			{&r.AttendGBs, &fixed.AttendGBs}, {&r.AttendChunkGBs, &fixed.AttendChunkGBs},
+			{&r.FlashGBs, &fixed.FlashGBs},
+			{&r.DecodeGBs, &fixed.DecodeGBs},
+			{&r.PrefillGops, &fixed.PrefillGops},
+			{&r.AttendGBs, &fixed.AttendGBs},
+			{&r.AttendChunkGBs, &fixed.AttendChunkGBs},
 		} {
 			if *speed.measured > 0 {
 				*speed.measured = *speed.fixed
