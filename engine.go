@@ -160,7 +160,7 @@ func (o *Options) openEngine(ctx context.Context, f *modelfile.Files, path strin
 // openFiles loads a model from open files. It closes the files if the model does not stream
 // from them.
 func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, error) {
-	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context, files: f, notify: opts.Notify, driver: opts.driver, drafts: opts.Drafts, adapters: opts.adapterNames(), sessionAdapters: opts.SessionAdapters}
+	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context, files: f, notify: opts.Notify, driver: opts.driver, drafts: opts.Drafts, adapters: opts.AdapterNames(), sessionAdapters: opts.SessionAdapters}
 	if opts.Lab.Trace != "" {
 		e.recorder, e.traceFile = trace.New(), opts.Lab.Trace
 	}

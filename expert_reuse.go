@@ -26,9 +26,8 @@ type expertReuse struct {
 	experts int // of the model
 	each    int // that a token uses in a layer
 
-	mu     sync.Mutex
-	use    ExpertUse // of decode
-	shared weights.SharedSteps
+	mu  sync.Mutex
+	use ExpertUse // of decode
 }
 
 // newExpertReuse returns nil if there are no experts, or no directory for the file.

@@ -233,14 +233,7 @@ func (r *registry) offeredLocked() (list []offered) {
 }
 
 // adapters returns the names of the adapters that requests choose.
-func (m *Model) adapters() (names []string) {
-	for _, adapter := range m.Options.Adapters {
-		if name := llmrun.AdapterName(adapter); name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+func (m *Model) adapters() []string { return m.Options.AdapterNames() }
 
 // adapted returns the name of the model with an adapter. Clients of ollama's API take it for a model with a tag.
 func (m *Model) adapted(adapter string) string { return m.Name + ":" + adapter }
