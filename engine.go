@@ -12,6 +12,7 @@ import (
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/split"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/internal/enginemodel"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/store/allowance"
@@ -86,7 +87,8 @@ func Open(path string, opts Options) (*Engine, error) {
 }
 
 // OpenContext is Open with a context that cancels loading.
-func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error) {
+func OpenContext(ctx context.Context, path string, opts Options) (_ *Engine, err error) {
+	defer ended.Say(ctx, &err)
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
