@@ -205,6 +205,7 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
 	}
+	e.chat.compiler = e.compiler
 	if err := e.mem.plan(ctx, f, &a, &opts); err != nil {
 		return err
 	}
