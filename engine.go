@@ -12,6 +12,7 @@ import (
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/split"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/enginemodel"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/store/allowance"
@@ -299,7 +300,9 @@ func (e *Engine) release() (err error) {
 	e.rewardModel.close()
 	e.draftModel, e.rewardModel = nil, nil
 	e.describer.close()
+	var shared weights.SharedSteps
 	if e.model != nil {
+		shared = e.model.ExpertStats().Shared
 		e.model.Close()
 	}
 	err = e.driver.close()
@@ -315,7 +318,7 @@ func (e *Engine) release() (err error) {
 		err = errors.Join(err, e.calibration.Close())
 		e.calibration = nil
 	}
-	err = errors.Join(err, e.store.close(), e.closeWrites(), e.writeTrace(), e.experts.save(), e.guesses.save())
+	err = errors.Join(err, e.store.close(), e.closeWrites(), e.writeTrace(), e.experts.save(shared), e.guesses.save())
 	e.store, e.storeErr = nil, ErrClosed
 	return err
 }

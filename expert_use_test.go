@@ -59,15 +59,18 @@ func TestPlanLearnsFromRouters(t *testing.T) {
 	options.Cache.Dir = t.TempDir()
 	require.NoError(t, os.Chmod(options.Cache.Dir, 0o700))
 	all := 0
+	var plan *llmrun.MemoryPlan
 	reuse := func() float64 {
 		p, err := llmrun.PlanMemory(t.Context(), path, options, llmrun.PlanOptions{})
 		require.NoError(t, err)
 		require.Positive(t, p.ExpertSlots)
 		require.Less(t, p.ExpertSlots, p.Experts)
-		all = p.Experts
+		all, plan = p.Experts, p
 		return p.Rates.ExpertReuse
 	}
 	require.Zero(t, reuse(), "no run yet")
+	require.Zero(t, plan.Rates.PromptReuse)
+	first := plan.StreamedPerToken
 
 	e := open(t, path, options)
 	s := newSession(t, e)
@@ -84,4 +87,6 @@ func TestPlanLearnsFromRouters(t *testing.T) {
 	absent := float64(all-x.Slots) / float64(all-each)
 	want := math.Log(1-x.HitRate()) / math.Log(absent)
 	require.InEpsilon(t, max(1, want), reuse(), 1e-9)
+	require.LessOrEqual(t, plan.StreamedPerToken, first, "a first plan promises no more than the router gives")
+	require.GreaterOrEqual(t, plan.Rates.PromptReuse, 1.0)
 }

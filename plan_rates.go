@@ -15,7 +15,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/quant"
@@ -41,8 +40,12 @@ type Rates struct {
 	ConvertGBs float64 `json:"convert_gbs,omitempty"`
 	// RoundSeconds is what a round of scattered reads takes besides their transfer.
 	RoundSeconds float64 `json:"round_seconds,omitempty"`
-	// ExpertReuse is what runs of the model saw; see PlanRates.
+	// ExpertReuse and PromptReuse are what runs of the model saw, see PlanRates, and ExpertUses and PromptUses are how many uses of
+	// experts they are known from.
 	ExpertReuse float64 `json:"expert_reuse,omitempty"`
+	ExpertUses  int64   `json:"expert_uses,omitempty"`
+	PromptReuse float64 `json:"prompt_reuse,omitempty"`
+	PromptUses  int64   `json:"prompt_uses,omitempty"`
 	// Guesses is what runs of the model saw of a drafter's guesses.
 	Guesses *GuessCounts `json:"guesses,omitempty"`
 	// Lost is the part of the processor time that other programs took from the measurement, and Starts is
@@ -64,7 +67,7 @@ func (r *Rates) forPlan() tiering.Rates {
 	return tiering.Rates{
 		ReadGBs: r.FlashGBs, MemGBs: decodeFraction * r.DecodeGBs, PrefillGops: prefillFraction * r.PrefillGops,
 		AttendGBs: r.AttendGBs, AttendChunkGBs: r.AttendChunkGBs, ConvertGBs: r.ConvertGBs,
-		RoundSeconds: r.RoundSeconds, ExpertReuse: r.ExpertReuse,
+		RoundSeconds: r.RoundSeconds, ExpertReuse: r.ExpertReuse, PromptReuse: r.PromptReuse,
 	}
 }
 
@@ -99,12 +102,8 @@ type rateMeasurer struct {
 	compute func(of rates.Matmul, threads int, bytes int64) (decodeGBs, prefillGops float64, err error)
 }
 
-// of makes m measure the matmuls of a model with options.
-func (m *rateMeasurer) of(f *modelfile.Files, o exec.ShapeOptions, s *tiering.Shape) (err error) {
-	m.weights = s.TokenBytes()
-	m.matmul, err = exec.MainMatmul(f, o)
-	return err
-}
+// of makes m measure the matmuls of a model.
+func (m *rateMeasurer) of(a *admission) { m.weights, m.matmul = a.shape.TokenBytes(), a.matmul }
 
 // rates returns the rates for the model of m.of.
 func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int64) (r Rates, err error) {
@@ -275,7 +274,7 @@ func (r *Rates) computes() bool { return r.DecodeGBs > 0 && r.PrefillGops > 0 }
 
 // valid reports whether no rate is negative. A rate of 0 is not measured.
 func (r *Rates) valid() bool {
-	return min(r.FlashGBs, r.DecodeGBs, r.PrefillGops, r.AttendGBs, r.AttendChunkGBs, r.ConvertGBs, r.RoundSeconds, r.ExpertReuse, r.Lost) >= 0
+	return min(r.FlashGBs, r.DecodeGBs, r.PrefillGops, r.AttendGBs, r.AttendChunkGBs, r.ConvertGBs, r.RoundSeconds, r.ExpertReuse, r.PromptReuse, r.Lost) >= 0
 }
 
 // load reads the cache file. It ignores an unreadable file, and measurements that cannot be.

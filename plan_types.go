@@ -122,9 +122,12 @@ type PlanRates struct {
 	// selection.
 	RoundSeconds float64 `json:"round_seconds,omitempty"`
 	// ExpertReuse tells how often a router chooses experts that are in memory: if a fraction f of
-	// the experts is not there, a token misses f^ExpertReuse of those that it uses. It is what
-	// earlier runs of the model saw; 0 if there were none.
+	// the experts is not there, a token misses f^ExpertReuse of those that it uses. PromptReuse tells how many
+	// experts the tokens of a prefill chunk share: the most used fraction x of a layer's experts does
+	// 1-(1-x)^PromptReuse of the work. Both are what earlier runs of the model saw; 0 if there were none: then the plan
+	// takes the router for one that chooses evenly.
 	ExpertReuse float64 `json:"expert_reuse,omitempty"`
+	PromptReuse float64 `json:"prompt_reuse,omitempty"`
 }
 
 // PlannedSpeed is the predicted speed of decode in tokens per second: with an empty context,

@@ -72,7 +72,7 @@ class Cell:
         if disk != "none":
             self.flags += ["--disk", disk]
         self.plan_command = [a.llmrun, "plan", *self.flags, "--ids", "-", "--answer", str(a.answer)] + (["--measure"] if a.measure else [])
-        self.run_command = [a.llmrun, "run", *self.flags, "--ids", "-", "-n", str(a.answer), "--ignore-eos", "--temp", "0", "--no-kv-cache", "--stats", "-q"]
+        self.run_command = [a.llmrun, "run", *self.flags, "--ids", "-", "-n", str(a.answer), "--ignore-eos", "--temp", "1", "--seed", "1", "--no-kv-cache", "--stats", "-q"]
         draw = random.Random(1)
         self.ids = ",".join(str(draw.randrange(model.vocabulary // 32, model.vocabulary * 15 // 16)) for _ in range(self.prompt))
 

@@ -146,8 +146,10 @@ type Rates struct {
 	// layer waits for one when it has picked pages. 0 = unknown.
 	RoundSeconds float64
 	// ExpertReuse tells how often a router chooses experts that are in memory: if a fraction f of
-	// the experts is not there, a token misses f^ExpertReuse of those that it uses.
-	ExpertReuse float64
+	// the experts is not there, a token misses f^ExpertReuse of those that it uses. PromptReuse tells how many
+	// experts the tokens of a chunk share: the most used fraction x does 1-(1-x)^PromptReuse of the work. 1 is a
+	// router that chooses evenly, which 0 is taken for: unknown.
+	ExpertReuse, PromptReuse float64
 }
 
 // Need is the request for a plan, including the memory of the program itself.
@@ -228,8 +230,7 @@ type Plan struct {
 	ExpertSlots int // experts that fit in memory, over all layers
 
 	// StreamedPerToken and StreamedPerChunk are the bytes that one decoded token and one
-	// prefill chunk read from flash, if logits of the chunk are wanted. They assume that the router uses all experts
-	// equally often.
+	// prefill chunk read from flash, if logits of the chunk are wanted.
 	StreamedPerToken, StreamedPerChunk int64
 
 	Rates Rates // basis of the predictions

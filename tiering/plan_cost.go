@@ -1,7 +1,6 @@
 package tiering
 
 import (
-	"cmp"
 	"iter"
 	"math"
 )
@@ -266,37 +265,57 @@ func (c *coster) denseReads(k chunk) int64 {
 	return n
 }
 
-// chunkExpertReads returns the bytes of experts that a chunk reads.
+// chunkExpertReads returns the bytes of experts that a chunk reads. The first chunk of a process finds none in memory, unless
+// memory holds all of them.
 func (c *coster) chunkExpertReads(k chunk) int64 {
-	layers := float64(c.ExpertLayers)
-	used := layers * c.expertsUsedBy(k.tokens)
+	if c.experts() == 0 {
+		return 0
+	}
+	each := func(tokens int) float64 {
+		if k.first && c.plan.ExpertSlots < c.experts() {
+			return c.expertsUsedBy(tokens, &c.rates)
+		}
+		return c.missingExperts(c.plan, tokens, &c.rates)
+	}
+	n := float64(c.ExpertLayers) * each(k.tokens)
 	if c.PrunedExperts {
-		used -= c.expertsUsedBy(k.tokens)
+		n -= each(k.tokens)
 		if k.last {
-			used += c.expertsUsedBy(1)
+			n += each(1)
 		}
 	}
-	missing := c.missing(c.plan, k.tokens, &c.rates)
-	if k.first && c.plan.ExpertSlots < c.experts() {
-		missing = 1
-	}
-	return int64(missing * used * float64(c.ExpertBytes))
+	return int64(n * float64(c.ExpertBytes))
 }
 
-// chunkTime returns the time of a prefill chunk. Experts that the first one reads are read while nothing computes.
+// chunkTime returns the time of a prefill chunk. The stream reads weights while the dense part of the layers computes. Experts are
+// read when the router has chosen them, while those that have arrived compute; nothing does until the first have.
 func (c *coster) chunkTime(k chunk) float64 {
-	depth, tokens := k.depth, k.tokens
+	depth, tokens := k.depth, float64(k.tokens)
 	r := &c.rates
-	ops := float64(c.OpsPerToken) + elementOps*float64(c.Elements)
-	attended := int64(tokens) * c.attended(depth+tokens/2)
-	work := float64(tokens)*ops/(r.PrefillGops*1e9) + seconds(attended, r.AttendChunkGBs)
+	rate := r.PrefillGops * 1e9
+	experts := c.expertOps()
+	attended := int64(tokens) * c.attended(depth+k.tokens/2)
+	work := tokens*(float64(c.OpsPerToken)-experts+elementOps*float64(c.Elements))/rate + seconds(attended, r.AttendChunkGBs)
 	// A chunk reads the weights, reads the older KV, and writes as much KV as it displaces.
-	displaced := int64(min(tokens, max(0, depth+tokens-c.hotTokens()))) * c.KVBytesPerToken
-	experts := c.chunkExpertReads(k)
-	k.first = false
-	again := min(experts, c.chunkExpertReads(k))
-	weights := c.stream(c.denseReads(k)) + c.read(again)
-	return together(work, weights+c.flash(c.cold(depth)+displaced), c.alone()) + c.read(experts-again)
+	displaced := int64(min(k.tokens, max(0, depth+k.tokens-c.hotTokens()))) * c.KVBytesPerToken
+	dense := together(work, c.stream(c.denseReads(k))+c.flash(c.cold(depth)+displaced), c.alone())
+	if c.Experts == 0 {
+		return dense
+	}
+	used := c.expertsUsedBy(k.tokens, r)
+	// Few tokens for each of many experts take as long as reading these from memory.
+	work = max(tokens*experts/rate, seconds(int64(float64(c.ExpertLayers)*used*float64(c.ExpertBytes)), r.MemGBs))
+	return dense + together(work, c.read(c.chunkExpertReads(k)), min(1, ExpertReads/used))
+}
+
+// expertOps returns the part of OpsPerToken that experts make.
+func (c *coster) expertOps() float64 {
+	all := c.TokenBytes() - c.Head.Bytes
+	if all <= 0 {
+		return 0
+	}
+	experts := int64(c.ExpertLayers) * int64(c.ExpertsUsed) * c.ExpertBytes
+	return float64(c.OpsPerToken) * float64(experts) / float64(all)
 }
 
 // headReads returns the part of the head that is not in memory.
@@ -342,54 +361,6 @@ func (m *planner) count(p *Plan) {
 	}
 	p.StreamedPerToken = layers + head + m.expertReads(p, 1, &p.Rates)
 	p.StreamedPerChunk = layers + m.expertReads(p, p.Chunk, &p.Rates)
-}
-
-// defaultReuse is Rates.ExpertReuse of a model that did not run yet. Routers have favourites and
-// choose some of the last token's experts again; how many depends on the model and on the text.
-// This is a middle: 1 is a router that chooses evenly.
-const defaultReuse = 4
-
-// expertReads returns the bytes of experts that a number of tokens reads: the experts that any of
-// the tokens uses, minus those in memory. Many tokens use nearly all experts, so favourites
-// matter less.
-func (m *planner) expertReads(p *Plan, tokens int, r *Rates) int64 {
-	if m.experts() == 0 {
-		return 0
-	}
-	return int64(m.missing(p, tokens, r) * float64(m.expertBytesOf(tokens)))
-}
-
-// missing returns which part of the experts that a number of tokens uses is not in memory.
-func (m *planner) missing(p *Plan, tokens int, r *Rates) float64 {
-	if p.ExpertSlots >= m.experts() {
-		return 0
-	}
-	reuse := cmp.Or(r.ExpertReuse, defaultReuse)
-	return math.Pow(AbsentExperts(p.ExpertSlots, m.ExpertsUsed, m.experts()), 1+(reuse-1)/float64(max(1, tokens)))
-}
-
-// AbsentExperts returns which part of all experts is not in memory when a layer looks for its own, if a token uses so many in a
-// layer. Each one that was missing has taken a slot from others, so that slots for those of one layer never hold any.
-func AbsentExperts(slots, used, experts int) float64 {
-	if slots <= used {
-		return 1
-	}
-	return float64(experts-slots) / float64(experts-used)
-}
-
-// expertBytesOf returns the bytes of the experts that any of a number of tokens uses.
-func (m *planner) expertBytesOf(tokens int) int64 {
-	return int64(float64(m.ExpertLayers) * m.expertsUsedBy(tokens) * float64(m.ExpertBytes))
-}
-
-// expertsUsedBy returns the expected number of experts of a layer that a number of
-// tokens uses.
-func (s *Shape) expertsUsedBy(tokens int) float64 {
-	if s.Experts == 0 {
-		return 0
-	}
-	unused := 1 - float64(s.ExpertsUsed)/float64(s.Experts)
-	return float64(s.Experts) * (1 - math.Pow(unused, float64(tokens)))
 }
 
 // TokenBytes returns the bytes of weights in the matmuls of one token.

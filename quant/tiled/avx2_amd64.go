@@ -13,6 +13,8 @@ func quantizeAVX2(a *quantizeArgs)
 
 func (avx2) quantize(a quantizeArgs) { quantizeAVX2(&a) }
 
+func (avx2) readsLanes() bool { return true }
+
 //go:noescape
 func copyAVX2(a *copyArgs)
 

@@ -26,6 +26,7 @@
 // Q4_0.
 TEXT ·smallQ4AVX2(SB), NOSPLIT, $0-8
 	SMALL_ARGS
+	VMOVDQU ·wordOnes(SB), Y13
 	VPBROADCASTD ·nibbleMask(SB), Y15
 	CMPQ DX, $16
 	JEQ  width4
@@ -122,6 +123,7 @@ loop8:
 // Q4_1.
 TEXT ·smallQ4MinAVX2(SB), NOSPLIT, $0-8
 	SMALL_ARGS
+	VMOVDQU ·wordOnes(SB), Y13
 	VPBROADCASTD ·nibbleMask(SB), Y15
 	CMPQ DX, $16
 	JEQ  width4
@@ -228,6 +230,7 @@ loop8:
 // I4Z.
 TEXT ·smallQ4ZeroAVX2(SB), NOSPLIT, $0-8
 	SMALL_ARGS
+	VMOVDQU ·wordOnes(SB), Y13
 	VPBROADCASTD ·nibbleMask(SB), Y15
 	CMPQ DX, $16
 	JEQ  width4
@@ -627,6 +630,7 @@ loop8:
 // Q4_K.
 TEXT ·smallPairs4AVX2(SB), NOSPLIT, $0-8
 	SMALL_ARGS
+	VMOVDQU ·wordOnes(SB), Y13
 	CMPQ DX, $16
 	JEQ  width4
 	JGT  width8
@@ -1482,8 +1486,9 @@ loop8:
 
 // func smallBytes6AVX2(a *smallArgs)
 // Q6_K; it does not read start.
-TEXT ·smallBytes6AVX2(SB), NOSPLIT, $320-8
+TEXT ·smallBytes6AVX2(SB), NOSPLIT, $256-8
 	SMALL_ARGS
+	MOVQ smallArgs_lanes(AX), R11
 	CMPQ DX, $16
 	JEQ  width4
 	JGT  width8
@@ -1497,13 +1502,13 @@ group2:
 	PAIR_FACTORS
 	MOVQ BX, DI
 	XCHGQ SI, R14
-	HALVES2
+	HALVES2(GIVEN)
 	END_PAIRS2
 	STORE2
+	ADDQ $8, R11 // a token has two lanes
 	XCHGQ SI, R14
 	ADDQ $384, SI
 	ADDQ $32, R13 // the factors of the next group
-	ADDQ DX, R11  // skip the starts of the second half
 	DECQ R15
 	JNZ  group2
 	DECQ CX
@@ -1522,13 +1527,13 @@ group4:
 	PAIR_FACTORS
 	MOVQ BX, DI
 	XCHGQ SI, R14
-	HALVES4
+	HALVES4(GIVEN)
 	END_PAIRS4
 	STORE4
+	ADDQ $16, R11 // a token has two lanes
 	XCHGQ SI, R14
 	ADDQ $384, SI
 	ADDQ $32, R13 // the factors of the next group
-	ADDQ DX, R11  // skip the starts of the second half
 	DECQ R15
 	JNZ  group4
 	DECQ CX
@@ -1547,18 +1552,19 @@ group8:
 	PAIR_FACTORS
 	MOVQ BX, DI
 	XCHGQ SI, R14
-	HALVES4
+	HALVES4(GIVEN)
 	END_PAIRS4
 	STORE4
+	ADDQ $16, R11 // a token has two lanes
 	XCHGQ SI, R14
 	XCHGQ SI, R14
-	HALVES4
+	HALVES4(GIVEN)
 	END_PAIRS4
 	STORE4
+	ADDQ $16, R11 // a token has two lanes
 	XCHGQ SI, R14
 	ADDQ $384, SI
 	ADDQ $32, R13 // the factors of the next group
-	ADDQ DX, R11  // skip the starts of the second half
 	DECQ R15
 	JNZ  group8
 	DECQ CX

@@ -51,6 +51,11 @@ type pairingPath interface {
 	pairsTokens(width int) bool
 }
 
+// lanesPath is a path whose small-N kernels of Q6_K read Activations.lanes.
+type lanesPath interface {
+	readsLanes() bool
+}
+
 // splittingPath is a path that multiplies the magnitudes and the signs of 8-bit codes
 // with large batches. Its decode stores both, so that a panel holds half as many
 // groups.
@@ -124,6 +129,7 @@ type smallArgs struct {
 	dx     *float32   // [groups][width]
 	shift  *float32   // [groups][width]
 	start  *int32     // [groups][halves][width]; nil in formats with a min
+	lanes  *int32     // [groups][width][halves], of a lanesPath with 2 tokens or more
 	table  *[16]uint8 // decoded code of each nibble; nil unless codes have 4 bits
 	blocks int        // per row
 	width  int        // 1, 2, 4 or 8

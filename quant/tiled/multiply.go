@@ -192,7 +192,7 @@ func (s *Scratch) multiplySmall(f *format, t quant.Type, tiles []byte, n int, a 
 	s.use(0, a.tokens)
 	s.small = smallArgs{
 		sums: &s.sums[0], tile: &tiles[0], tiles: n, size: len(tiles) / n,
-		x: &a.codes[0], dx: &a.scale[0], shift: &a.shift[0], start: a.startAt(f, 0),
+		x: &a.codes[0], dx: &a.scale[0], shift: &a.shift[0], start: a.startAt(f, 0), lanes: a.lanesAt(),
 		table: f.table, blocks: a.cols / t.BlockElems(), width: tileWidth(a.tokens), panel: &s.panel,
 	}
 	return active.mulSmall(t, &s.small)

@@ -30,7 +30,7 @@ type small256Kernel struct {
 }
 
 // Frame is the size of the stack that HALVES needs.
-func (k small256Kernel) Frame() int { return pick(k.Unpacked, 320, 0) }
+func (k small256Kernel) Frame() int { return pick(k.Unpacked, 256, 0) }
 
 // Together is the number of tokens that the kernel multiplies at once, of width.
 func (k small256Kernel) Together(width int) int {
