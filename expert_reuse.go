@@ -2,7 +2,6 @@ package llmrun
 
 import (
 	"fmt"
-	"math"
 	"sync"
 
 	"github.com/llmrun/llmrun/exec/weights"
@@ -13,8 +12,6 @@ import (
 const (
 	// reuseLeast is the number of uses of experts from which a run learns: some tens of tokens.
 	reuseLeast = 1000
-	// reuseMost limits what is learned. Experts that are always in memory would have no limit.
-	reuseMost = 16
 	// reuseHorizon is the number of uses that earlier runs count for at most, beside those of a run: texts change.
 	reuseHorizon = 50_000
 )
@@ -60,7 +57,7 @@ func (m *rateMeasurer) expertReuse(path string, s *tiering.Shape, r *Rates) {
 
 // possibleReuse returns 0 for what no run learns.
 func possibleReuse(reuse float64) float64 {
-	if reuse < 1 || reuse > reuseMost {
+	if reuse < 1 || reuse > tiering.MostReuse {
 		return 0
 	}
 	return reuse
@@ -109,14 +106,11 @@ func meanReuse(before float64, uses int64, reuse float64, more int64) (mean floa
 	if possibleReuse(before) == 0 {
 		uses = 0
 	}
-	reuse = min(reuse, reuseMost)
 	return (float64(uses)*before + float64(more)*reuse) / float64(uses+more), uses + more
 }
 
-// reuse returns the exponent with which the part of a model's experts that are not in memory
-// becomes the part of uses that miss; see tiering.Rates.
+// reuse returns with which reuse of the router the part of a model's experts that are not in memory becomes the part of uses that
+// miss; see tiering.Rates.
 func (u ExpertUse) reuse(each, experts int) float64 {
-	absent := tiering.AbsentExperts(u.Slots, each, experts)
-	missed := float64(max(1, u.Used-u.Hits)) / float64(u.Used)
-	return min(reuseMost, max(1, math.Log(missed)/math.Log(absent)))
+	return tiering.ReuseOfAnswers(tiering.AbsentExperts(u.Slots, each, experts), float64(u.Used-u.Hits)/float64(u.Used))
 }

@@ -22,13 +22,14 @@ type Forecast struct {
 	PromptRead   int64
 	// Compute and Read are the seconds of a token with an empty context.
 	Compute, Read float64
-	// alone is the part of them that does not run beside the other; see coster.alone.
-	alone float64
+	// alone is the part of them that does not run beside the other; see coster.alone. readWork is the processor time of
+	// reading that slows computing down.
+	alone, readWork float64
 }
 
 // Pass predicts the seconds of a pass with an empty context that computes a multiple of what one token needs.
 func (f *Forecast) Pass(computes float64) float64 {
-	return together(computes*f.Compute, f.Read, f.alone)
+	return together(computes*f.Compute+f.readWork, f.Read, f.alone)
 }
 
 // defaultPrompt is the prompt of a conversation that the user did not describe, in tokens. It
@@ -44,6 +45,7 @@ func (m *planner) forecast(p *Plan) *Forecast {
 	f := &Forecast{Talk: m.talk()}
 	f.DecodeStart = 1 / c.decode(0)
 	f.Compute, f.Read, f.alone = c.work(0), c.stream(p.StreamedPerToken), c.alone()
+	f.readWork = c.readWork(p.StreamedPerToken, f.alone)
 	f.DecodeHalf = 1 / c.decode(p.Context/2)
 	f.DecodeFull = 1 / c.decode(max(0, p.Context-1))
 	f.FirstToken = c.prompt(f.Talk.Prompt)
@@ -121,12 +123,19 @@ func (c *coster) withoutExperts(counted int64, tokens int) int64 {
 // router chooses them just before they are needed.
 func (c *coster) decode(depth int) float64 {
 	r := &c.rates
-	work := c.work(depth)
-	weights, experts := c.stream(c.withoutExperts(c.plan.StreamedPerToken, 1)), c.read(c.expertReads(c.plan, 1, r))
+	streamed, experts := c.withoutExperts(c.plan.StreamedPerToken, 1), c.read(c.expertReads(c.plan, 1, r))
+	cold, picked := c.cold(depth), 0.0
 	if c.Selection.of(depth) < depth {
-		return together(work, weights+c.flash(c.coldWithin(depth)), c.alone()) + experts + c.pickTime(depth)
+		cold, picked = c.coldWithin(depth), c.pickTime(depth)
 	}
-	return together(work, weights+c.flash(c.cold(depth)), c.alone()) + experts
+	work := c.work(depth) + c.readWork(streamed+cold, c.alone())
+	return together(work, c.stream(streamed)+c.flash(cold), c.alone()) + experts + picked
+}
+
+// readWork returns by how much reading bytes lengthens the computing beside it: the processor time of the reads. A part of the reads
+// runs alone, and takes no time from computing.
+func (c *coster) readWork(bytes int64, alone float64) float64 {
+	return (1 - alone) * seconds(bytes, c.rates.ReadWorkGBs)
 }
 
 // work returns the time of computing one token at a depth.
@@ -298,14 +307,16 @@ func (c *coster) chunkTime(k chunk) float64 {
 	work := tokens*(float64(c.OpsPerToken)-experts+elementOps*float64(c.Elements))/rate + seconds(attended, r.AttendChunkGBs)
 	// A chunk reads the weights, reads the older KV, and writes as much KV as it displaces.
 	displaced := int64(min(k.tokens, max(0, depth+k.tokens-c.hotTokens()))) * c.KVBytesPerToken
-	dense := together(work, c.stream(c.denseReads(k))+c.flash(c.cold(depth)+displaced), c.alone())
+	reads, cold := c.denseReads(k), c.cold(depth)+displaced
+	dense := together(work+c.readWork(reads+cold, c.alone()), c.stream(reads)+c.flash(cold), c.alone())
 	if c.Experts == 0 {
 		return dense
 	}
 	used := c.expertsUsedBy(k.tokens, r)
 	// Few tokens for each of many experts take as long as reading these from memory.
 	work = max(tokens*experts/rate, seconds(int64(float64(c.ExpertLayers)*used*float64(c.ExpertBytes)), r.MemGBs))
-	return dense + together(work, c.read(c.chunkExpertReads(k)), min(1, ExpertReads/used))
+	reads, alone := c.chunkExpertReads(k), min(1, ExpertReads/used)
+	return dense + together(work+c.readWork(reads, alone), c.read(reads), alone)
 }
 
 // expertOps returns the part of OpsPerToken that experts make.

@@ -6,13 +6,17 @@ import (
 )
 
 // A router has favourites, so that a cache of few experts serves many uses, and the tokens of a chunk share experts. Plans
-// describe both by one number, the reuse r: the most used fraction x of a layer's experts does 1-(1-x)^r of the work. With
-// r = 1 the router chooses evenly. Runs learn r, for answers from the experts that were in memory, and for prompts from how
-// many different experts a chunk used.
+// describe both by one number, the reuse r: how often experts are used falls exponentially with their rank, by e^(r-1) from the
+// first to the last. With r = 1 the router chooses evenly. Runs learn r, for answers from the experts that were in memory, and
+// for prompts from how many different experts a chunk used. Of the families of one number that were tried, this one fits counted
+// uses over the widest range of memory and of chunks (docs/results/experts.md).
 
 // evenUse is the reuse of a router that chooses evenly. A plan assumes it until a run has learned another one: no router
 // needs more experts, so that the first plan of a model does not promise too much.
 const evenUse = 1
+
+// MostReuse limits what is learned. Experts that are always in memory would have no limit.
+const MostReuse = 16
 
 // answers returns the reuse of a token of an answer. Prompts teach it too, in memory that answers cannot learn from.
 func (r *Rates) answers() float64 { return cmp.Or(r.ExpertReuse, r.PromptReuse, evenUse) }
@@ -45,7 +49,7 @@ func (m *planner) missingExperts(p *Plan, tokens int, r *Rates) float64 {
 	}
 	absent := AbsentExperts(p.ExpertSlots, m.ExpertsUsed, m.experts())
 	if tokens <= 1 {
-		return float64(m.ExpertsUsed) * math.Pow(absent, r.answers())
+		return float64(m.ExpertsUsed) * MissedUses(absent, r.answers())
 	}
 	return m.usedOf(tokens, r.prompts(), absent)
 }
@@ -86,31 +90,50 @@ func AbsentExperts(slots, used, experts int) float64 {
 	return float64(experts-slots) / float64(experts-used)
 }
 
-// usedOf returns how many experts of the least used fraction of a layer's any of some tokens uses, if each token uses so many of
-// the layer and the router has a reuse. The u-th part from the end is used by a token with the probability used/experts·reuse·u^(reuse-1).
-func usedOf(experts, used int, tokens, reuse, least float64) float64 {
-	reuse = min(reuse, float64(experts)/float64(used)) // no probability exceeds 1
-	perToken := float64(used) / float64(experts) * reuse
-	sum := 0.0
-	for i := range usedSteps {
-		u := least * (float64(i) + 0.5) / usedSteps
-		sum += 1 - math.Pow(1-perToken*math.Pow(u, reuse-1), tokens)
+// MissedUses returns which part of the uses of experts the least used fraction of them has, with a reuse.
+func MissedUses(least, reuse float64) float64 {
+	fall := reuse - 1
+	if fall < 1e-6 {
+		return least
 	}
-	return float64(experts) * least * sum / usedSteps
+	return (math.Exp(fall*least) - 1) / (math.Exp(fall) - 1)
 }
 
-// usedSteps is the number of steps of an integral over the experts of a layer.
-const usedSteps = 32
+// ReuseOfAnswers returns the reuse with which the least used fraction of all experts has a part of the uses.
+func ReuseOfAnswers(least, missed float64) float64 {
+	return reuseWhere(MostReuse, func(reuse float64) bool { return MissedUses(least, reuse) > missed })
+}
 
 // ReuseOfPrompts returns the reuse of a router with which some tokens use a number of different experts of a layer.
 func ReuseOfPrompts(experts, used int, tokens, different float64) float64 {
-	low, high := 1.0, float64(experts)/float64(used)
-	for range 40 { // more reuse, fewer experts
-		if middle := (low + high) / 2; usedOf(experts, used, tokens, middle, 1) > different {
+	most := min(MostReuse, 1+float64(experts)/float64(used)) // a token uses the first expert with the probability 1
+	return reuseWhere(most, func(reuse float64) bool { return usedOf(experts, used, tokens, reuse, 1) > different })
+}
+
+// reuseWhere returns the reuse from 1 to most at which more becomes false.
+func reuseWhere(most float64, more func(reuse float64) bool) float64 {
+	low, high := 1.0, most
+	for range 40 {
+		if middle := (low + high) / 2; more(middle) {
 			low = middle
 		} else {
 			high = middle
 		}
 	}
 	return low
+}
+
+// usedSteps is the number of steps of an integral over the experts of a layer.
+const usedSteps = 32
+
+// usedOf returns how many experts of the least used fraction of a layer's any of some tokens uses, if each token uses so many of
+// the layer and the router has a reuse.
+func usedOf(experts, used int, tokens, reuse, least float64) float64 {
+	step, sum := least/usedSteps, 0.0
+	for i := range usedSteps {
+		uses := MissedUses(step*float64(i+1), reuse) - MissedUses(step*float64(i), reuse)
+		chance := min(1, uses*float64(used)/(step*float64(experts))) // that a token uses one of these experts
+		sum += 1 - math.Pow(1-chance, tokens)
+	}
+	return float64(experts) * step * sum
 }
