@@ -152,7 +152,9 @@ func (g *generation) guess(ctx context.Context, last int32) ([]int32, error) {
 	if room <= 0 {
 		return nil, nil
 	}
-	d.passes = exec.ExpectedPasses(g.session.seq)
+	if d.passes = exec.ExpectedPasses(g.session.seq); !d.always && d.passes.Full() {
+		return nil, nil
+	}
 	r := &d.request
 	r.Most, r.MostBranches, r.AllBranches = room, len(d.branches), allBranches
 	for i := range d.drafters {
