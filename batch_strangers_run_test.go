@@ -72,7 +72,9 @@ func (r *strangerRun) take(s *llmrun.Session, n *strangerTurn, alone bool) (said
 		var ended sync.WaitGroup
 		defer ended.Wait()
 		ended.Go(func() {
-			time.Sleep(time.Duration(n.options.MaxTokens) * 100 * time.Microsecond)
+			for range 1000 * n.options.MaxTokens { // others get some way
+				runtime.Gosched()
+			}
 			n.end(s, cancel)
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/build"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -28,6 +29,7 @@ type BundleOptions struct {
 // carries is not copied. An existing file is replaced. The file is written completely or not at all, also if ctx
 // is cancelled.
 func Bundle(ctx context.Context, path, program, to string, opts BundleOptions) (done Imported, err error) {
+	defer ended.Say(ctx, &err)
 	p, err := pack.OpenProgram(vfs.OS(), program)
 	if err != nil {
 		return done, err

@@ -14,6 +14,7 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/text/answer"
 	"github.com/llmrun/llmrun/text/channel"
+	"github.com/llmrun/llmrun/text/constrain"
 	"github.com/llmrun/llmrun/text/jinja"
 	"github.com/llmrun/llmrun/text/token"
 )
@@ -127,6 +128,9 @@ type chatFormat struct {
 	answers  *answer.Format   // nil without a template
 	probed   templateProbe
 	held     heldCalls
+
+	// compiler returns a compiler for the schemas of tools, and what releases its memory; nil without an engine.
+	compiler func() (constrain.Compiler, func())
 }
 
 const (

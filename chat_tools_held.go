@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,11 +20,11 @@ type requiredCalls struct {
 	compiled weak.Pointer[constrain.Grammar]
 }
 
-func (r *requiredCalls) compile() (g *constrain.Grammar, err error) {
+func (r *requiredCalls) compile(k constrain.Compiler) (g *constrain.Grammar, err error) {
 	if g = r.compiled.Value(); g != nil {
 		return g, nil
 	}
-	return constrain.Calls(r.calls)
+	return k.Calls(r.calls)
 }
 
 // heldCalls remembers the calls of the last tools. A request renders its conversation more than once, and the next ones have the same tools:
@@ -114,20 +115,30 @@ func (c *chatFormat) callsOf(tools []Tool, named bool) (*requiredCalls, error) {
 		}
 		r.calls = append(r.calls, call)
 	}
-	g, err := r.compile()
-	if err != nil {
-		if err = r.loosen(tools); err == nil {
-			g, err = r.compile()
+	k, done := c.newCompiler()
+	defer done()
+	g, err := r.compile(k)
+	if err != nil && !errors.Is(err, ErrBudget) {
+		if err = r.loosen(k, tools); err == nil {
+			g, err = r.compile(k)
 		}
 	}
 	switch {
 	case err == nil:
 		r.compiled = weak.Make(g)
 		return r, nil
-	case strict >= 0:
+	case strict >= 0, errors.Is(err, ErrBudget):
 		return nil, constraintError(err)
 	}
 	return nil, nil
+}
+
+// newCompiler returns a compiler, and the function that releases its memory.
+func (c *chatFormat) newCompiler() (k constrain.Compiler, done func()) {
+	if c.compiler == nil { // no engine is open
+		return k, func() {}
+	}
+	return c.compiler()
 }
 
 func formNotHeld(t *Tool) error {
@@ -138,10 +149,10 @@ func formNotHeld(t *Tool) error {
 const anyArguments = `{"type":"object"}`
 
 // loosen lets the arguments of tools whose schema is not supported be any object. It is an error if one of them is strict.
-func (r *requiredCalls) loosen(tools []Tool) error {
+func (r *requiredCalls) loosen(k constrain.Compiler, tools []Tool) error {
 	for i := range r.calls {
-		_, err := constrain.Calls(r.calls[i : i+1])
-		if err != nil && tools[i].Strict {
+		_, err := k.Calls(r.calls[i : i+1])
+		if err != nil && (tools[i].Strict || errors.Is(err, ErrBudget)) {
 			return err
 		}
 		if err != nil {

@@ -38,16 +38,16 @@ func (o *GenerateOptions) constraint() (s source, err error) {
 }
 
 // compile compiles the source.
-func (s *source) compile() (g *constrain.Grammar, err error) {
+func (s *source) compile(k constrain.Compiler) (g *constrain.Grammar, err error) {
 	switch s.kind {
 	case "schema":
-		g, err = constrain.Schema([]byte(s.text), constrain.SchemaOptions{})
+		g, err = k.Schema([]byte(s.text), constrain.SchemaOptions{})
 	case "regexp":
-		g, err = constrain.Regexp(s.text)
+		g, err = k.Regexp(s.text)
 	case "calls":
-		g, err = s.calls.compile()
+		g, err = s.calls.compile(k)
 	default:
-		g, err = constrain.GBNF(s.text)
+		g, err = k.GBNF(s.text)
 	}
 	return g, constraintError(err)
 }
@@ -60,13 +60,29 @@ func constraintError(err error) error {
 	return fmt.Errorf("%w: %w", ErrConstraint, err)
 }
 
-// CheckConstraint returns the error with which Schema, Regexp or Grammar would be refused, whatever the model.
+// checkBytes is the memory that CheckConstraint takes at most.
+const checkBytes = 4 << 20
+
+// errUnchecked reports a constraint that takes more than checkBytes.
+var errUnchecked = errors.New("the constraint takes more memory than a check may")
+
+// CheckConstraint returns the error with which Schema, Regexp or Grammar would be refused, whatever the model. It
+// takes a few MiB at most: one that takes more is left to the engine, which counts its memory.
 func (o *GenerateOptions) CheckConstraint() error {
 	s, err := o.constraint()
 	if err != nil || s.kind == "" {
 		return err
 	}
-	_, err = s.compile()
+	taken := int64(0)
+	_, err = s.compile(constrain.Compiler{Reserve: func(bytes int64) error {
+		if taken += bytes; taken > checkBytes {
+			return errUnchecked
+		}
+		return nil
+	}})
+	if errors.Is(err, errUnchecked) {
+		return nil
+	}
 	return err
 }
 
@@ -102,6 +118,13 @@ type constraintMemory struct {
 
 func newConstraintMemory(e *Engine) *constraintMemory {
 	return &constraintMemory{engine: e, room: promptRoom{engine: e}}
+}
+
+// compiler returns a compiler whose memory the budget counts until done is called. What it has compiled is garbage then, or
+// has become a matcher, which counts itself.
+func (e *Engine) compiler() (k constrain.Compiler, done func()) {
+	memory := newConstraintMemory(e)
+	return constrain.Compiler{Reserve: memory.reserve}, memory.release
 }
 
 func (c *constraintMemory) reserve(more int64) error {
@@ -145,7 +168,9 @@ func (e *Engine) matcher(s *source) (*keptMatcher, error) {
 			return k, nil
 		}
 	}
-	g, err := s.compile()
+	k, done := e.compiler()
+	defer done()
+	g, err := s.compile(k)
 	if err == nil {
 		err = c.open(e)
 	}
@@ -153,14 +178,14 @@ func (e *Engine) matcher(s *source) (*keptMatcher, error) {
 		return nil, err
 	}
 	c.trim(keptMatchers - 1)
-	k := &keptMatcher{source: *s, memory: newConstraintMemory(e), users: 1}
-	if k.Matcher, err = constrain.NewMatcher(g, c.vocabulary, k.memory.reserve); err != nil {
-		k.memory.release()
+	kept := &keptMatcher{source: *s, memory: newConstraintMemory(e), users: 1}
+	if kept.Matcher, err = constrain.NewMatcher(g, c.vocabulary, kept.memory.reserve); err != nil {
+		kept.memory.release()
 		return nil, constraintError(err)
 	}
-	k.memory.begun = true
-	c.last = append(c.last, k)
-	return k, nil
+	kept.memory.begun = true
+	c.last = append(c.last, kept)
+	return kept, nil
 }
 
 // done ends the use of a matcher.

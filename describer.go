@@ -218,10 +218,10 @@ func (r *textReading) flush() error {
 	return r.cause(err)
 }
 
-// cause returns why the context of a call ended, if that is its error.
+// cause returns the error of endOf if a call has failed because its context ended.
 func (r *textReading) cause(err error) error {
 	if err != nil && r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
-		return context.Cause(r.ctx)
+		return endOf(r.ctx)
 	}
 	return err
 }

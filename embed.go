@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/quant"
 )
 
@@ -76,7 +77,8 @@ func (e *Engine) EmbedIDs(ctx context.Context, texts [][]int32, o EmbedOptions) 
 // EmbedIdentity identifies what the vectors of [Engine.Embed] follow from: the content of the model's files, and the options
 // that change vectors. Programs that keep vectors compare it before they mix them with new ones. It reads the model's files, unless
 // their hashes are in the cache directory.
-func (e *Engine) EmbedIdentity(ctx context.Context, o EmbedOptions) (string, error) {
+func (e *Engine) EmbedIdentity(ctx context.Context, o EmbedOptions) (_ string, err error) {
+	defer ended.Say(ctx, &err)
 	c, err := e.newEmbedding(&o)
 	if err != nil {
 		return "", err

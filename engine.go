@@ -13,6 +13,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/split"
 	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/internal/enginemodel"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/store/allowance"
@@ -87,7 +88,8 @@ func Open(path string, opts Options) (*Engine, error) {
 }
 
 // OpenContext is Open with a context that cancels loading.
-func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error) {
+func OpenContext(ctx context.Context, path string, opts Options) (_ *Engine, err error) {
+	defer ended.Say(ctx, &err)
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
@@ -204,6 +206,7 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
 	}
+	e.chat.compiler = e.compiler
 	if err := e.mem.plan(ctx, f, &a, &opts); err != nil {
 		return err
 	}

@@ -25,7 +25,9 @@ func (c *chatFormat) decidedCalls(tools []Tool) (*requiredCalls, error) {
 		}
 		r.calls = append(r.calls, constrain.Call{Name: t.Name, Before: argumentsOf(t.Name), Schema: slices.Clone(t.Parameters), Space: true})
 	}
-	g, err := r.compile()
+	k, done := c.newCompiler()
+	defer done()
+	g, err := r.compile(k)
 	if err != nil {
 		return nil, constraintError(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/build"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/store/digest"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -92,7 +93,8 @@ type FileHash struct {
 
 // Write writes the pack. Reads of the model's files must wait until the bytes have arrived. When Write returns nil, the
 // file is a pack and durable.
-func (s *SteppedImport) Write(ctx context.Context, to PackFile, o ImportSteps) error {
+func (s *SteppedImport) Write(ctx context.Context, to PackFile, o ImportSteps) (err error) {
+	defer ended.Say(ctx, &err)
 	return s.steps.Write(ctx, to, weights.Steps{
 		From: pack.Progress(o.From), Every: o.Every,
 		Checkpoint: func(p pack.Progress) error { return o.Checkpoint(ImportStep(p)) },

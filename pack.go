@@ -11,6 +11,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/build"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/store/digest"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -65,6 +66,7 @@ type Imported struct {
 // must end in [PackSuffix]; an existing file is replaced. The pack is written completely or
 // not at all, also if ctx is cancelled.
 func Import(ctx context.Context, path, to string, opts ImportOptions) (done Imported, err error) {
+	defer ended.Say(ctx, &err)
 	f, err := modelfile.Open(vfs.OS(), path)
 	if err != nil {
 		return done, err
@@ -131,6 +133,7 @@ func checkImport(f *modelfile.Files, to string, opts ImportOptions) error {
 // [CacheOptions].Dir. It keeps an existing pack. size limits the directory as
 // [CacheOptions].Size does.
 func ImportCached(ctx context.Context, path, dir string, size int64, progress func(Progress)) (done Imported, err error) {
+	defer ended.Say(ctx, &err)
 	var refused error
 	f, err := modelfile.OpenCached(ctx, vfs.OS(), path, modelfile.CacheOptions{
 		FS: vfs.OSOwn(), Dir: dir, Limit: packLimit(SessionDir{Path: dir}, size), Hashes: digest.NewMemo(vfs.OSOwn(), dir),

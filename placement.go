@@ -9,6 +9,7 @@ import (
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -93,6 +94,7 @@ func (p *gpuPlacement) addTo(s *tiering.Shape) {
 // Device.Name must be a GPU. It opens the GPU's driver and reads no weights. [PlanMemory] plans the
 // memory of the other layers, too.
 func PlanPlacement(ctx context.Context, path string, opts Options) (_ *Placement, err error) {
+	defer ended.Say(ctx, &err)
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}

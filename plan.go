@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/tiering"
@@ -68,6 +69,7 @@ func (o *PlanOptions) validate() error {
 // it caches them. With a Device.Name it gives no such advice, and predicts a speed only at the start of a
 // conversation, for a split whose passes a run has timed and whose weights fit.
 func PlanMemory(ctx context.Context, path string, opts Options, how PlanOptions) (_ *MemoryPlan, err error) {
+	defer ended.Say(ctx, &err)
 	if err := errors.Join(opts.validate(), how.validate()); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/draft"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/text/token"
 )
 
@@ -172,6 +173,7 @@ func (r *rewardModel) markers(ids []int32) (at []int) {
 
 // score reads what the sequence does not hold of some tokens, and returns the scores at ascending positions.
 func (r *rewardModel) score(ctx context.Context, ids []int32, at []int) (got Reward, err error) {
+	defer ended.Say(ctx, &err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seq == nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/text/document"
 )
@@ -207,7 +208,8 @@ func (o *SummarizeOptions) validate() error {
 // With a cache directory (see [CacheOptions]), each finished part is saved there, durable before the next one begins. A
 // call with the same document name and options continues where an earlier one ended, for whatever reason, and computes
 // only the parts of a document that have changed. [SessionDir.Jobs] lists such jobs.
-func (e *Engine) Summarize(ctx context.Context, doc *Document, o SummarizeOptions) (*Summary, error) {
+func (e *Engine) Summarize(ctx context.Context, doc *Document, o SummarizeOptions) (_ *Summary, err error) {
+	defer ended.Say(ctx, &err)
 	s, err := e.NewSummarizer(o)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/llmrun/llmrun/internal/ended"
 )
 
 // ErrAnswersMissing is the error of [Summarizer.Assemble] for a summary some of whose steps have no answer yet.
@@ -100,7 +102,8 @@ func (s *Summarizer) PartTokens() (int, error) {
 // one. Call it again when these steps have answers: merges follow parts.
 //
 // Keys name the model's content, which an engine knows that has a cache directory (see [CacheOptions]), so it needs one.
-func (s *Summarizer) Assemble(ctx context.Context, doc *Document, load func(key string) (SummaryAnswer, bool, error), missing func(SummaryStep) error) (*Summary, error) {
+func (s *Summarizer) Assemble(ctx context.Context, doc *Document, load func(key string) (SummaryAnswer, bool, error), missing func(SummaryStep) error) (_ *Summary, err error) {
+	defer ended.Say(ctx, &err)
 	if _, err := s.engine.openedStore(); err != nil {
 		return nil, err
 	}
@@ -120,7 +123,8 @@ func (s *Summarizer) Identity() (string, error) {
 
 // Answer computes a step. It calls Wait and Progress of the options. A step of another model or of other options gives an
 // error that wraps ErrOptions.
-func (s *Summarizer) Answer(ctx context.Context, step *SummaryStep) (SummaryAnswer, error) {
+func (s *Summarizer) Answer(ctx context.Context, step *SummaryStep) (_ SummaryAnswer, err error) {
+	defer ended.Say(ctx, &err)
 	if step.Key != summaryKey(s.identity, step.Prompt, step.Tokens) {
 		return SummaryAnswer{}, fmt.Errorf("%w: step %.32q belongs to another model, or to other options", ErrOptions, step.Key)
 	}

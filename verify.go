@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/store/digest"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -13,6 +14,7 @@ import (
 // Verify reads a whole pack and compares all block checksums. The error names the first
 // damaged place.
 func Verify(ctx context.Context, path string, progress func(Progress)) (err error) {
+	defer ended.Say(ctx, &err)
 	p, err := pack.Open(vfs.OS(), path)
 	if err != nil {
 		return err
@@ -39,6 +41,7 @@ type VerifiedFile struct {
 // VerifyModel returns the files that are sound, also with an error. Progress begins anew with each
 // model.
 func VerifyModel(ctx context.Context, path, dir string, progress func(Progress)) (files []VerifiedFile, err error) {
+	defer ended.Say(ctx, &err)
 	models, err := modelfile.Models(vfs.OS(), path)
 	if err != nil {
 		return nil, err

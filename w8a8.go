@@ -10,6 +10,7 @@ import (
 	"github.com/llmrun/llmrun/exec/calib"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/build"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/store/w8a8"
 )
@@ -78,6 +79,7 @@ type CalibrationInput struct {
 // to 8 bits with one scale per input, and which values exceed that scale. The result is the
 // calibration file of [LabOptions].W8A8. The file is written completely or not at all.
 func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done Calibration, err error) {
+	defer ended.Say(ctx, &err)
 	if err := errors.Join(o.validate(), refuseNamed(o.Adapters)); err != nil {
 		return done, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/notes/index"
 )
 
@@ -82,7 +83,7 @@ func (b *embedBatch) add(name, passage string, key index.Key) {
 // flush embeds a batch, and empties it.
 func (u *updater) flush(ctx context.Context, b *embedBatch, at *UpdateProgress) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ended.By(ctx)
 	}
 	if len(b.texts) > 0 {
 		vectors, err := u.v.options.Embedder.Embed(ctx, b.texts, false)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/notes/index"
 )
 
@@ -79,7 +80,7 @@ func (u *updater) run(ctx context.Context, files []string) error {
 	missing := false
 	for i, name := range files {
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return ended.By(ctx)
 		}
 		there, err := u.note(name)
 		if err != nil {

@@ -49,7 +49,9 @@ func AllocRoom(b *Budget, p Purpose, n, room int) (*Frame, error) {
 	}
 	size, err := pageRound(max(n, room))
 	if err == nil && size > 0 {
-		f.pages, err = f.lease.reservePages(size)
+		if f.pages, err = f.lease.reservePages(size); err == nil {
+			adviseSmall(f.pages) // until they are in use
+		}
 	}
 	if err == nil {
 		err = f.Resize(n)
@@ -93,6 +95,9 @@ func (f *Frame) Resize(n int) error {
 			poison(f.pages[size:before])
 		}
 		discard(f.pages[size:before])
+		if f.release == nil {
+			adviseSmall(f.pages[size:before])
+		}
 		if err := f.lease.Resize(int64(size)); err != nil {
 			return err
 		}

@@ -36,3 +36,31 @@ func TestShrunkFrameLeavesMemory(t *testing.T) {
 	require.NoError(t, f.Resize(kept))
 	require.Zero(t, pagesInMemory(t, pages[kept:]))
 }
+
+// TestHugePagesStayWithinTheLease makes the kernel collect small pages into huge ones, as its background thread does after
+// a while: what a frame has given back, or has not taken yet, stays without memory.
+func TestHugePagesStayWithinTheLease(t *testing.T) {
+	const size, kept = 6 * hugePage, 2*hugePage + hugePage/2
+	collected := func(pages []byte) { collapse(insideHuge(pages)) }
+	touch := func(pages []byte) {
+		for i := 0; i < len(pages); i += os.Getpagesize() {
+			pages[i] = 1
+		}
+	}
+	f, err := AllocRoom(New(0), Scratch, kept, size)
+	require.NoError(t, err)
+	defer f.Free()
+	all := f.pages
+	for _, n := range []int{kept, size, kept + hugePage, kept, hugePage / 2, kept} {
+		require.NoError(t, f.Resize(n))
+		touch(f.Bytes())
+		collected(all)
+		require.Equal(t, n/os.Getpagesize(), pagesInMemory(t, all), "%d bytes in use", n)
+	}
+	reads, err := AllocForReads(New(0), Scratch, kept)
+	require.NoError(t, err)
+	defer reads.Free()
+	touch(reads.Bytes())
+	collected(reads.mapping)
+	require.Equal(t, kept/os.Getpagesize(), pagesInMemory(t, reads.mapping))
+}

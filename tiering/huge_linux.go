@@ -8,6 +8,10 @@ import "golang.org/x/sys/unix"
 // transparent huge pages refuse, which only costs speed.
 func adviseHuge(pages []byte) { _ = unix.Madvise(pages, unix.MADV_HUGEPAGE) }
 
+// adviseSmall forbids huge pages. The kernel's background thread makes a huge page of a range that is advised to have some
+// even if only one of its small pages has memory: it would fill discarded pages, which no lease covers, within a minute.
+func adviseSmall(pages []byte) { _ = unix.Madvise(pages, unix.MADV_NOHUGEPAGE) }
+
 // collapse creates huge pages in populated memory at once, instead of later by the
 // kernel's background thread. It requires Linux 6.1.
 func collapse(pages []byte) { _ = unix.Madvise(pages, unix.MADV_COLLAPSE) }
@@ -18,6 +22,7 @@ func mapHuge(size int) (mapping, pages []byte, err error) {
 	if mapping, err = mapPages(size + hugePage); err != nil {
 		return nil, nil, err
 	}
+	adviseSmall(mapping) // for what is around the pages, which are advised to have huge ones
 	begin := int(-address(mapping) % hugePage)
 	return mapping, mapping[begin : begin+size : begin+size], nil
 }

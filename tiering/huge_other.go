@@ -6,6 +6,9 @@ package tiering
 // default like macOS on arm64.
 func adviseHuge([]byte) {}
 
+// adviseSmall does nothing.
+func adviseSmall([]byte) {}
+
 func collapse([]byte) {}
 
 // mapHuge is mapPages on this system.

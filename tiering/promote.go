@@ -38,7 +38,9 @@ func Promote(old *Frame, p Purpose, room int, copyStep func(dst, src []byte)) (*
 	}()
 	all, err := pageRound(max(n, room))
 	if err == nil && all > 0 {
-		f.pages, err = lease.reservePages(all)
+		if f.pages, err = lease.reservePages(all); err == nil {
+			adviseSmall(f.pages) // until they are in use
+		}
 	}
 	if err == nil && size > 0 {
 		err = lease.recommit(f.pages[:size])

@@ -84,7 +84,7 @@ func (c *chatFlags) hold(ctx context.Context, s *cli.Streams) (err error) {
 	if c.system != nil {
 		talk.setSystem(*c.system)
 	}
-	input := newInput(s, signals, c.model.ram.bytes, func() *history { return c.history(s) })
+	input := newInput(s, signals, c.model.ram.bytes, talk.messageRoom, func() *history { return c.history(s) })
 	if input.interactive() {
 		talk.greet()
 		if n := len(talk.messages); n > 0 {
@@ -120,6 +120,9 @@ type conversation struct {
 	saved    map[string]bool // files that this conversation wrote
 	named    bool            // the session has a name; each answer is saved behind
 }
+
+// messageRoom returns memory for a message while it is read.
+func (c *conversation) messageRoom() *llmrun.Room { return c.engine.NewRoom("a message") }
 
 // errExit ends the conversation.
 var errExit = errors.New("exit")

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
@@ -36,10 +37,10 @@ type input interface {
 }
 
 // newInput returns an input with line editing for a terminal, where past are the lines of earlier chats, else plain lines,
-// whose messages ram limits.
-func newInput(s *cli.Streams, signals *signalWatch, ram int64, past func() *history) input {
+// whose messages ram limits, and for which room returns memory.
+func newInput(s *cli.Streams, signals *signalWatch, ram int64, room func() *llmrun.Room, past func() *history) input {
 	if !s.InTerminal || !s.Out.Terminal && !s.ErrTerminal {
-		return &pipeInput{lines: bufio.NewReader(s.In), signals: signals, ram: ram}
+		return &pipeInput{lines: bufio.NewReader(s.In), signals: signals, ram: ram, room: room}
 	}
 	screen := s.Err
 	if s.Out.Terminal {
@@ -115,6 +116,7 @@ func (m *messageText) add(line string) {
 		m.begun = true
 		return
 	}
+	m.Grow(len(line) + 1) // by itself a large builder grows in small steps
 	if m.begun {
 		m.WriteByte('\n')
 	}
@@ -129,15 +131,48 @@ type pipeInput struct {
 	signals *signalWatch // nil: a signal ends the program at once
 	ram     int64        // --ram, 0 for none
 	read    int64        // bytes of the message so far
+
+	room    func() *llmrun.Room // nil: the memory of a message is not counted
+	held    *llmrun.Room        // of the message; nil while it is short
+	counted int64               // bytes of the message for which held has room
+	failed  error               // the budget has no room
+}
+
+const (
+	// freeMessage is the length of a message whose memory is part of the plan.
+	freeMessage = 256 << 10
+	// messageCost bounds the memory that is allocated for each byte of a message while it is read: of buffers that double, all
+	// copies together have four, and the collector need not run.
+	messageCost = 4
+)
+
+// count takes memory for the message until its length has doubled. Its conversion takes more.
+func (p *pipeInput) count() {
+	if p.room == nil || p.read <= max(freeMessage, p.counted) {
+		return
+	}
+	if p.held == nil {
+		p.held = p.room()
+	}
+	p.counted = 2 * p.read
+	p.failed = p.held.Resize(messageCost * p.counted)
 }
 
 func (p *pipeInput) interactive() bool { return false }
 
 func (p *pipeInput) begin() (func(), error) {
-	if p.read = 0; p.signals == nil {
-		return func() {}, nil
+	p.read, p.counted, p.failed = 0, 0, nil
+	end := func() {}
+	if p.signals != nil {
+		end = p.signals.begin(p.signals.quit)
 	}
-	return p.signals.begin(p.signals.quit), nil
+	return func() {
+		end()
+		if p.held != nil {
+			p.held.Close()
+			p.held = nil
+		}
+	}, nil
 }
 
 func (p *pipeInput) readLine(string) (string, bool, error) {
@@ -149,6 +184,10 @@ func (p *pipeInput) readLine(string) (string, bool, error) {
 			return "", false, p.refused()
 		}
 		if !p.tooLong() {
+			p.count()
+		}
+		if !p.tooLong() {
+			line.Grow(len(part)) // by itself a large builder grows in small steps
 			line.Write(part)
 		} else {
 			refused = addToEnds(addToEnds(refused, line.String()), part)
@@ -190,14 +229,18 @@ func addToEnds[T string | []byte](ends lineEnds, part T) lineEnds {
 	return append(ends, part...)
 }
 
-// tooLong reports whether the message is longer.
-func (p *pipeInput) tooLong() bool { return p.read > p.limit()+int64(len("\r\n")) }
+// tooLong reports whether the message is longer, or than its memory.
+func (p *pipeInput) tooLong() bool {
+	return p.failed != nil || p.read > p.limit()+int64(len("\r\n"))
+}
 
 // refused is the error for a longer message.
 func (p *pipeInput) refused() error {
 	switch limit := p.limit(); {
 	case !p.tooLong():
 		return nil
+	case p.failed != nil && p.read <= limit:
+		return p.failed
 	case limit < cli.MaxInput:
 		return &longPrompt{flag: "standard input", limit: limit, parts: promptPart, bytes: p.read}
 	}

@@ -107,7 +107,7 @@ func (c *conversation) file(_ context.Context, name string) error {
 		return nil
 	}
 	prompt := promptFlags{ram: &c.model.ram}
-	text, err := prompt.readFile(c.s, name)
+	text, err := prompt.readFile(c.s, name, c.attached)
 	if err == nil && strings.TrimSpace(text) == "" {
 		err = fmt.Errorf("-f: %s has no text", name)
 	}

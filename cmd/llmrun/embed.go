@@ -45,6 +45,9 @@ type textFlags struct {
 	ids   string
 }
 
+// textsPart is the part of --ram that all texts may take: they stay in memory while they are read.
+const textsPart = 4
+
 func (t *textFlags) add(f *cli.FlagSet) {
 	t.model.describes = true
 	t.model.addModel(f)
@@ -70,13 +73,13 @@ func (t *textFlags) read(s *cli.Streams, args []string) (texts []string, ids []i
 		return nil, ids, err
 	}
 	texts = append(texts, args...)
-	longest := 0
+	longest, held := 0, int64(0)
 	for _, name := range t.files {
-		text, err := readPart(s, "-f", name, &t.model.ram, promptPart)
+		text, err := readBehind(s, name, &t.model.ram, &longPrompt{flag: "-f", parts: textsPart, beside: held})
 		if err != nil {
 			return nil, nil, err
 		}
-		texts = append(texts, trimLineEnd(text))
+		texts, held = append(texts, trimLineEnd(text)), held+int64(len(text))
 	}
 	if len(texts) == 0 {
 		return nil, nil, cli.Usagef("there are no texts: give -f FILE, --ids LIST, or texts as arguments")

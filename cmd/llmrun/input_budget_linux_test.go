@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,5 +66,45 @@ func TestChatHoldsItsBudgetForAnyInput(t *testing.T) {
 		peak, code := peakOf(t, command)
 		require.Equal(t, test.code, code, test.input)
 		require.LessOrEqual(t, peak, test.budget+budgetSlack, test.input)
+	}
+}
+
+// TestInputsTogetherHoldTheBudget gives commands files that fit one by one and not together, and constraints that take
+// many times their size to compile.
+func TestInputsTogetherHoldTheBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the command, and runs the bundled model")
+	}
+	binary, dir := builtCommand(t), t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	part := file("part", strings.Repeat("the fox ran into a forest; QzXw%7\n", 160e3)) // 5.4 MB, an eighth of 45 MiB and less
+	parts := strings.Split(strings.Repeat("-f "+part+" ", 12), " ")[:24]
+	numbers := `{"enum":[` + strings.Repeat("1,", 500e3) + `1]}`
+	var rules strings.Builder
+	rules.WriteString("root ::= r1\n")
+	for i := range 30_000 {
+		fmt.Fprintf(&rules, "r%d ::= \"x\" r%d | \"y\"\n", i, (i+1)%30_000)
+	}
+	for _, test := range []struct {
+		name, input string
+		arguments   []string
+		code        int
+	}{
+		{"files", "", append([]string{"run"}, parts...), 1}, // more tokens than the context has
+		{"files of a context that slides", "", append([]string{"run", "--overflow", "slide", "--allow-truncate"}, parts...), exitBudget},
+		{"texts", "", append([]string{"embed", "--pooling", "mean"}, parts...), exitBudget},
+		{"files of a message", strings.Repeat("/file "+part+"\n", 12), []string{"chat"}, 1},
+		{"schema", "", []string{"run", "-p", "Hi", "--schema", file("schema", numbers)}, exitBudget},
+		{"grammar", "", []string{"run", "-p", "Hi", "--grammar", file("grammar", rules.String())}, exitBudget},
+	} {
+		command := exec.Command(binary, append(test.arguments, "--ram", "45MiB", "--threads", "2")...)
+		command.Stdin = strings.NewReader(test.input)
+		peak, code := peakOf(t, command)
+		require.Equal(t, test.code, code, test.name)
+		require.LessOrEqual(t, peak, int64(45<<20+budgetSlack), test.name)
 	}
 }

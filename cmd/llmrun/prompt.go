@@ -92,7 +92,7 @@ func (p *promptFlags) readPiped(s *cli.Streams) (string, error) {
 		s.Note("waiting for the document on standard input; < /dev/null says that there is none")
 	})
 	defer waiting.Stop()
-	text, err := p.readFile(s, "-")
+	text, err := p.readFile(s, "-", "")
 	if strings.TrimSpace(text) == "" {
 		return "", err
 	}
@@ -105,16 +105,16 @@ const pipeNote = 2 * time.Second
 // readFiles reads the files of the prompt. Several stand in their order, each behind its name.
 func (p *promptFlags) readFiles(s *cli.Streams, names []string) (string, error) {
 	if len(names) == 1 {
-		return p.readFile(s, names[0])
+		return p.readFile(s, names[0], "")
 	}
 	var all strings.Builder
 	for i, name := range names {
 		if name == "-" && slices.Contains(names[:i], "-") {
 			return "", cli.Usagef("-f: standard input can be read once only")
 		}
-		text, err := p.readFile(s, name)
+		text, err := p.readFile(s, name, all.String())
 		if err != nil {
-			return "", err
+			return "", countRest(s, err, names[i+1:])
 		}
 		if i > 0 {
 			all.WriteString("\n\n")
@@ -135,13 +135,29 @@ func (p *promptFlags) readFiles(s *cli.Streams, names []string) (string, error) 
 	return all.String(), nil
 }
 
+// countRest adds the files behind a prompt that is too long to its refusal. It returns another error as it is.
+func countRest(s *cli.Streams, err error, names []string) error {
+	var long *longPrompt
+	if !errors.As(err, &long) {
+		return err
+	}
+	for _, name := range names {
+		if _, err := cli.ReadUpTo(s, "-f", name, 0, long.count); err != nil && !errors.Is(err, cli.ErrTooLong) {
+			return err
+		}
+	}
+	return long
+}
+
 // promptPart is the part of --ram that the text of a prompt may take: the conversion into
 // tokens takes several times its size.
 const promptPart = 8
 
-// readFile reads a file of the prompt as text.
-func (p *promptFlags) readFile(s *cli.Streams, name string) (string, error) {
-	data, err := readPart(s, "-f", name, p.ram, promptPart)
+// readFile reads a file of the prompt as text, behind another text.
+func (p *promptFlags) readFile(s *cli.Streams, name, before string) (string, error) {
+	long := &longPrompt{flag: "-f", parts: promptPart, beside: int64(len(before))}
+	long.begin.WriteString(before[:min(len(before), longBegin)])
+	data, err := readBehind(s, name, p.ram, long)
 	if err != nil {
 		return "", err
 	}
@@ -161,7 +177,7 @@ type longPrompt struct {
 	limit  int64 // bytes, 1/parts of --ram
 	parts  int64
 	bytes  int64           // of the prompt, or more than cli.MaxInput
-	beside int64           // bytes of the messages before it
+	beside int64           // bytes of the messages or files before it
 	tokens int             // that it lists, if it is a list
 	begin  strings.Builder // of a text, at most longBegin bytes
 }
@@ -197,7 +213,7 @@ func (p *longPrompt) memory() int64 {
 func (p *longPrompt) count(text io.Reader) error {
 	window, inField := make([]byte, 4<<10), false
 	if p.parts != idsPart {
-		p.begin.Grow(longBegin)
+		p.begin.Grow(longBegin - p.begin.Len())
 	}
 	for {
 		n, err := text.Read(window)
@@ -289,11 +305,17 @@ func (n *promptNeed) expectLong(overflow llmrun.Overflow, long *longPrompt) {
 // readPart reads the file that a flag names. With --ram it refuses a text that takes more than
 // one part of it, before it is in memory.
 func readPart(s *cli.Streams, flag, name string, ram *ramFlag, parts int64) (string, error) {
-	if ram == nil || ram.bytes <= 0 || ram.bytes/parts >= cli.MaxInput {
-		return cli.ReadAll(s, flag, name)
+	return readBehind(s, name, ram, &longPrompt{flag: flag, parts: parts})
+}
+
+// readBehind is readPart for a text behind others that are in memory: one part of --ram is for all. long becomes the
+// refusal; it knows the bytes before the text.
+func readBehind(s *cli.Streams, name string, ram *ramFlag, long *longPrompt) (string, error) {
+	if ram == nil || ram.bytes <= 0 || ram.bytes/long.parts >= cli.MaxInput {
+		return cli.ReadAll(s, long.flag, name)
 	}
-	long := &longPrompt{flag: flag, limit: ram.bytes / parts, parts: parts}
-	text, err := cli.ReadUpTo(s, flag, name, long.limit, long.count)
+	long.limit = ram.bytes / long.parts
+	text, err := cli.ReadUpTo(s, long.flag, name, max(0, long.limit-long.beside), long.count)
 	if errors.Is(err, cli.ErrTooLong) {
 		err = long
 	}

@@ -18,6 +18,7 @@ type rule struct {
 var rules = []rule{
 	{dir: "internal/bound"},
 	{dir: "internal/build"},
+	{dir: "internal/ended"},
 	{dir: "internal/toml"},
 	{dir: "internal/cli", external: []string{"golang.org/x/term"}},
 	{dir: "internal/cli/clitest", external: []string{"github.com/stretchr/testify"}},
@@ -84,7 +85,7 @@ var rules = []rule{
 	{dir: "."},
 	{dir: "serve", only: []string{"."}},
 	{dir: "jobs", only: []string{"."}},
-	{dir: "notes", only: []string{".", "notes/index"}},
+	{dir: "notes", only: []string{".", "internal/ended", "notes/index"}},
 	{dir: "mobile", only: []string{".", "notes"}},
 	{dir: "examples/notesapp", only: []string{".", "notes"}},
 	{dir: "hub", only: []string{"store/vfs"}},

@@ -25,7 +25,7 @@ type Activations struct {
 	start     [len(groupZeros)][]int32 // [zero][tile][group][token]
 	halfStart []int32                  // [tile][group][half][token], for halfZero
 	// lanes are halfZero·Σ codes of each half in two 16-bit lanes, see lanesOf. Only small-N kernels of a
-	// lanesPath read them, so only their batches have memory for them.
+	// lanesPath read them, so they are set for 2 to TileTokens tokens.
 	lanes []int32 // [group][token][half]
 }
 
@@ -53,15 +53,13 @@ const (
 // elements.
 func FloatsNeeded(cols, tokens int) int {
 	groups := paddedTokens(tokens) * (cols / GroupElems)
-	return groups * (GroupElems/4 + 1 + 1 + len(groupZeros) + 2 + lanesNeeded(tokens))
+	return groups*(GroupElems/4+1+1+len(groupZeros)+2) + lanesNeeded(cols, tokens)
 }
 
-// lanesNeeded returns how many lanes a group and token have.
-func lanesNeeded(tokens int) int {
-	if tokens < 2 || tokens > maxSmallTokens {
-		return 0
-	}
-	return 2
+// lanesNeeded returns the size of Activations.lanes. Larger batches have the memory too, so that
+// they never need less than smaller ones.
+func lanesNeeded(cols, tokens int) int {
+	return 2 * min(paddedTokens(tokens), TileTokens) * (cols / GroupElems)
 }
 
 // paddedTokens returns the number of tokens, padding included, in the tiles for n
@@ -102,7 +100,7 @@ func (a *Activations) Use(memory []float32, cols, tokens int) {
 		a.start[i] = asInt32(take(groups))
 	}
 	a.halfStart = asInt32(take(2 * groups))
-	a.lanes = asInt32(take(lanesNeeded(tokens) * groups))
+	a.lanes = asInt32(take(lanesNeeded(cols, tokens)))
 	for t := tokens; t < paddedTokens(tokens); t++ {
 		a.Set(t, nil)
 	}
@@ -162,7 +160,7 @@ func (a *Activations) quantizeArgs(path kernels, token int) quantizeArgs {
 		halfStart: &a.halfStart[2*base+in],
 		groups:    a.cols / GroupElems, width: width,
 	}
-	if path, ok := path.(lanesPath); ok && path.readsLanes() && len(a.lanes) > 0 {
+	if _, ok := path.(lanesPath); ok && a.tokens > 1 && a.tokens <= TileTokens {
 		args.lanes = &a.lanes[2*in]
 	}
 	return args

@@ -1,8 +1,10 @@
 package constrain
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -57,6 +59,49 @@ func TestCompilationIsBounded(t *testing.T) {
 		_, err := GBNF(b.String())
 		require.ErrorIs(t, err, ErrComplex)
 	})
+}
+
+// TestCompilationsReserveWhatTheyHold compiles languages that take much memory: what is live behind a compilation is at most what it
+// has reserved, and the error of a reservation ends it. It does not run beside other tests, whose heap would count.
+func TestCompilationsReserveWhatTheyHold(t *testing.T) {
+	var k Compiler
+	for name, compile := range map[string]func() (any, error){
+		"numbers": func() (any, error) { return parseJSON([]byte("["+repeated("%d", 100_000)+"]"), k.meter()) },
+		"members": func() (any, error) { return parseJSON([]byte("{"+repeated(`"a%d":[]`, 50_000)+"}"), k.meter()) },
+		"nesting": func() (any, error) { return parseJSON([]byte("["+repeated(`[[{"%d":[0]}]]`, 20_000)+"]"), k.meter()) },
+		"properties": func() (any, error) {
+			return k.Schema([]byte(`{"required":[`+repeated(`"a%d"`, 500)+`],"properties":{`+repeated(`"a%d":{"enum":["x",1,true,null]}`, 500)+`}}`), SchemaOptions{})
+		},
+		"words": func() (any, error) {
+			return k.GBNF("root ::= " + strings.ReplaceAll(repeated(`"word%d"`, 4000), ",", "|"))
+		},
+		"repetitions": func() (any, error) { return k.Regexp(repeated("(%d|b[cd]e?)+f", 3000)) },
+		"a call": func() (any, error) {
+			return k.Calls([]Call{{Name: "f", Schema: []byte(`{"properties":{"a":{"enum":[` + repeated(`"v%d"`, 4000) + `]}}}`)}})
+		},
+	} {
+		full := errors.New("full")
+		k.Reserve = func(int64) error { return full }
+		_, err := compile()
+		require.ErrorIs(t, err, full, name)
+		var before, after runtime.MemStats
+		reserved := int64(0)
+		k.Reserve = func(bytes int64) error {
+			reserved += bytes
+			return nil
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		compiled, err := compile()
+		require.NoError(t, err, name)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		runtime.KeepAlive(compiled)
+		t.Logf("%s: %d bytes live, %d reserved", name, int64(after.HeapAlloc)-int64(before.HeapAlloc), reserved)
+		require.LessOrEqual(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), reserved+freeBytes, name)
+	}
+	_, err := k.Schema([]byte(`{"examples":[`+repeated("%d", maxValues)+`]}`), SchemaOptions{})
+	require.ErrorIs(t, err, ErrComplex)
 }
 
 // TestAllOfKeepsEveryPart checks parts that are no objects, wherever they stand.

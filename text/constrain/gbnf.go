@@ -9,11 +9,11 @@ import (
 
 // GBNF compiles a grammar in the notation of llama.cpp: rules of the form name ::= alternatives, of which root is
 // the language.
-func GBNF(text string) (*Grammar, error) {
+func (k Compiler) GBNF(text string) (*Grammar, error) {
 	if err := checkSource("the grammar", text); err != nil {
 		return nil, err
 	}
-	m := newMachine(maxExpressions)
+	m := newMachine(k.meter())
 	p := &gbnfParser{text: text, spelling: &spelling{m: m}, rules: map[string]*gbnfRule{}}
 	root, err := p.parse()
 	if err != nil {
@@ -21,6 +21,9 @@ func GBNF(text string) (*Grammar, error) {
 	}
 	return newGrammar(m, root, func(rule int) string { return "rule " + p.names[rule] })
 }
+
+// GBNF is that of a [Compiler] without options.
+func GBNF(text string) (*Grammar, error) { return Compiler{}.GBNF(text) }
 
 // gbnfRule is a rule that is named, and perhaps not yet defined.
 type gbnfRule struct {

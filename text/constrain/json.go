@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,19 +42,28 @@ const (
 type jsonReader struct {
 	*json.Decoder
 	repeats bool // a name that an object has twice has the last of its values, instead of being an error
+	meter   *meter
+	left    int // values that there may be
 }
 
 // parseJSON parses a text of JSON.
-func parseJSON(text []byte) (*value, error) { return parseWith(text, false) }
+func parseJSON(text []byte, m *meter) (*value, error) {
+	if err := m.take(2 * int64(len(text))); err != nil { // the strings, and the decoder's buffer
+		return nil, err
+	}
+	return parseWith(text, &jsonReader{meter: m, left: maxValues})
+}
 
 // parseAnswer parses an answer, in which names that the schema does not declare may be repeated.
-func parseAnswer(text string) (*value, error) { return parseWith([]byte(text), true) }
+func parseAnswer(text string) (*value, error) {
+	return parseWith([]byte(text), &jsonReader{repeats: true, left: math.MaxInt})
+}
 
-func parseWith(text []byte, repeats bool) (*value, error) {
+func parseWith(text []byte, d *jsonReader) (*value, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("it is not valid UTF-8")
 	}
-	d := &jsonReader{json.NewDecoder(bytes.NewReader(text)), repeats}
+	d.Decoder = json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	v, err := readValue(d, 0)
 	if err != nil {
@@ -69,6 +79,12 @@ func parseWith(text []byte, repeats bool) (*value, error) {
 func readValue(d *jsonReader, depth int) (*value, error) {
 	if depth > maxNesting {
 		return nil, fmt.Errorf("%w: values nest deeper than %d", ErrComplex, maxNesting)
+	}
+	if d.left--; d.left < 0 {
+		return nil, fmt.Errorf("%w: it has more than %d values", ErrComplex, maxValues)
+	}
+	if err := d.meter.take(valueBytes); err != nil {
+		return nil, err
 	}
 	token, err := d.Token()
 	if err != nil {

@@ -31,7 +31,54 @@ const (
 	maxOptional = 512
 	// maxBound is the greatest number of repetitions.
 	maxBound = 1 << 30
+	// maxValues bounds the values of a schema. Each takes up to about valueBytes besides its text.
+	maxValues = 1 << 17
 )
+
+const (
+	// valueBytes bounds the memory of a value of JSON while a schema is read: the value, its name, and its places in lists and maps that
+	// double.
+	valueBytes = 256
+	// freeBytes is how much a compilation takes before it reserves anything, and compileStep how much it reserves at a time.
+	freeBytes   = 1 << 20
+	compileStep = 1 << 20
+)
+
+// A Compiler compiles languages.
+type Compiler struct {
+	// Reserve, if set, is called before a compilation takes more memory, beyond the first MiB. Its errors end the
+	// compilation.
+	Reserve func(bytes int64) error
+}
+
+// meter counts the memory of a compilation. A nil meter counts nothing.
+type meter struct {
+	reserve func(bytes int64) error
+	free    int64 // bytes that are reserved and not taken
+}
+
+func (c Compiler) meter() *meter {
+	if c.Reserve == nil {
+		return nil
+	}
+	return &meter{c.Reserve, freeBytes}
+}
+
+// take takes memory.
+func (m *meter) take(bytes int64) error {
+	if m == nil {
+		return nil
+	}
+	if more := bytes - m.free; more > 0 {
+		more = (more + compileStep - 1) / compileStep * compileStep
+		if err := m.reserve(more); err != nil {
+			return err
+		}
+		m.free += more
+	}
+	m.free -= bytes
+	return nil
+}
 
 var (
 	// ErrLanguage reports a schema, an expression or a grammar that is malformed or not supported, or that no text

@@ -72,13 +72,15 @@ type machine struct {
 	single  []bool     // the class has only this byte
 	rows    [][]expr   // [node][class] derivatives, nil if none was needed
 
-	most  int   // expressions
-	steps int64 // that are left; see ErrComplex
-	err   error // the first error; every operation then returns nothing
+	most  int    // expressions
+	meter *meter // of the compilation
+	steps int64  // that are left; see ErrComplex
+	err   error  // the first error; every operation then returns nothing
 }
 
-func newMachine(most int) *machine {
-	m := &machine{index: map[nodeKey]expr{}, setIndex: map[byteSet]int32{}, most: most, steps: compileSteps}
+// newMachine returns a machine for a compilation.
+func newMachine(meter *meter) *machine {
+	m := &machine{index: map[nodeKey]expr{}, setIndex: map[byteSet]int32{}, most: maxExpressions, meter: meter, steps: compileSteps}
 	m.intern(node{kind: kindNothing})
 	m.intern(node{kind: kindEmpty, nullable: true})
 	return m
@@ -95,6 +97,9 @@ func (m *machine) intern(n node) expr {
 	}
 	if len(m.nodes) >= m.most {
 		m.err = fmt.Errorf("%w: it needs more than %d states", ErrComplex, m.most)
+		return nothing
+	}
+	if m.err = m.meter.take(stateBytes + 8*int64(len(n.list))); m.err != nil {
 		return nothing
 	}
 	n.list = slices.Clone(n.list)
@@ -487,7 +492,7 @@ func (m *machine) accepts(text string) bool {
 // clone returns a machine with the expressions of the grammar, to which it adds its own derivatives.
 func (m *machine) clone() *machine {
 	c := *m
-	c.most, c.err = maxStates, nil
+	c.most, c.err, c.meter = maxStates, nil, nil
 	c.reset()
 	return &c
 }

@@ -19,7 +19,7 @@ func Merge(schema []byte, answers []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	root, err := parseJSON(schema)
+	root, err := parseJSON(schema, nil)
 	if err != nil {
 		return "", fmt.Errorf("%w: schema: %w", ErrLanguage, err)
 	}
@@ -34,7 +34,7 @@ func Merge(schema []byte, answers []string) (string, error) {
 	if len(values) == 0 {
 		return "", fmt.Errorf("constrain: no answers to merge")
 	}
-	c := newSchemaCompiler(newMachine(maxExpressions), root, false)
+	c := newSchemaCompiler(newMachine(nil), root, false)
 	merged := string(c.merge(root, values, 0).appendTo(nil, asWritten))
 	ok, err := g.Matches(merged)
 	if err == nil && !ok {

@@ -10,11 +10,11 @@ import (
 
 // Regexp compiles a regular expression, which the whole answer matches. Its syntax is that of JavaScript, without what
 // looks around: assertions inside of the expression, references to groups.
-func Regexp(text string) (*Grammar, error) {
+func (k Compiler) Regexp(text string) (*Grammar, error) {
 	if err := checkSource("the regular expression", text); err != nil {
 		return nil, err
 	}
-	m := newMachine(maxExpressions)
+	m := newMachine(k.meter())
 	p := &regexpParser{text: text, spelling: &spelling{m: m}}
 	root, err := p.parse(false)
 	if err != nil {
@@ -22,6 +22,9 @@ func Regexp(text string) (*Grammar, error) {
 	}
 	return newGrammar(m, root, func(int) string { return "the expression" })
 }
+
+// Regexp is that of a [Compiler] without options.
+func Regexp(text string) (*Grammar, error) { return Compiler{}.Regexp(text) }
 
 // regexpParser compiles a regular expression.
 type regexpParser struct {

@@ -20,15 +20,16 @@ func JSON() (*Grammar, error) { return Schema([]byte(`{"type":"object"}`), Schem
 
 // Schema compiles a JSON Schema of draft 2020-12: the language are texts of JSON that it accepts. They have properties in
 // the order of the schema, and each string in one way. A keyword that is not supported is an error with its path.
-func Schema(text []byte, o SchemaOptions) (*Grammar, error) {
+func (k Compiler) Schema(text []byte, o SchemaOptions) (*Grammar, error) {
 	if err := checkSource("the schema", string(text)); err != nil {
 		return nil, err
 	}
-	root, err := parseJSON(text)
+	counted := k.meter()
+	root, err := parseJSON(text, counted)
 	if err != nil {
 		return nil, fmt.Errorf("%w: schema: %w", ErrLanguage, err)
 	}
-	m := newMachine(maxExpressions)
+	m := newMachine(counted)
 	c := newSchemaCompiler(m, root, o.Open)
 	e, err := c.schema(root, "#")
 	if err != nil {
@@ -36,6 +37,9 @@ func Schema(text []byte, o SchemaOptions) (*Grammar, error) {
 	}
 	return newGrammar(m, e, func(rule int) string { return "the schema at " + c.paths[rule] })
 }
+
+// Schema is that of a [Compiler] without options.
+func Schema(text []byte, o SchemaOptions) (*Grammar, error) { return Compiler{}.Schema(text, o) }
 
 func newSchemaCompiler(m *machine, root *value, open bool) *schemaCompiler {
 	return &schemaCompiler{m: m, root: root, open: open, rules: map[*value]*schemaRule{}, paths: map[int]string{}, beside: map[string]expr{}, spelling: &spelling{m: m, quoted: true}}
@@ -53,8 +57,9 @@ type Call struct {
 const mostSpace = 2
 
 // Calls compiles a choice between calls.
-func Calls(calls []Call) (*Grammar, error) {
-	m := newMachine(maxExpressions)
+func (k Compiler) Calls(calls []Call) (*Grammar, error) {
+	counted := k.meter()
+	m := newMachine(counted)
 	paths := map[int]string{}
 	var ways []expr
 	for i := range calls {
@@ -66,7 +71,7 @@ func Calls(calls []Call) (*Grammar, error) {
 		if err := checkSource("the schema of the tool "+call.Name, string(text)); err != nil {
 			return nil, err
 		}
-		root, err := parseJSON(text)
+		root, err := parseJSON(text, counted)
 		if err != nil {
 			return nil, fmt.Errorf("%w: tool %s: schema: %w", ErrLanguage, call.Name, err)
 		}
@@ -90,6 +95,9 @@ func Calls(calls []Call) (*Grammar, error) {
 	}
 	return newGrammar(m, m.choice(ways...), func(rule int) string { return "the schema at " + paths[rule] })
 }
+
+// Calls is that of a [Compiler] without options.
+func Calls(calls []Call) (*Grammar, error) { return Compiler{}.Calls(calls) }
 
 // schemaCompiler compiles a schema.
 type schemaCompiler struct {

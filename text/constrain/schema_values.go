@@ -60,7 +60,7 @@ func (c *schemaCompiler) allows(rest *restSchema, item *value, path string) (boo
 		return false, refuse(path, "lists and objects in enum or const beside %s are not supported", rest.members[0].name)
 	}
 	if rest.m == nil {
-		m := newMachine(maxExpressions)
+		m := newMachine(c.m.meter)
 		e, err := newSchemaCompiler(m, c.root, true).schema(rest.value, path)
 		if err == nil {
 			err = m.complete(e, func(int) string { return path })

@@ -96,7 +96,7 @@ func checkGroup(t *testing.T, file string, group *suiteGroup, open bool, total *
 		return
 	}
 	for _, c := range group.Tests {
-		v, parsed := parseJSON(c.Data)
+		v, parsed := parseJSON(c.Data, nil)
 		require.NoError(t, parsed)
 		writes := err == nil && slices.ContainsFunc(spellings(v, 720), func(text string) bool {
 			ok, err := g.Matches(text)
