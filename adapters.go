@@ -72,7 +72,7 @@ func (o *Options) validateAdapters() error {
 	if o.AdaptersBeside && len(o.everyAdapters()) == 0 {
 		return fmt.Errorf("%w: AdaptersBeside needs Adapters without names", ErrOptions)
 	}
-	names := o.adapterNames()
+	names := o.AdapterNames()
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
 			return fmt.Errorf("%w: Adapters: two have the name %s", ErrOptions, name)
@@ -94,8 +94,8 @@ func (o *Options) everyAdapters() (paths []string) {
 	return paths
 }
 
-// adapterNames returns the names of the adapters that sessions choose.
-func (o *Options) adapterNames() (names []string) {
+// AdapterNames returns the names of the adapters that sessions choose.
+func (o *Options) AdapterNames() (names []string) {
 	for _, adapter := range o.Adapters {
 		if name := AdapterName(adapter); name != "" {
 			names = append(names, name)
@@ -121,7 +121,7 @@ func (o *Options) adapterFS(path string) vfs.FS {
 func (o *Options) merges() bool { return !o.AdaptersBeside && len(o.everyAdapters()) > 0 }
 
 // keepsBeside reports whether adapters stay beside the weights.
-func (o *Options) keepsBeside() bool { return o.AdaptersBeside || len(o.adapterNames()) > 0 }
+func (o *Options) keepsBeside() bool { return o.AdaptersBeside || len(o.AdapterNames()) > 0 }
 
 // addAdapters adds the adapters to the weights, or keeps them beside, unless they are there.
 func (o *Options) addAdapters(f *modelfile.Files) error {

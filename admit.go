@@ -7,19 +7,26 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// admission is the decision on how a model runs: its plan, and the inputs of the plan.
-type admission struct {
-	shape tiering.Shape
-	need  tiering.Need
-	plan  *tiering.Plan
-	// least is the shape of the model in the smallest budget.
-	least tiering.Shape
+// planInputs is what a plan is made of.
+type planInputs struct {
+	shape  tiering.Shape
+	matmul rates.Matmul // the kind that makes most operations; zero with a device that is not opened
+	need   tiering.Need
 	// placed is which layers a GPU computes; nil without a GPU. The plan is for the other layers.
 	placed *gpuPlacement
+}
+
+// admission is the decision on how a model runs: its plan, and the inputs of the plan.
+type admission struct {
+	planInputs
+	plan *tiering.Plan
+	// least is the shape of the model in the smallest budget.
+	least tiering.Shape
 	// layersThatFit is the advice for a budget that has no room for all layers on the GPU; 0: none.
 	layersThatFit int
 	// imports: the weights do not fit, and the model is imported first, because a pack is
@@ -71,7 +78,7 @@ func (o *Options) admitPrompt(ctx context.Context, f *modelfile.Files, perTensor
 	if err := o.chooseNested(ctx, f, tokens); err != nil {
 		return a, err
 	}
-	if a.shape, a.need, a.placed, err = o.planInputs(ctx, f, perTensor, tokens, o.limit()); err != nil {
+	if a.planInputs, err = o.planInputs(ctx, f, perTensor, tokens, o.limit()); err != nil {
 		return a, err
 	}
 	spec, err := f.Spec()

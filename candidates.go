@@ -102,7 +102,8 @@ func (s *Session) Candidates(ctx context.Context, prompt Prompt, o CandidateOpti
 	}
 }
 
-// Choose makes a candidate the answer of the session, and prefills it, so that a next turn continues behind it.
+// Choose makes a candidate the answer of the session, and prefills it, so that a next turn continues behind it. After an error another
+// call may choose again.
 func (s *Session) Choose(ctx context.Context, c *Candidate) error {
 	ctx, err := s.begin(ctx)
 	if err != nil {
@@ -115,11 +116,13 @@ func (s *Session) Choose(ctx context.Context, c *Candidate) error {
 	}
 	g := &generation{session: s, ids: slices.Concat(of.ids, c.IDs)}
 	ids := g.ids
-	if err := g.prefillShared(ctx); err != nil {
-		return err
-	}
+	err = g.prefillShared(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil {
+		s.offered = of
+		return err
+	}
 	s.ids = ids
 	if of.messages != nil {
 		s.messages = append(of.messages, Message{Role: "assistant", Content: c.Text})

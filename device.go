@@ -97,7 +97,7 @@ func (o *Options) validateWithDevice(onGPU bool) error {
 			unsupportedOption{!o.selection().Exact(), "Memory.KVSelect"},
 			unsupportedOption{o.Lab.W8A8 != nil, "Lab.W8A8"},
 			unsupportedOption{o.AdaptersBeside, "AdaptersBeside"},
-			unsupportedOption{len(o.adapterNames()) > 0, "Adapters with names"})
+			unsupportedOption{len(o.AdapterNames()) > 0, "Adapters with names"})
 	}
 	for _, u := range unsupported {
 		if u.set {

@@ -9,6 +9,7 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/split"
 	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -93,7 +94,7 @@ func (o *Options) outcomes() []split.Outcome {
 // otherOutcomes returns the shapes of all outcomes but the first.
 func (o *Options) otherOutcomes(f *modelfile.Files, perTensor *exec.W8A8) (shapes []tiering.Shape, err error) {
 	for _, outcome := range o.outcomes()[1:] {
-		shape, err := o.measureShape(f, perTensor, nil, &outcome)
+		shape, _, err := o.measureShape(f, perTensor, nil, &outcome)
 		if err != nil {
 			return nil, err
 		}
@@ -103,16 +104,16 @@ func (o *Options) otherOutcomes(f *modelfile.Files, perTensor *exec.W8A8) (shape
 }
 
 // measureShape returns the shape of the host's part of a model, with the memory that the device takes
-// of the host's.
-func (o *Options) measureShape(f *modelfile.Files, perTensor *exec.W8A8, placed *gpuPlacement, outcome *split.Outcome) (tiering.Shape, error) {
+// of the host's, and the kind of matmul that makes most operations; no kind for a shape that was recalled.
+func (o *Options) measureShape(f *modelfile.Files, perTensor *exec.W8A8, placed *gpuPlacement, outcome *split.Outcome) (tiering.Shape, rates.Matmul, error) {
 	switch {
 	case placed != nil:
 	case o.driver.unopened == driverBounded:
 		outcome = boundOutcome(f)
 	case o.driver.unopened == driverRecalled && o.driver.need.Split == nil:
-		return tiering.Shape{}, errNotRecalled
+		return tiering.Shape{}, rates.Matmul{}, errNotRecalled
 	case o.driver.unopened == driverRecalled:
-		return *o.driver.need.Split, nil
+		return *o.driver.need.Split, rates.Matmul{}, nil
 	}
 	if outcome.Whole != nil {
 		placed = &gpuPlacement{Placement: *outcome.Whole}
@@ -122,20 +123,20 @@ func (o *Options) measureShape(f *modelfile.Files, perTensor *exec.W8A8, placed 
 	if outcome.RowsOf != nil {
 		options.RowsOf = outcome.RowsOf()
 	}
-	shape, err := exec.MeasureShape(f, options)
+	shape, matmul, err := exec.MeasureShape(f, options)
 	if err == nil {
 		err = errors.Join(o.addDrafts(&shape, f), o.addReward(&shape))
 	}
 	placed.addTo(&shape)
 	shape.OtherPinned += outcome.HostBytes
 	shape.Upload = max(shape.Upload, outcome.Upload)
-	return shape, err
+	return shape, matmul, err
 }
 
 // planOutcome plans the rows that an outcome leaves on the CPU. The plan is the engine's if the
 // outcome has a device.
 func (e *Engine) planOutcome(f *modelfile.Files, perTensor *exec.W8A8, opts *Options, outcome *split.Outcome) (*tiering.Plan, error) {
-	shape, err := opts.measureShape(f, perTensor, nil, outcome)
+	shape, _, err := opts.measureShape(f, perTensor, nil, outcome)
 	if err != nil {
 		return nil, err
 	}

@@ -100,8 +100,8 @@ func (o *Options) refuseUnopened(ctx context.Context, f *modelfile.Files, perTen
 		o.driver.memory = driverMemory{unknownDriver, unknownDriver}
 	}
 	o.driver.unopened = driverBounded
-	_, need, _, err := o.planInputs(ctx, f, perTensor, 0, o.limit())
-	least := need.Code + need.Opening + need.DriverPeak
+	in, err := o.planInputs(ctx, f, perTensor, 0, o.limit())
+	least := in.need.Code + in.need.Opening + in.need.DriverPeak
 	if err != nil || o.limit() >= least {
 		return a, err
 	}

@@ -75,7 +75,7 @@ func (o *Options) closeBeside() error {
 // besideMemory returns the memory of a model beside the engine's: its weights, which all stay in memory, the
 // activations of its chunks, and the keys and values of one sequence.
 func (o *Options) besideMemory(f *modelfile.Files) (tiering.Line, error) {
-	shape, err := exec.MeasureShape(f, exec.ShapeOptions{Threads: o.threads(), KV: o.kvFormat(f), Exact: o.Exact})
+	shape, _, err := exec.MeasureShape(f, exec.ShapeOptions{Threads: o.threads(), KV: o.kvFormat(f), Exact: o.Exact})
 	if err != nil {
 		return tiering.Line{}, err
 	}

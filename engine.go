@@ -12,6 +12,7 @@ import (
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/split"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/internal/enginemodel"
 	"github.com/llmrun/llmrun/internal/trace"
@@ -161,7 +162,7 @@ func (o *Options) openEngine(ctx context.Context, f *modelfile.Files, path strin
 // openFiles loads a model from open files. It closes the files if the model does not stream
 // from them.
 func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, error) {
-	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context, files: f, notify: opts.Notify, driver: opts.driver, drafts: opts.Drafts, adapters: opts.adapterNames(), sessionAdapters: opts.SessionAdapters}
+	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context, files: f, notify: opts.Notify, driver: opts.driver, drafts: opts.Drafts, adapters: opts.AdapterNames(), sessionAdapters: opts.SessionAdapters}
 	if opts.Lab.Trace != "" {
 		e.recorder, e.traceFile = trace.New(), opts.Lab.Trace
 	}
@@ -302,7 +303,9 @@ func (e *Engine) release() (err error) {
 	e.rewardModel.close()
 	e.draftModel, e.rewardModel = nil, nil
 	e.describer.close()
+	var shared weights.SharedSteps
 	if e.model != nil {
+		shared = e.model.ExpertStats().Shared
 		e.model.Close()
 	}
 	err = e.driver.close()
@@ -318,7 +321,7 @@ func (e *Engine) release() (err error) {
 		err = errors.Join(err, e.calibration.Close())
 		e.calibration = nil
 	}
-	err = errors.Join(err, e.store.close(), e.closeWrites(), e.writeTrace(), e.experts.save(), e.guesses.save())
+	err = errors.Join(err, e.store.close(), e.closeWrites(), e.writeTrace(), e.experts.save(shared), e.guesses.save())
 	e.store, e.storeErr = nil, ErrClosed
 	return err
 }

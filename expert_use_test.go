@@ -2,7 +2,6 @@ package llmrun_test
 
 import (
 	"context"
-	"math"
 	"os"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // TestExpertUse checks the statistics of the expert cache of a generation.
@@ -59,15 +59,18 @@ func TestPlanLearnsFromRouters(t *testing.T) {
 	options.Cache.Dir = t.TempDir()
 	require.NoError(t, os.Chmod(options.Cache.Dir, 0o700))
 	all := 0
+	var plan *llmrun.MemoryPlan
 	reuse := func() float64 {
 		p, err := llmrun.PlanMemory(t.Context(), path, options, llmrun.PlanOptions{})
 		require.NoError(t, err)
 		require.Positive(t, p.ExpertSlots)
 		require.Less(t, p.ExpertSlots, p.Experts)
-		all = p.Experts
+		all, plan = p.Experts, p
 		return p.Rates.ExpertReuse
 	}
 	require.Zero(t, reuse(), "no run yet")
+	require.Zero(t, plan.Rates.PromptReuse)
+	first := plan.StreamedPerToken
 
 	e := open(t, path, options)
 	s := newSession(t, e)
@@ -82,6 +85,7 @@ func TestPlanLearnsFromRouters(t *testing.T) {
 	const each = 4 // experts of a token in a layer
 	require.Greater(t, x.Slots, each)
 	absent := float64(all-x.Slots) / float64(all-each)
-	want := math.Log(1-x.HitRate()) / math.Log(absent)
-	require.InEpsilon(t, max(1, want), reuse(), 1e-9)
+	require.InEpsilon(t, tiering.ReuseOfAnswers(absent, 1-x.HitRate()), reuse(), 1e-9)
+	require.LessOrEqual(t, plan.StreamedPerToken, first, "a first plan promises no more than the router gives")
+	require.GreaterOrEqual(t, plan.Rates.PromptReuse, 1.0)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun/text/answer"
 	"github.com/llmrun/llmrun/text/jinja"
+	"github.com/llmrun/llmrun/text/sample"
 	"github.com/llmrun/llmrun/text/token"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -106,3 +107,27 @@ func CallBegins(e *Engine, name string) (string, error) {
 
 // Ends returns the tokens with which a model ends its answers.
 func Ends(e *Engine) []int32 { return e.ends }
+
+// HeldAnswer holds an answer to a grammar. begin begins to compute a mask ahead of the next one, and returns what ends that. next makes the
+// next mask.
+func HeldAnswer(t testing.TB, e *Engine, grammar string) (begin func() (end func()), next func() error) {
+	g := &generation{session: &Session{engine: e}, options: GenerateOptions{MaxTokens: 9}, limit: 100}
+	var err error
+	if g.sampler, err = sample.New(sample.Params{}, e.model.Spec.Vocab); err == nil {
+		g.held, err = e.constrain(&source{kind: "grammar", text: grammar})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.endConstraint)
+	h := g.held
+	h.calls = true // the answer is held from its first token on
+	begin = func() func() {
+		h.ahead.Add(1)
+		return h.ahead.Done
+	}
+	return begin, func() error {
+		_, _, err := g.allow()
+		return err
+	}
+}

@@ -11,7 +11,7 @@ type constraint struct {
 	matcher *keptMatcher
 	cursor  *constrain.Cursor
 	calls   bool           // it is a call of a tool, which the prompt has begun
-	ahead   sync.WaitGroup // computes a mask while a pass runs
+	ahead   sync.WaitGroup // computes a mask while a pass runs; nothing else makes masks meanwhile
 	forced  []int32        // certain tokens of the running pass
 }
 
@@ -109,6 +109,7 @@ func (g *generation) allow() (certain int32, done bool, err error) {
 		g.sampler.Allow(nil)
 		return noToken, false, nil
 	}
+	g.held.ahead.Wait() // it computes in the memory of the mask, if it begins late behind other tokens
 	mask, err := g.held.cursor.Mask(g.tokensLeft())
 	if err != nil {
 		return noToken, false, constraintError(err)

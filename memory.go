@@ -57,11 +57,12 @@ func (m *memory) plan(ctx context.Context, f *modelfile.Files, a *admission, opt
 		m.repair = a.repair
 	}
 	if opts.Lab.Measure && !opts.usesDevice() {
-		if err := opts.opening.leaveForPlan(&m.need); err != nil {
+		if err := opts.opening.leaveForPlan(&a.need); err != nil {
 			return err
 		}
+		m.need = a.need
 		var measured Rates
-		if m.current, measured, err = opts.predict(ctx, f, m.shape, m.need, m.current, opts.rateMeasurer()); err != nil {
+		if m.current, measured, err = opts.predict(ctx, f, a, opts.rateMeasurer()); err != nil {
 			return err
 		}
 		m.measured = &measured

@@ -71,11 +71,11 @@ func (o *Options) chooseNested(ctx context.Context, f *modelfile.Files, tokens i
 
 // tryPlan plans the model with the options as they are.
 func (o *Options) tryPlan(ctx context.Context, f *modelfile.Files, tokens int) (*tiering.Plan, error) {
-	shape, need, _, err := o.planInputs(ctx, f, nil, tokens, o.limit())
+	in, err := o.planInputs(ctx, f, nil, tokens, o.limit())
 	if err != nil {
 		return nil, err
 	}
-	return makePlan(shape, need, tiering.Rates{})
+	return makePlan(in.shape, in.need, tiering.Rates{})
 }
 
 // checkNested refuses the drafter DraftNested for a model that has no planes, and for options or a model with which

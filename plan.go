@@ -134,7 +134,7 @@ func PlanMemory(ctx context.Context, path string, opts Options, how PlanOptions)
 	opts.noteStreaming(f, &a)
 	measurer := opts.planMeasurer(&how)
 	a.need.Talk = tiering.Talk{Prompt: how.Prompt - p.Forgotten, Answer: how.Answer}
-	plan, measured, err := opts.predict(ctx, f, a.shape, a.need, a.plan, measurer)
+	plan, measured, err := opts.predict(ctx, f, &a, measurer)
 	if err != nil {
 		return nil, err
 	}
@@ -207,17 +207,15 @@ func (p *MemoryPlan) refuse(a *admission, err error) {
 
 // predict repeats the plan with the measured rates of the machine, for reads of the planned
 // size.
-func (o *Options) predict(ctx context.Context, f *modelfile.Files, s tiering.Shape, n tiering.Need, plan *tiering.Plan, m rateMeasurer) (*tiering.Plan, Rates, error) {
-	var measured Rates
-	err := m.of(f, o.shapeOptions(f, nil), &s)
-	if err == nil {
-		measured, err = m.rates(ctx, f, plan.Piece)
-	}
+func (o *Options) predict(ctx context.Context, f *modelfile.Files, a *admission, m rateMeasurer) (*tiering.Plan, Rates, error) {
+	s, plan := &a.shape, a.plan
+	m.of(a)
+	measured, err := m.rates(ctx, f, plan.Piece)
 	if err == nil {
 		err = m.attention(ctx, f, o.shapeOptions(f, nil), &measured)
 	}
 	if err == nil && s.Convert > 0 && !plan.Resident() {
-		err = m.conversion(ctx, f, o.shapeOptions(f, nil), &s, len(o.Adapters), &measured)
+		err = m.conversion(ctx, f, o.shapeOptions(f, nil), s, len(o.Adapters), &measured)
 	}
 	if err == nil && s.Selection.Fraction > 0 && s.KVUnit > 0 {
 		err = m.rounds(f.Source.Files()[0], s.KVUnit, &measured)
@@ -225,8 +223,8 @@ func (o *Options) predict(ctx context.Context, f *modelfile.Files, s tiering.Sha
 	if err != nil {
 		return nil, measured, err
 	}
-	measured.ExpertReuse = m.expertReuse(f.Path, &s)
-	plan, err = makePlan(s, n, measured.forPlan())
+	m.expertReuse(f.Path, s, &measured)
+	plan, err = makePlan(*s, a.need, measured.forPlan())
 	return plan, measured, err
 }
 
@@ -300,28 +298,26 @@ func (o *Options) shapeOptions(f *modelfile.Files, perTensor *exec.W8A8) exec.Sh
 	return exec.ShapeOptions{Threads: o.threads(), KV: o.kvFormat(f), Select: o.selection(), KVCold: o.kvDir() != "", Exact: o.Exact, Nested: o.nested, W8A8: perTensor}
 }
 
-// planInputs returns the inputs of a plan, and which layers a GPU computes. tokens is the length of
-// a prompt that the plan must hold with the room on flash.
-func (o *Options) planInputs(ctx context.Context, f *modelfile.Files, perTensor *exec.W8A8, tokens int, budget int64) (_ tiering.Shape, _ tiering.Need, _ *gpuPlacement, err error) {
+// planInputs returns the inputs of a plan. tokens is the length of a prompt that the plan must hold with the room on flash.
+func (o *Options) planInputs(ctx context.Context, f *modelfile.Files, perTensor *exec.W8A8, tokens int, budget int64) (in planInputs, err error) {
 	spec, err := f.Spec()
 	if err != nil {
-		return tiering.Shape{}, tiering.Need{}, nil, err
+		return in, err
 	}
 	o.encoder = spec.Encoder.Bidirectional
 	format := o.kvFormat(f)
 	placed, err := o.placeOnGPU(ctx, f)
 	if err != nil {
-		return tiering.Shape{}, tiering.Need{}, nil, err
+		return in, err
 	}
 	outcome := o.outcomes()[0]
-	shape, err := o.measureShape(f, perTensor, placed, &outcome)
-	if err != nil {
-		return shape, tiering.Need{}, nil, err
+	if in.shape, in.matmul, err = o.measureShape(f, perTensor, placed, &outcome); err != nil {
+		return in, err
 	}
-	shape.OtherPinned += describerBytes(f)
+	in.shape.OtherPinned += describerBytes(f)
 	headers, opening, err := o.headerHeap(f, spec)
 	if err != nil {
-		return shape, tiering.Need{}, nil, err
+		return in, err
 	}
 	need := tiering.Need{
 		KVPrompt: tokens, Budget: budget, Context: min(o.Context, spec.Context), ContextMax: spec.Context, Chunk: o.Memory.Chunk,
@@ -342,5 +338,6 @@ func (o *Options) planInputs(ctx context.Context, f *modelfile.Files, perTensor 
 		need.Chunk, need.FixedChunk = o.deviceChunk(spec), true
 	}
 	need.WholeContext = spec.Encoder.Bidirectional
-	return shape, need, placed, nil
+	in.need, in.placed = need, placed
+	return in, nil
 }

@@ -128,7 +128,7 @@ func (a *adviser) try(ctx context.Context, change string, set func(*Options)) er
 	case a.plan.Runs:
 		err = a.measurer.attention(ctx, a.f, o.shapeOptions(a.f, nil), &r)
 	case a.measures:
-		_, r, err = o.predict(ctx, a.f, admitted.shape, admitted.need, admitted.plan, a.measurer)
+		_, r, err = o.predict(ctx, a.f, &admitted, a.measurer)
 		a.measurer.remeasure = false
 	}
 	if err != nil {
@@ -154,9 +154,7 @@ func (a *adviser) tryQuantized(ctx context.Context) (err error) {
 	var r Rates
 	if a.measures {
 		m := a.measurer
-		if err := m.of(f, o.shapeOptions(f, nil), &admitted.shape); err != nil {
-			return err
-		}
+		m.of(&admitted)
 		if r, err = m.rates(ctx, f, admitted.plan.Piece); err != nil {
 			return err
 		}

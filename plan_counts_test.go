@@ -60,8 +60,12 @@ func requireCounts(t *testing.T, path, rates string) {
 		require.Equal(t, passes, p.PromptPasses)
 		ahead := float64(p.Ring) // for the first token of the answer
 		require.InDelta(t, read.PrefillFlash.Bytes, p.PromptStreamed, 0.15*float64(read.PrefillFlash.Bytes)+ahead)
-		if i == 0 || p.Experts == 0 { // the router of random weights has no favourites, which a first plan assumes
-			require.InEpsilon(t, read.DecodeFlash.Bytes/int64(read.Passes), p.StreamedPerToken, 0.05)
+		each := float64(read.DecodeFlash.Bytes) / float64(read.Passes)
+		if i > 0 && p.Experts > 0 { // a first plan takes the router for an even one, which reads the most
+			require.GreaterOrEqual(t, float64(p.StreamedPerToken), 0.95*each)
+			require.LessOrEqual(t, float64(p.StreamedPerToken), 1.6*each)
+		} else {
+			require.InEpsilon(t, each, p.StreamedPerToken, 0.05)
 		}
 	}
 }

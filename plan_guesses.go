@@ -64,7 +64,7 @@ func (o *Options) plannedDrafters(f *modelfile.Files, s *tiering.Shape, plan *ti
 		if err != nil {
 			return nil, err
 		}
-		shape, err := exec.MeasureShape(drafter, exec.ShapeOptions{Threads: o.threads(), KV: o.kvFormat(drafter), Exact: o.Exact})
+		shape, _, err := exec.MeasureShape(drafter, exec.ShapeOptions{Threads: o.threads(), KV: o.kvFormat(drafter), Exact: o.Exact})
 		return []plannedDrafter{{draft.ModelName, shape.TokenBytes()}}, err
 	case o.nested && o.Drafts.Drafter != DraftLookup && exec.WhyNoDrafts(spec, o.selection()) == "":
 		bytes := cmp.Or(s.Head.Fixed, s.Head.Bytes)

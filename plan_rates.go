@@ -15,7 +15,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/quant"
@@ -25,12 +24,14 @@ import (
 
 // Rates are the measured speeds of a machine.
 type Rates struct {
-	Measured    time.Time `json:"measured"`
-	Weights     string    `json:"weights"`      // weight type of the measurement
-	Threads     int       `json:"threads"`      // number of worker threads
-	FlashGBs    float64   `json:"flash_gbs"`    // reads that bypass the page cache
-	DecodeGBs   float64   `json:"decode_gbs"`   // weights, during decode
-	PrefillGops float64   `json:"prefill_gops"` // integer operations, during prefill
+	Measured time.Time `json:"measured"`
+	Weights  string    `json:"weights"`   // weight type of the measurement
+	Threads  int       `json:"threads"`   // number of worker threads
+	FlashGBs float64   `json:"flash_gbs"` // reads that bypass the page cache
+	// FlashCoreGBs is how much is read with a second of processor time, by system calls and copies; 0 where the system does not tell.
+	FlashCoreGBs float64 `json:"flash_core_gbs,omitempty"`
+	DecodeGBs    float64 `json:"decode_gbs"`   // weights, during decode
+	PrefillGops  float64 `json:"prefill_gops"` // integer operations, during prefill
 	// AttendGBs is the speed at which a decoded token attends to keys and values in memory, and
 	// AttendChunkGBs that of each token of a prefill chunk. They depend on the model's heads and
 	// on the format of keys and values.
@@ -41,8 +42,12 @@ type Rates struct {
 	ConvertGBs float64 `json:"convert_gbs,omitempty"`
 	// RoundSeconds is what a round of scattered reads takes besides their transfer.
 	RoundSeconds float64 `json:"round_seconds,omitempty"`
-	// ExpertReuse is what runs of the model saw; see PlanRates.
+	// ExpertReuse and PromptReuse are what runs of the model saw, see PlanRates, and ExpertUses and PromptUses are how many uses of
+	// experts they are known from.
 	ExpertReuse float64 `json:"expert_reuse,omitempty"`
+	ExpertUses  int64   `json:"expert_uses,omitempty"`
+	PromptReuse float64 `json:"prompt_reuse,omitempty"`
+	PromptUses  int64   `json:"prompt_uses,omitempty"`
 	// Guesses is what runs of the model saw of a drafter's guesses.
 	Guesses *GuessCounts `json:"guesses,omitempty"`
 	// Lost is the part of the processor time that other programs took from the measurement, and Starts is
@@ -62,9 +67,9 @@ const (
 // forPlan returns the rates that a whole model reaches.
 func (r *Rates) forPlan() tiering.Rates {
 	return tiering.Rates{
-		ReadGBs: r.FlashGBs, MemGBs: decodeFraction * r.DecodeGBs, PrefillGops: prefillFraction * r.PrefillGops,
+		ReadGBs: r.FlashGBs, ReadWorkGBs: r.FlashCoreGBs * float64(min(r.Threads, runtime.NumCPU())), MemGBs: decodeFraction * r.DecodeGBs, PrefillGops: prefillFraction * r.PrefillGops,
 		AttendGBs: r.AttendGBs, AttendChunkGBs: r.AttendChunkGBs, ConvertGBs: r.ConvertGBs,
-		RoundSeconds: r.RoundSeconds, ExpertReuse: r.ExpertReuse,
+		RoundSeconds: r.RoundSeconds, ExpertReuse: r.ExpertReuse, PromptReuse: r.PromptReuse,
 	}
 }
 
@@ -99,12 +104,8 @@ type rateMeasurer struct {
 	compute func(of rates.Matmul, threads int, bytes int64) (decodeGBs, prefillGops float64, err error)
 }
 
-// of makes m measure the matmuls of a model with options.
-func (m *rateMeasurer) of(f *modelfile.Files, o exec.ShapeOptions, s *tiering.Shape) (err error) {
-	m.weights = s.TokenBytes()
-	m.matmul, err = exec.MainMatmul(f, o)
-	return err
-}
+// of makes m measure the matmuls of a model.
+func (m *rateMeasurer) of(a *admission) { m.weights, m.matmul = a.shape.TokenBytes(), a.matmul }
 
 // rates returns the rates for the model of m.of.
 func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int64) (r Rates, err error) {
@@ -120,7 +121,7 @@ func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int6
 			return r, nil
 		}
 		if r, ok := m.saved(known, (*Rates).computes, key); ok { // the speed of a simulated disk is missing
-			r.FlashGBs, err = m.flash(source, piece)
+			err = m.flash(source, piece, &r)
 			return m.keep(known, key+m.diskKey(), r, err)
 		}
 	}
@@ -206,8 +207,7 @@ func (m *rateMeasurer) measure(ctx context.Context, source string, bytes, piece 
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
-	r.FlashGBs, err = m.flash(source, piece)
-	return r, err
+	return r, m.flash(source, piece, &r)
 }
 
 // ledger returns the budget of the measurements.
@@ -226,13 +226,19 @@ func (m *rateMeasurer) room(others int64) int64 {
 	return max(0, room)
 }
 
-// flash measures reads of a file; 0 if the budget has no room for them.
-func (m *rateMeasurer) flash(source string, piece int64) (float64, error) {
-	gbs, err := measureFlash(m.ledger(), m.fsys, source, piece, m.disk != (DiskSpeed{}))
-	if errors.Is(err, tiering.ErrBudget) {
-		return 0, nil
+// flash measures reads of a file, and the processor time that they take. The rates are 0 if the budget has no room for them.
+func (m *rateMeasurer) flash(source string, piece int64, r *Rates) (err error) {
+	used, began := m.processorTime(), time.Now()
+	before := used()
+	r.FlashGBs, r.FlashCoreGBs = 0, 0
+	r.FlashGBs, err = measureFlash(m.ledger(), m.fsys, source, piece, m.disk != (DiskSpeed{}))
+	if took := used() - before; took > 0 {
+		r.FlashCoreGBs = r.FlashGBs * time.Since(began).Seconds() / took.Seconds()
 	}
-	return gbs, err
+	if errors.Is(err, tiering.ErrBudget) {
+		return nil
+	}
+	return err
 }
 
 // olderOf makes Measured the time of the oldest measurement.
@@ -275,7 +281,7 @@ func (r *Rates) computes() bool { return r.DecodeGBs > 0 && r.PrefillGops > 0 }
 
 // valid reports whether no rate is negative. A rate of 0 is not measured.
 func (r *Rates) valid() bool {
-	return min(r.FlashGBs, r.DecodeGBs, r.PrefillGops, r.AttendGBs, r.AttendChunkGBs, r.ConvertGBs, r.RoundSeconds, r.ExpertReuse, r.Lost) >= 0
+	return min(r.FlashGBs, r.DecodeGBs, r.PrefillGops, r.AttendGBs, r.AttendChunkGBs, r.ConvertGBs, r.FlashCoreGBs, r.RoundSeconds, r.ExpertReuse, r.PromptReuse, r.Lost) >= 0
 }
 
 // load reads the cache file. It ignores an unreadable file, and measurements that cannot be.

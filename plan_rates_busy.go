@@ -34,10 +34,7 @@ func (m *rateMeasurer) mayRetry(r *Rates) bool {
 // watchLoad returns a function that returns the part of the processor time since now that others took
 // from the measuring threads; 0 where the system does not tell.
 func (m *rateMeasurer) watchLoad() func() float64 {
-	ran := m.ran
-	if ran == nil {
-		ran = tiering.ProcessorTime
-	}
+	ran := m.processorTime()
 	before, began := ran(), time.Now()
 	return func() float64 {
 		after, wanted := ran(), time.Since(began)*time.Duration(min(m.threads, runtime.NumCPU()))
@@ -48,6 +45,14 @@ func (m *rateMeasurer) watchLoad() func() float64 {
 	}
 }
 
+// processorTime returns a function that returns for how long threads of the process have run.
+func (m *rateMeasurer) processorTime() func() time.Duration {
+	if m.ran != nil {
+		return m.ran
+	}
+	return tiering.ProcessorTime
+}
+
 // best returns what to store of a measurement in place of an older one: the new one if it was not
 // disturbed, and otherwise the best of both.
 func (r Rates) best(old Rates) Rates {
@@ -55,6 +60,7 @@ func (r Rates) best(old Rates) Rates {
 	if !r.Disturbed() {
 		return r
 	}
+	r.FlashCoreGBs = max(r.FlashCoreGBs, old.FlashCoreGBs)
 	r.FlashGBs, r.DecodeGBs, r.PrefillGops = max(r.FlashGBs, old.FlashGBs), max(r.DecodeGBs, old.DecodeGBs), max(r.PrefillGops, old.PrefillGops)
 	r.AttendGBs, r.AttendChunkGBs = max(r.AttendGBs, old.AttendGBs), max(r.AttendChunkGBs, old.AttendChunkGBs)
 	r.ConvertGBs, r.RoundSeconds = max(r.ConvertGBs, old.ConvertGBs), min(r.RoundSeconds, old.RoundSeconds)

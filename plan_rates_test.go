@@ -125,6 +125,26 @@ func TestRatesOfSimulatedDisksAreCached(t *testing.T) {
 	require.Equal(t, 2, computed)
 }
 
+// TestReadsTakeProcessorTime checks that a measurement of flash says how much a processor reads, and that a plan expects it of all
+// threads. Here the reads take half of the time of one processor, or less.
+func TestReadsTakeProcessorTime(t *testing.T) {
+	f, err := modelfile.Open(vfs.OS(), hubmodel.Dir("."))
+	require.NoError(t, err)
+	defer f.Close()
+	m := rateMeasurer{fsys: vfs.OS(), threads: 1, weights: 16 << 20}
+	calls := time.Duration(0)
+	m.ran = func() time.Duration { calls++; return calls * flashTime / 2 }
+	m.compute = func(rates.Matmul, int, int64) (float64, float64, error) { return 5, 5, nil }
+	r, err := m.rates(t.Context(), f, 1<<16)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, r.FlashCoreGBs, 1.9*r.FlashGBs)
+	require.InEpsilon(t, r.FlashCoreGBs, r.forPlan().ReadWorkGBs, 1e-9)
+	m.ran = func() time.Duration { return 0 }
+	r, err = m.rates(t.Context(), f, 1<<16)
+	require.NoError(t, err)
+	require.Zero(t, r.forPlan().ReadWorkGBs, "where the system does not tell")
+}
+
 // TestOldRatesAreForgotten checks that the file keeps the latest measurements.
 func TestOldRatesAreForgotten(t *testing.T) {
 	m := rateMeasurer{dir: t.TempDir()}

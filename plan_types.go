@@ -108,7 +108,10 @@ type Plan struct {
 
 // PlanRates are the speeds of a machine from which a plan predicts.
 type PlanRates struct {
-	ReadGBs     float64 `json:"read_gbs"`     // flash, with reads of the planned size
+	ReadGBs float64 `json:"read_gbs"` // flash, with reads of the planned size
+	// ReadWorkGBs is how much all threads could read if they did nothing else: copies and system calls of reads take
+	// processor time from computing. 0 where the system does not tell.
+	ReadWorkGBs float64 `json:"read_work_gbs,omitempty"`
 	MemGBs      float64 `json:"mem_gbs"`      // weights in memory, during decode
 	PrefillGops float64 `json:"prefill_gops"` // integer operations during prefill
 	// AttendGBs is the speed at which a decoded token attends to keys and values in memory, and
@@ -122,9 +125,11 @@ type PlanRates struct {
 	// selection.
 	RoundSeconds float64 `json:"round_seconds,omitempty"`
 	// ExpertReuse tells how often a router chooses experts that are in memory: if a fraction f of
-	// the experts is not there, a token misses f^ExpertReuse of those that it uses. It is what
-	// earlier runs of the model saw; 0 if there were none.
+	// the experts is not there, a token misses (e^(f*c)-1)/(e^c-1) of those that it uses, where c is ExpertReuse-1. PromptReuse
+	// tells in the same way how many experts the tokens of a prefill chunk share. Both are what earlier runs of the model saw;
+	// 0 if there were none: then the plan takes the router for one that chooses evenly, as 1 is.
 	ExpertReuse float64 `json:"expert_reuse,omitempty"`
+	PromptReuse float64 `json:"prompt_reuse,omitempty"`
 }
 
 // PlannedSpeed is the predicted speed of decode in tokens per second: with an empty context,

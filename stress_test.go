@@ -51,6 +51,12 @@ const (
 // stressModel writes a pack of a kind.
 func stressModel(t testing.TB, kind map[string]any) string {
 	t.Helper()
+	return packed(t, stressFiles(t, kind), llmrun.ImportOptions{})
+}
+
+// stressFiles writes the directory of a kind.
+func stressFiles(t testing.TB, kind map[string]any) string {
+	t.Helper()
 	config := map[string]any{
 		"hidden_size": stressDim, "intermediate_size": stressFFN, "num_hidden_layers": stressLayers, "num_attention_heads": stressHeads,
 		"num_key_value_heads": stressHeads, "head_dim": stressHead, "vocab_size": stressVocab, "max_position_embeddings": stressContext,
@@ -92,7 +98,7 @@ func stressModel(t testing.TB, kind map[string]any) string {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), data, 0o600))
 	require.NoError(t, safetensors.Write(vfs.OS(), filepath.Join(dir, "model.safetensors"), tensors))
-	return packed(t, dir, llmrun.ImportOptions{})
+	return dir
 }
 
 // stress is one run of TestStress.

@@ -332,6 +332,16 @@ func (q *sharedPasses) takeShort(room *batchRoom) {
 	room.tokens += kept
 }
 
+// prompts returns the number of long pieces that wait.
+func (q *sharedPasses) prompts(chunk int) (n int) {
+	for _, p := range q.waiting {
+		if p.queued && !p.alone && !p.short(chunk) {
+			n++
+		}
+	}
+	return n
+}
+
 // takePrompts adds tokens of long pieces.
 func (q *sharedPasses) takePrompts(room *batchRoom) {
 	most, beside := room.tokens, 0
@@ -342,7 +352,8 @@ func (q *sharedPasses) takePrompts(room *batchRoom) {
 	switch {
 	case beside == 0:
 	case q.times.Measured():
-		most = max(1, q.times.Room(beside, room.tokens, promptTimes, promptPass))
+		times := promptTimes * max(1, float64(q.prompts(chunk))/float64(len(q.chosen)))
+		most = max(1, q.times.Room(beside, room.tokens, times, promptPass))
 	default:
 		most = max(1, chunk/promptDivisor)
 	}

@@ -41,7 +41,7 @@ func BenchmarkExpertsOnFlash(b *testing.B) {
 	f, err := modelfile.Open(vfs.OS(), path)
 	require.NoError(b, err)
 	defer f.Close()
-	shape, err := MeasureShape(f, ShapeOptions{Threads: 2, KV: kv.K8V8})
+	shape, _, err := MeasureShape(f, ShapeOptions{Threads: 2, KV: kv.K8V8})
 	require.NoError(b, err)
 	plan, err := tiering.MakePlan(shape, tiering.Need{Budget: ram, Context: 512, Chunk: 64, Code: 16 << 20, Heap: 32 << 20}, tiering.Rates{})
 	require.NoError(b, err)

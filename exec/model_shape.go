@@ -39,12 +39,12 @@ type ShapeOptions struct {
 	budget *tiering.Budget // of the cache; nil grants any memory
 }
 
-// MeasureShape returns the sizes from which package tiering makes a plan. It reads no weights and
-// checks only that all tensors exist.
-func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
+// MeasureShape returns the sizes from which package tiering makes a plan, and the kind of matmul that makes most operations in
+// the layers, from whose speed a plan predicts. It reads no weights and checks only that all tensors exist.
+func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, rates.Matmul, error) {
 	m, layouts, convert, err := outlineModel(f, o)
 	if err != nil {
-		return tiering.Shape{}, err
+		return tiering.Shape{}, rates.Matmul{}, err
 	}
 	defer func() { _ = m.cache.Close() }()
 	spec, w, cache := m.Spec, m.weights, m.cache
@@ -77,10 +77,11 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 		s.OtherPinned += o.W8A8.residentBytes()
 	}
 	addScratch(&s, m, o.Threads)
-	if !mainMatmul(layouts, spec).Integers {
+	main := mainMatmul(layouts, spec)
+	if !main.Integers {
 		s.Elements /= floatElements
 	}
-	return s, nil
+	return s, main, nil
 }
 
 // addPruned adds what only tokens whose logits are wanted read.
@@ -102,16 +103,7 @@ func addPruned(s *tiering.Shape, w *weights.Weights, spec *arch.Spec) {
 // a second, and elements are not quantized for it.
 const floatElements = 5
 
-// MainMatmul returns the kind of matmul that makes most operations in the layers of a model.
-func MainMatmul(f *modelfile.Files, o ShapeOptions) (rates.Matmul, error) {
-	m, layouts, _, err := outlineModel(f, o)
-	if err != nil {
-		return rates.Matmul{}, err
-	}
-	return mainMatmul(layouts, m.Spec), m.cache.Close()
-}
-
-// mainMatmul is MainMatmul for layouts that have been described.
+// mainMatmul returns the kind of matmul that makes most operations in layouts that have been described.
 func mainMatmul(layouts []weights.Layout, spec *arch.Spec) (main rates.Matmul) {
 	var kinds []rates.Matmul // without Cols
 	ops, cols := map[rates.Matmul]float64{}, map[rates.Matmul]float64{}

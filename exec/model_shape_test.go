@@ -23,7 +23,7 @@ import (
 func checkShape(t *testing.T, fsys vfs.FS, path string, format kv.Format) tiering.Shape {
 	f, err := modelfile.Open(fsys, path)
 	require.NoError(t, err)
-	s, err := MeasureShape(f, ShapeOptions{Threads: 2, KV: format})
+	s, _, err := MeasureShape(f, ShapeOptions{Threads: 2, KV: format})
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 
@@ -101,7 +101,7 @@ func TestPlanOfAModel(t *testing.T) {
 	f, err := modelfile.Open(fsys, "m.gguf")
 	require.NoError(t, err)
 	defer f.Close()
-	s, err := MeasureShape(f, ShapeOptions{Threads: 2, KV: kv.K8V8})
+	s, _, err := MeasureShape(f, ShapeOptions{Threads: 2, KV: kv.K8V8})
 	require.NoError(t, err)
 	p, err := tiering.MakePlan(s, tiering.Need{Context: 300, Chunk: 64}, tiering.Rates{})
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func rowBytesCached(m *Model) (n int64) {
 	return n
 }
 
-// TestMainMatmul returns how most weights of a model are multiplied, whatever the format of its files is.
+// TestMainMatmul checks that a shape says how most weights of a model are multiplied, whatever the format of its files is.
 func TestMainMatmul(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
@@ -143,9 +143,7 @@ func TestMainMatmul(t *testing.T) {
 			require.NoError(t, f.Quantize(quantized, nil))
 		}
 		o.Threads, o.KV = 1, kv.F32
-		m, err := MainMatmul(f, o)
-		require.NoError(t, err)
-		s, err := MeasureShape(f, o)
+		s, m, err := MeasureShape(f, o)
 		require.NoError(t, err)
 		return m, s.Elements
 	}

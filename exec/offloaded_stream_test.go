@@ -18,7 +18,7 @@ import (
 // 1 the smallest that suffices.
 func planBeside(t *testing.T, f *modelfile.Files, o Options, offloaded int, budget int64) *tiering.Plan {
 	t.Helper()
-	shape, err := MeasureShape(f, ShapeOptions{Threads: o.Threads, KV: o.KV, Offloaded: offloaded})
+	shape, _, err := MeasureShape(f, ShapeOptions{Threads: o.Threads, KV: o.KV, Offloaded: offloaded})
 	require.NoError(t, err)
 	need := tiering.Need{Budget: budget, Context: 256, Chunk: o.Chunk, FixedChunk: true}
 	plan, err := tiering.MakePlan(shape, need, tiering.Rates{})

@@ -19,13 +19,14 @@ const headRows = 8
 // goes through them.
 type pass struct {
 	*passState
-	mm      matmulQueue
-	attn    attention
-	experts experts
-	mixers  mixers
-	own     perLayer
-	latent  latentAttention
-	frame   *tiering.Frame // memory of all buffers
+	mm       matmulQueue
+	attn     attention
+	experts  experts
+	mixers   mixers
+	own      perLayer
+	latent   latentAttention
+	delivery delivery
+	frame    *tiering.Frame // memory of all buffers
 
 	// Method values, created once because creating one allocates.
 	preparePart, encodePart func(row, worker int)
@@ -55,6 +56,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.attn.checks = fetch.NewPageChecksum(m.cache)
 	p.ops = make([]rowOp, 0, maxRowOps)
 	p.preparePart, p.encodePart = p.prepareRow, p.encodeRow
+	p.delivery.callers, p.delivery.part = make([]int, 0, headRows), p.deliverCaller
 	p.mixers.makeParts()
 	p.passState.makeParts()
 	p.mm.makeParts()
@@ -105,17 +107,6 @@ func (p *pass) free() {
 	if p.frame != nil {
 		p.frame.Free()
 		p.frame = nil
-	}
-}
-
-// deliver passes what callers want of rows: their logits, or the hidden states in h.
-func (p *pass) deliver(rows []int, logits []float32 /* [rows, Vocab] */) {
-	for i, row := range rows {
-		values, width := logits, p.m.Spec.Vocab
-		if p.batch.wantsHidden(row) || p.m.Spec.Headless {
-			values, width = p.h, p.m.Spec.Dim
-		}
-		p.batch.deliver(row, values[i*width:(i+1)*width])
 	}
 }
 

@@ -47,7 +47,7 @@ func splitAll(name string, typ quant.Type) tiled.Plane {
 
 // nestedPlan returns a plan that keeps the high planes and a random part of the others.
 func nestedPlan(t *testing.T, f *modelfile.Files, rng *rand.Rand) (plan *tiering.Plan, streamed int64) {
-	shape, err := MeasureShape(f, ShapeOptions{Threads: 1, KV: kv.F32, Nested: true})
+	shape, _, err := MeasureShape(f, ShapeOptions{Threads: 1, KV: kv.F32, Nested: true})
 	require.NoError(t, err)
 	plan = partPlan(rng, packSpec(t, f))
 	for i := range shape.Layers {

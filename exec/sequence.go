@@ -187,7 +187,7 @@ type ExtendOptions struct {
 	// wants those after the last token.
 	Want func(pos int) bool
 	// Each receives the wanted logits in order of position. The slice is valid, and may be
-	// changed, until Each returns.
+	// changed, until Each returns. Those of Extends that share a pass may run at the same time.
 	Each func(pos int, logits []float32) error
 	// Hidden: Each receives hidden states behind the final norm instead of logits.
 	Hidden bool

@@ -22,7 +22,9 @@ import (
 // A batch takes whole short pieces first (the next token of an answer, or guesses), in the order of
 // their arrival, and then tokens of long prompts. Beside short pieces, prompts get so many that the pass
 // takes promptTimes as long as without them, or promptPass, so that answers go on while a long prompt is
-// read. The piece that has waited longest always takes part.
+// read. Where more prompts wait than answers run, the pass may take as many times longer: requests that come together would
+// otherwise begin one behind the other, and their last passes be as many with few sequences. The piece that has waited longest
+// always takes part.
 //
 // Logits do not depend on what else is in a pass. An error of one sequence ends only its own Extend; if
 // a shared pass fails, its pieces are computed again one by one, and the error finds its owner. A

@@ -268,3 +268,34 @@ func decoder(s *Sequence) func() error {
 	ctx := context.Background()
 	return func() error { return s.model.Extend(ctx, s, next, o) }
 }
+
+// TestCallersTakeLogitsAtTheSameTime has two sequences in a pass whose callbacks wait for each other: a token of one is chosen while
+// another thread chooses that of the other. A sequence's own logits come in order.
+func TestCallersTakeLogitsAtTheSameTime(t *testing.T) {
+	m := openFixture(t, smallFixture(t, "llama3"), "config.json", Options{Threads: 2, Chunk: 32})
+	all := callersOf(t, m, 2, []int32{1, 2}, []int32{3, 4, 5})
+	here := []chan struct{}{make(chan struct{}), make(chan struct{})}
+	for i, c := range all {
+		first := true
+		c.each = func() error {
+			if !first {
+				return nil
+			}
+			first = false
+			close(here[i])
+			select {
+			case <-here[1-i]:
+				return nil
+			case <-time.After(time.Minute):
+				return errors.New("the other callback has not begun")
+			}
+		}
+	}
+	inOnePass(m, all, nil)
+	want := callersOf(t, m, 1, []int32{1, 2}, []int32{3, 4, 5})[0]
+	want.extend()
+	for _, c := range all {
+		require.NoError(t, c.err)
+		require.Equal(t, want.logits, c.logits)
+	}
+}

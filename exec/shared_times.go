@@ -35,8 +35,11 @@ func (q *sharedPasses) learn(took, stalled time.Duration) {
 			continue // there was no memory for it
 		}
 		ran++
-		all.Tokens += float64(p.tokens)
-		all.Gives += float64(p.gave)
+		own := p.part()
+		all.Tokens += own.Tokens
+		all.Gives += own.Gives
+		all.Guesses += own.Guesses
+		all.Right += own.Right
 		answers = answers && p.options.Accepted != nil
 	}
 	if q.pretend != nil {
@@ -46,9 +49,21 @@ func (q *sharedPasses) learn(took, stalled time.Duration) {
 		q.times.Took(int(all.Tokens), took, stalled)
 	}
 	for _, p := range q.chosen {
-		p.others.Join(p.together != ran, draft.Others{Tokens: all.Tokens - float64(p.tokens), Gives: all.Gives - float64(p.gave)})
+		own := p.part()
+		p.others.Join(p.together != ran, draft.Others{
+			Tokens: all.Tokens - own.Tokens, Gives: all.Gives - own.Gives, Guesses: all.Guesses - own.Guesses, Right: all.Right - own.Right,
+		})
 		p.together = ran
 	}
+}
+
+// part returns what the last pass had of a piece. Of an answer, all tokens but the first are guesses.
+func (p *piece) part() draft.Others {
+	part := draft.Others{Tokens: float64(p.tokens), Gives: float64(p.gave)}
+	if p.options.Accepted != nil && p.tokens > 0 {
+		part.Guesses, part.Right = float64(p.tokens-1), float64(max(0, p.gave-1))
+	}
+	return part
 }
 
 // ExpectedPasses returns what the passes of a sequence are expected to take, of which the others are those of its last one.

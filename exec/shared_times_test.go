@@ -25,7 +25,7 @@ func TestSequencesKnowTheOthers(t *testing.T) {
 		require.Zero(t, others(c))
 	}
 	inOnePass(m, all, nil)
-	require.Equal(t, draft.Others{Tokens: 4 + 16 + 1, Gives: 3 + 1}, others(all[0]))
+	require.Equal(t, draft.Others{Tokens: 4 + 16 + 1, Gives: 3 + 1, Guesses: 3, Right: 2}, others(all[0]))
 	require.Equal(t, draft.Others{Tokens: 1 + 16 + 1, Gives: 2}, others(all[1]))
 	require.Equal(t, others(all[0]), others(all[3]))
 	require.Zero(t, others(all[2]), "the rest of the prompt was read alone")
@@ -89,6 +89,42 @@ func TestLongPromptBesideAnswers(t *testing.T) {
 				require.GreaterOrEqual(t, n, c.low, "pass %d of %v", i, parts)
 			}
 		})
+	}
+}
+
+// TestPromptsThatComeTogether has prompts wait beside answers, in passes of 40 ms and 10 ms a token: one prompt makes a pass of an answer three
+// times as long, and six prompts beside one answer six times as much. Beside six answers they wait as one does.
+func TestPromptsThatComeTogether(t *testing.T) {
+	m := openFixture(t, testutil.Shared(t, "fixtures", "llama3"), "config.json", Options{Threads: 2, Chunk: 256})
+	for range 40 {
+		for _, n := range []int{1, 2, 4, 6, 8, 16, 32, 64, 128, 256} {
+			m.passes.times.Took(n, 40*time.Millisecond+time.Duration(n)*10*time.Millisecond, 0)
+		}
+	}
+	for _, c := range []struct{ answers, prompts, low, high int }{
+		{1, 1, 9, 11}, {1, 6, 80, 90}, {3, 6, 34, 40}, {6, 6, 18, 21}, {6, 1, 18, 21},
+	} {
+		q := &m.passes
+		for i, p := range callersOf(t, m, c.answers+c.prompts, nil, []int32{3}) {
+			if p.seq.piece.ids = p.ids; i >= c.answers {
+				p.seq.piece.ids = longPrompt(m.Spec.Vocab, 60, 1)
+			}
+			p.seq.piece.begin(&ExtendOptions{}, 0, len(p.seq.piece.ids)-1)
+			q.submit(t.Context(), &p.seq.piece)
+		}
+		q.choose(m)
+		answers, prompts := 0, 0
+		for _, p := range q.chosen {
+			if len(p.ids) == 1 {
+				answers += p.taken
+			} else {
+				prompts += p.taken
+			}
+		}
+		require.Equal(t, c.answers, answers)
+		require.GreaterOrEqual(t, prompts, c.low, "%+v", c)
+		require.LessOrEqual(t, prompts, c.high, "%+v", c)
+		q.chosen, q.waiting = q.chosen[:0], nil
 	}
 }
 

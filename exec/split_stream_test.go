@@ -18,7 +18,7 @@ import (
 // splitPlan plans the CPU's rows of a split model in the smallest budget, or in one without a limit.
 func splitPlan(t *testing.T, f *modelfile.Files, o Options, least bool) *tiering.Plan {
 	t.Helper()
-	shape, err := MeasureShape(f, ShapeOptions{Threads: o.Threads, KV: o.KV, RowsOf: o.Split.RowsOf})
+	shape, _, err := MeasureShape(f, ShapeOptions{Threads: o.Threads, KV: o.KV, RowsOf: o.Split.RowsOf})
 	require.NoError(t, err)
 	need := tiering.Need{Context: 256, Chunk: o.Chunk, FixedChunk: true}
 	if least {

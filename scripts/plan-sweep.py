@@ -7,11 +7,13 @@ times. A cell that plan refuses must be refused by run in the same words, and th
 hold more than its budget and 1 MiB: the column "beyond" is its VmHWM less the budget.
 
 usage: scripts/plan-sweep.py LLMRUN MODEL... [--disks 1GB/s,none] [--contexts 2048,8192]
-       [--rams 25%,50%,100%,all] [--prompts 256,half,full] [--answer 16] [--threads 2] [--flags "--kv k8v8"] [--judge]
+       [--rams 25%,50%,100%,all] [--prompts 256,half,full] [--answer 16] [--threads 2] [--flags "--kv k8v8"] [--teach] [--judge]
 
 MODEL is a pack, a GGUF file, which is streamed without a pack, or "bundled". A percentage of --rams is one of its size;
 "least" is the smallest budget that plan states. The prompt "half" is half of the context, and "full" leaves room for the answer.
-A larger context than the model's is the model's. With --judge the script fails if decode is off by more than 20 % in more than a
+A larger context than the model's is the model's. Answers are drawn at temperature 1 with a fixed seed: at 0 random weights soon repeat one
+token, and with it the experts that it uses. The first plan of a model with experts takes its router for an even one; with --teach
+each model runs its first cell once before it counts, so that all plans know the router. With --judge the script fails if decode is off by more than 20 % in more than a
 tenth of the cells, or the first token by more than 25 %.
 """
 import argparse, json, math, os, random, shlex, statistics, subprocess, sys, tempfile
@@ -30,6 +32,7 @@ def arguments():
     p.add_argument("--flags", default="", help="more flags for both commands")
     p.add_argument("--rounds", type=int, default=1, help="plans and runs of a cell, in turns; the medians count")
     p.add_argument("--judge", action="store_true", help="fail if the predictions are not as good as promised")
+    p.add_argument("--teach", action="store_true", help="run the first cell of each model once before it counts")
     p.add_argument("--measure", action="store_true", help="measure the machine before each cell")
     return p.parse_args()
 
@@ -72,7 +75,7 @@ class Cell:
         if disk != "none":
             self.flags += ["--disk", disk]
         self.plan_command = [a.llmrun, "plan", *self.flags, "--ids", "-", "--answer", str(a.answer)] + (["--measure"] if a.measure else [])
-        self.run_command = [a.llmrun, "run", *self.flags, "--ids", "-", "-n", str(a.answer), "--ignore-eos", "--temp", "0", "--no-kv-cache", "--stats", "-q"]
+        self.run_command = [a.llmrun, "run", *self.flags, "--ids", "-", "-n", str(a.answer), "--ignore-eos", "--temp", "1", "--seed", "1", "--no-kv-cache", "--stats", "-q"]
         draw = random.Random(1)
         self.ids = ",".join(str(draw.randrange(model.vocabulary // 32, model.vocabulary * 15 // 16)) for _ in range(self.prompt))
 
@@ -121,6 +124,9 @@ def main():
         for model in [Model(a, path) for path in a.models]:
             # Measures the machine, for the plans of all cells.
             call([a.llmrun, "plan", *model.flags, "--ram", "all", "--threads", str(a.threads), "--cache-dir", cache, "--json"] + shlex.split(a.flags))
+            if a.teach:
+                disk, context, ram, prompt = (values.split(",")[0] for values in (a.disks, a.contexts, a.rams, a.prompts))
+                Cell(a, cache, model, disk, int(context), ram, prompt).measure()
             for disk in a.disks.split(","):
                 for context in map(int, a.contexts.split(",")):
                     for ram in a.rams.split(","):

@@ -140,11 +140,17 @@ type spent struct {
 	thoughts int // tokens, of Stats.GeneratedTokens
 }
 
-// generate runs one generation and calls each with its pieces, until each returns an error.
+// generate runs one generation and calls each with its pieces, until each returns an error. An answer for which there is no memory is
+// generated again when there may be some. If it has begun, it has the same seed, and each does not get the same pieces twice.
 func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Piece) error) (spent, error) {
-	thoughts := 0
+	thoughts, given, repeated := 0, 0, 0
 	var counted llmrun.Stats
 	count := func(s *llmrun.Session, p *llmrun.Piece) error {
+		if repeated < given {
+			repeated++
+			return nil
+		}
+		given, repeated = given+1, repeated+1
 		if p.Kind == llmrun.KindThinking && p.ID >= 0 {
 			thoughts++
 		}
@@ -155,12 +161,16 @@ func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, 
 		}
 		return each(p)
 	}
-	stats, began, err := u.try(ctx, p, o, count)
-	for errors.Is(err, llmrun.ErrBudget) && !began && u.server.models.makeKVRoom(ctx, u.entry) {
-		stats, began, err = u.try(ctx, p, o, count)
+	stats, err := u.try(ctx, p, o, count)
+	for alone := false; errors.Is(err, llmrun.ErrBudget) && u.server.models.makeKVRoom(ctx, u.entry, &alone); {
+		if repeated = 0; given > 0 {
+			o.Sampling.Seed = &stats.Seed
+			counted = llmrun.Stats{GeneratedTokens: counted.GeneratedTokens} // the prompt is computed again
+		}
+		stats, err = u.try(ctx, p, o, count)
 	}
 	var minimum *llmrun.MinimumError
-	if errors.As(err, &minimum) && !began { // trying again cannot help
+	if errors.As(err, &minimum) && given == 0 { // trying again cannot help
 		err = &problem{status: http.StatusRequestEntityTooLarge, message: err.Error()}
 	}
 	u.server.metrics.count(&counted, &stats)
@@ -168,18 +178,17 @@ func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, 
 	return spent{stats, thoughts}, err
 }
 
-// try is one attempt of generate. began reports whether each was called.
-func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Session, *llmrun.Piece) error) (stats llmrun.Stats, began bool, err error) {
+// try is one attempt of generate.
+func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each func(*llmrun.Session, *llmrun.Piece) error) (stats llmrun.Stats, err error) {
 	session, err := u.open()
 	if err != nil {
-		return stats, false, err
+		return stats, err
 	}
 	for piece, failed := range p(ctx, session, o) {
 		if failed != nil {
 			err = failed
 			break
 		}
-		began = true
 		if err = each(session, &piece); err != nil {
 			break
 		}
@@ -187,11 +196,11 @@ func (u *use) try(ctx context.Context, p prompt, o llmrun.GenerateOptions, each 
 	stats = session.Stats()
 	switch {
 	case err == nil && u.session == "":
-		return stats, began, u.server.models.keepWarm(u.entry, session)
+		return stats, u.server.models.keepWarm(u.entry, session)
 	case err == nil:
 		err = session.Save("")
 	}
-	return stats, began, errors.Join(err, session.Close())
+	return stats, errors.Join(err, session.Close())
 }
 
 // open returns the session of the request: a new one, or the one that it names, with the adapter of the request.

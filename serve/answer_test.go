@@ -13,7 +13,7 @@ import (
 )
 
 // TestRequestsWithoutMemory checks that a request that finds no memory closes the sessions that are kept warm and tries again, that
-// one that cannot run is told so, and that an answer that has begun is not begun again.
+// one that cannot run is told so, and that an answer that has begun goes on where it ended.
 func TestRequestsWithoutMemory(t *testing.T) {
 	s := newDemo(nil)
 	defer s.Close()
@@ -67,6 +67,54 @@ func TestRequestsWithoutMemory(t *testing.T) {
 	text, err = generate(failing(9, llmrun.ErrBudget, true))
 	require.ErrorIs(t, err, llmrun.ErrBudget)
 	require.Equal(t, "x", text)
-	require.Equal(t, 1, attempts)
-	require.Len(t, e.warm, 1)
+	require.Equal(t, 2, attempts, "there was a session to close")
+}
+
+// TestAnswersWithoutMemoryGoOn checks that an answer for which there is no memory behind some of its pieces is generated again with the
+// seed that it had, and that each piece is given and counted once.
+func TestAnswersWithoutMemoryGoOn(t *testing.T) {
+	s := newDemo(nil)
+	defer s.Close()
+	e, err := s.models.find("demo")
+	require.NoError(t, err)
+	engine, err := s.models.use(t.Context(), e.entry)
+	require.NoError(t, err)
+	defer s.models.release(e.entry)
+	u := &use{offered: e, server: s, engine: engine}
+	var seeds []uint64
+	given := 0
+	o := llmrun.GenerateOptions{MaxTokens: 8, IgnoreEOS: true, Sampling: llmrun.Sampling{Temperature: 1.5}}
+	generate := func(pieces, failures int) (text string) {
+		seeds, given = nil, 0
+		_, err := u.generate(t.Context(), func(ctx context.Context, session *llmrun.Session, o llmrun.GenerateOptions) iter.Seq2[llmrun.Piece, error] {
+			return func(yield func(llmrun.Piece, error) bool) {
+				got := 0
+				for p, err := range session.Generate(ctx, "Once upon a time", o) {
+					if got++; got > pieces && len(seeds) < failures {
+						seeds = append(seeds, session.Stats().Seed)
+						yield(llmrun.Piece{}, llmrun.ErrBudget)
+						return
+					}
+					if !yield(p, err) {
+						return
+					}
+				}
+				seeds = append(seeds, session.Stats().Seed)
+			}
+		}, o, func(p *llmrun.Piece) error {
+			text, given = text+p.Text, given+1
+			return nil
+		})
+		require.NoError(t, err)
+		return text
+	}
+	generate(8, 0) // leaves a session to close
+	before := metricOf(t, s, `llmrun_tokens_total{kind="generated"}`)
+	text := generate(3, 1)
+	require.Len(t, seeds, 2)
+	require.Equal(t, seeds[0], seeds[1])
+	require.Equal(t, 8, given)
+	require.Equal(t, before+8, metricOf(t, s, `llmrun_tokens_total{kind="generated"}`))
+	o.Sampling.Seed = &seeds[0]
+	require.Equal(t, generate(8, 0), text)
 }

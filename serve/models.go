@@ -233,14 +233,7 @@ func (r *registry) offeredLocked() (list []offered) {
 }
 
 // adapters returns the names of the adapters that requests choose.
-func (m *Model) adapters() (names []string) {
-	for _, adapter := range m.Options.Adapters {
-		if name := llmrun.AdapterName(adapter); name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+func (m *Model) adapters() []string { return m.Options.AdapterNames() }
 
 // adapted returns the name of the model with an adapter. Clients of ollama's API take it for a model with a tag.
 func (m *Model) adapted(adapter string) string { return m.Name + ":" + adapter }
@@ -513,19 +506,22 @@ func (r *registry) keepWarm(e *entry, s *llmrun.Session) error {
 	return oldest.Close()
 }
 
-// makeKVRoom makes room for the keys and values of a request that could not begin: it closes the warm sessions, or waits until
+// makeKVRoom makes room for the keys and values of a request: it closes the warm sessions, or waits until
 // another request of the model ends. It reports whether the request should try again. If all requests of the
-// model wait, none would end: the last one does not wait.
-func (r *registry) makeKVRoom(ctx context.Context, e *entry) bool {
+// model wait, none would end: the last one does not wait, and tries again once, because those that wait hold nothing. alone tells that it did.
+func (r *registry) makeKVRoom(ctx context.Context, e *entry, alone *bool) bool {
 	if r.cool(e) {
 		return true
 	}
 	r.mu.Lock()
 	left := r.left
 	if e.starved+1 >= e.users {
+		again := e.starved > 0 && !*alone
+		*alone = true
 		r.mu.Unlock()
-		return false
+		return again
 	}
+	*alone = false
 	e.starved++
 	r.mu.Unlock()
 	select {

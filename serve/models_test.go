@@ -144,21 +144,24 @@ func TestWaitingForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := fakeRegistry(1, "a")
 		a := r.mustUse(t, "a")
-		require.False(t, r.makeKVRoom(t.Context(), a), "it is alone")
+		alone := false
+		require.False(t, r.makeKVRoom(t.Context(), a, &alone), "it is alone")
 		r.mustUse(t, "a")
 		r.mustUse(t, "a")
 		again := make(chan bool, 2)
 		for range 2 {
-			go func() { again <- r.makeKVRoom(t.Context(), a) }()
+			go func() { again <- r.makeKVRoom(t.Context(), a, new(bool)) }()
 		}
 		synctest.Wait()
 		require.Empty(t, again)
-		require.False(t, r.makeKVRoom(t.Context(), a), "the others wait")
+		alone = false
+		require.True(t, r.makeKVRoom(t.Context(), a, &alone), "the others wait, and hold nothing")
+		require.False(t, r.makeKVRoom(t.Context(), a, &alone), "nothing has changed")
 		r.release(a)
 		require.True(t, <-again)
 		require.True(t, <-again)
 		ctx, leave := context.WithCancel(t.Context())
-		go func() { again <- r.makeKVRoom(ctx, a) }()
+		go func() { again <- r.makeKVRoom(ctx, a, new(bool)) }()
 		synctest.Wait()
 		leave()
 		require.False(t, <-again, "its client has left")

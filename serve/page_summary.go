@@ -76,7 +76,7 @@ func (r *summaryRequest) run(ctx context.Context, w http.ResponseWriter, u *use)
 		recordOf(ctx).count(s)
 	}
 	summary, err := u.engine.Summarize(ctx, r.document, r.options)
-	for errors.Is(err, llmrun.ErrBudget) && r.server.models.makeKVRoom(ctx, u.entry) {
+	for alone := false; errors.Is(err, llmrun.ErrBudget) && r.server.models.makeKVRoom(ctx, u.entry, &alone); {
 		summary, err = u.engine.Summarize(ctx, r.document, r.options)
 	}
 	if err != nil {

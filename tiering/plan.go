@@ -135,7 +135,10 @@ type Section struct {
 // Rates are the measured rates of a machine. 0 means unknown; predictions that depend
 // on an unknown rate are omitted.
 type Rates struct {
-	ReadGBs     float64 // flash, with reads of the planned size
+	ReadGBs float64 // flash, with reads of the planned size
+	// ReadWorkGBs is how much all cores together could read if they did nothing else: copies and system calls take processor
+	// time from computing. 0 = unknown, or none.
+	ReadWorkGBs float64
 	MemGBs      float64 // weights in memory, during decode
 	PrefillGops float64 // integer operations during prefill
 	// KV in memory that attention reads for a token: of decode, and of a prefill chunk, whose
@@ -146,8 +149,9 @@ type Rates struct {
 	// layer waits for one when it has picked pages. 0 = unknown.
 	RoundSeconds float64
 	// ExpertReuse tells how often a router chooses experts that are in memory: if a fraction f of
-	// the experts is not there, a token misses f^ExpertReuse of those that it uses.
-	ExpertReuse float64
+	// the experts is not there, a token misses MissedUses(f, ExpertReuse) of those that it uses. PromptReuse tells in the
+	// same way how many experts the tokens of a chunk share. 1 is a router that chooses evenly, which 0 is taken for: unknown.
+	ExpertReuse, PromptReuse float64
 }
 
 // Need is the request for a plan, including the memory of the program itself.
@@ -228,8 +232,7 @@ type Plan struct {
 	ExpertSlots int // experts that fit in memory, over all layers
 
 	// StreamedPerToken and StreamedPerChunk are the bytes that one decoded token and one
-	// prefill chunk read from flash, if logits of the chunk are wanted. They assume that the router uses all experts
-	// equally often.
+	// prefill chunk read from flash, if logits of the chunk are wanted.
 	StreamedPerToken, StreamedPerChunk int64
 
 	Rates Rates // basis of the predictions

@@ -1,7 +1,6 @@
 package tiering
 
 import (
-	"cmp"
 	"iter"
 	"math"
 )
@@ -23,13 +22,14 @@ type Forecast struct {
 	PromptRead   int64
 	// Compute and Read are the seconds of a token with an empty context.
 	Compute, Read float64
-	// alone is the part of them that does not run beside the other; see coster.alone.
-	alone float64
+	// alone is the part of them that does not run beside the other; see coster.alone. readWork is the processor time of
+	// reading that slows computing down.
+	alone, readWork float64
 }
 
 // Pass predicts the seconds of a pass with an empty context that computes a multiple of what one token needs.
 func (f *Forecast) Pass(computes float64) float64 {
-	return together(computes*f.Compute, f.Read, f.alone)
+	return together(computes*f.Compute+f.readWork, f.Read, f.alone)
 }
 
 // defaultPrompt is the prompt of a conversation that the user did not describe, in tokens. It
@@ -45,6 +45,7 @@ func (m *planner) forecast(p *Plan) *Forecast {
 	f := &Forecast{Talk: m.talk()}
 	f.DecodeStart = 1 / c.decode(0)
 	f.Compute, f.Read, f.alone = c.work(0), c.stream(p.StreamedPerToken), c.alone()
+	f.readWork = c.readWork(p.StreamedPerToken, f.alone)
 	f.DecodeHalf = 1 / c.decode(p.Context/2)
 	f.DecodeFull = 1 / c.decode(max(0, p.Context-1))
 	f.FirstToken = c.prompt(f.Talk.Prompt)
@@ -122,12 +123,19 @@ func (c *coster) withoutExperts(counted int64, tokens int) int64 {
 // router chooses them just before they are needed.
 func (c *coster) decode(depth int) float64 {
 	r := &c.rates
-	work := c.work(depth)
-	weights, experts := c.stream(c.withoutExperts(c.plan.StreamedPerToken, 1)), c.read(c.expertReads(c.plan, 1, r))
+	streamed, experts := c.withoutExperts(c.plan.StreamedPerToken, 1), c.read(c.expertReads(c.plan, 1, r))
+	cold, picked := c.cold(depth), 0.0
 	if c.Selection.of(depth) < depth {
-		return together(work, weights+c.flash(c.coldWithin(depth)), c.alone()) + experts + c.pickTime(depth)
+		cold, picked = c.coldWithin(depth), c.pickTime(depth)
 	}
-	return together(work, weights+c.flash(c.cold(depth)), c.alone()) + experts
+	work := c.work(depth) + c.readWork(streamed+cold, c.alone())
+	return together(work, c.stream(streamed)+c.flash(cold), c.alone()) + experts + picked
+}
+
+// readWork returns by how much reading bytes lengthens the computing beside it: the processor time of the reads. A part of the reads
+// runs alone, and takes no time from computing.
+func (c *coster) readWork(bytes int64, alone float64) float64 {
+	return (1 - alone) * seconds(bytes, c.rates.ReadWorkGBs)
 }
 
 // work returns the time of computing one token at a depth.
@@ -266,37 +274,59 @@ func (c *coster) denseReads(k chunk) int64 {
 	return n
 }
 
-// chunkExpertReads returns the bytes of experts that a chunk reads.
+// chunkExpertReads returns the bytes of experts that a chunk reads. The first chunk of a process finds none in memory, unless
+// memory holds all of them.
 func (c *coster) chunkExpertReads(k chunk) int64 {
-	layers := float64(c.ExpertLayers)
-	used := layers * c.expertsUsedBy(k.tokens)
+	if c.experts() == 0 {
+		return 0
+	}
+	each := func(tokens int) float64 {
+		if k.first && c.plan.ExpertSlots < c.experts() {
+			return c.expertsUsedBy(tokens, &c.rates)
+		}
+		return c.missingExperts(c.plan, tokens, &c.rates)
+	}
+	n := float64(c.ExpertLayers) * each(k.tokens)
 	if c.PrunedExperts {
-		used -= c.expertsUsedBy(k.tokens)
+		n -= each(k.tokens)
 		if k.last {
-			used += c.expertsUsedBy(1)
+			n += each(1)
 		}
 	}
-	missing := c.missing(c.plan, k.tokens, &c.rates)
-	if k.first && c.plan.ExpertSlots < c.experts() {
-		missing = 1
-	}
-	return int64(missing * used * float64(c.ExpertBytes))
+	return int64(n * float64(c.ExpertBytes))
 }
 
-// chunkTime returns the time of a prefill chunk. Experts that the first one reads are read while nothing computes.
+// chunkTime returns the time of a prefill chunk. The stream reads weights while the dense part of the layers computes. Experts are
+// read when the router has chosen them, while those that have arrived compute; nothing does until the first have.
 func (c *coster) chunkTime(k chunk) float64 {
-	depth, tokens := k.depth, k.tokens
+	depth, tokens := k.depth, float64(k.tokens)
 	r := &c.rates
-	ops := float64(c.OpsPerToken) + elementOps*float64(c.Elements)
-	attended := int64(tokens) * c.attended(depth+tokens/2)
-	work := float64(tokens)*ops/(r.PrefillGops*1e9) + seconds(attended, r.AttendChunkGBs)
+	rate := r.PrefillGops * 1e9
+	experts := c.expertOps()
+	attended := int64(tokens) * c.attended(depth+k.tokens/2)
+	work := tokens*(float64(c.OpsPerToken)-experts+elementOps*float64(c.Elements))/rate + seconds(attended, r.AttendChunkGBs)
 	// A chunk reads the weights, reads the older KV, and writes as much KV as it displaces.
-	displaced := int64(min(tokens, max(0, depth+tokens-c.hotTokens()))) * c.KVBytesPerToken
-	experts := c.chunkExpertReads(k)
-	k.first = false
-	again := min(experts, c.chunkExpertReads(k))
-	weights := c.stream(c.denseReads(k)) + c.read(again)
-	return together(work, weights+c.flash(c.cold(depth)+displaced), c.alone()) + c.read(experts-again)
+	displaced := int64(min(k.tokens, max(0, depth+k.tokens-c.hotTokens()))) * c.KVBytesPerToken
+	reads, cold := c.denseReads(k), c.cold(depth)+displaced
+	dense := together(work+c.readWork(reads+cold, c.alone()), c.stream(reads)+c.flash(cold), c.alone())
+	if c.Experts == 0 {
+		return dense
+	}
+	used := c.expertsUsedBy(k.tokens, r)
+	// Few tokens for each of many experts take as long as reading these from memory.
+	work = max(tokens*experts/rate, seconds(int64(float64(c.ExpertLayers)*used*float64(c.ExpertBytes)), r.MemGBs))
+	reads, alone := c.chunkExpertReads(k), min(1, ExpertReads/used)
+	return dense + together(work+c.readWork(reads, alone), c.read(reads), alone)
+}
+
+// expertOps returns the part of OpsPerToken that experts make.
+func (c *coster) expertOps() float64 {
+	all := c.TokenBytes() - c.Head.Bytes
+	if all <= 0 {
+		return 0
+	}
+	experts := int64(c.ExpertLayers) * int64(c.ExpertsUsed) * c.ExpertBytes
+	return float64(c.OpsPerToken) * float64(experts) / float64(all)
 }
 
 // headReads returns the part of the head that is not in memory.
@@ -342,54 +372,6 @@ func (m *planner) count(p *Plan) {
 	}
 	p.StreamedPerToken = layers + head + m.expertReads(p, 1, &p.Rates)
 	p.StreamedPerChunk = layers + m.expertReads(p, p.Chunk, &p.Rates)
-}
-
-// defaultReuse is Rates.ExpertReuse of a model that did not run yet. Routers have favourites and
-// choose some of the last token's experts again; how many depends on the model and on the text.
-// This is a middle: 1 is a router that chooses evenly.
-const defaultReuse = 4
-
-// expertReads returns the bytes of experts that a number of tokens reads: the experts that any of
-// the tokens uses, minus those in memory. Many tokens use nearly all experts, so favourites
-// matter less.
-func (m *planner) expertReads(p *Plan, tokens int, r *Rates) int64 {
-	if m.experts() == 0 {
-		return 0
-	}
-	return int64(m.missing(p, tokens, r) * float64(m.expertBytesOf(tokens)))
-}
-
-// missing returns which part of the experts that a number of tokens uses is not in memory.
-func (m *planner) missing(p *Plan, tokens int, r *Rates) float64 {
-	if p.ExpertSlots >= m.experts() {
-		return 0
-	}
-	reuse := cmp.Or(r.ExpertReuse, defaultReuse)
-	return math.Pow(AbsentExperts(p.ExpertSlots, m.ExpertsUsed, m.experts()), 1+(reuse-1)/float64(max(1, tokens)))
-}
-
-// AbsentExperts returns which part of all experts is not in memory when a layer looks for its own, if a token uses so many in a
-// layer. Each one that was missing has taken a slot from others, so that slots for those of one layer never hold any.
-func AbsentExperts(slots, used, experts int) float64 {
-	if slots <= used {
-		return 1
-	}
-	return float64(experts-slots) / float64(experts-used)
-}
-
-// expertBytesOf returns the bytes of the experts that any of a number of tokens uses.
-func (m *planner) expertBytesOf(tokens int) int64 {
-	return int64(float64(m.ExpertLayers) * m.expertsUsedBy(tokens) * float64(m.ExpertBytes))
-}
-
-// expertsUsedBy returns the expected number of experts of a layer that a number of
-// tokens uses.
-func (s *Shape) expertsUsedBy(tokens int) float64 {
-	if s.Experts == 0 {
-		return 0
-	}
-	unused := 1 - float64(s.ExpertsUsed)/float64(s.Experts)
-	return float64(s.Experts) * (1 - math.Pow(unused, float64(tokens)))
 }
 
 // TokenBytes returns the bytes of weights in the matmuls of one token.

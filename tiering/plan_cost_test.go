@@ -1,6 +1,7 @@
 package tiering
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -189,4 +190,94 @@ func TestForecastOfAPrompt(t *testing.T) {
 	require.NoError(t, err)
 	saved := 3 * float64(s.Layers[0].Bytes/2)
 	require.InEpsilon(t, saved/1e9+handoff*saved/float64(p.Piece), whole.Predicted.FirstToken-f.FirstToken, 1e-6)
+}
+
+// TestExpertsOfPrompts compares how many experts the tokens of a chunk are expected to use with what routers used: the even one's
+// by the formula of chance, and those of OLMoE's shape with random weights and random tokens, whose 8 of 64 experts were counted
+// in 15 layers, for each number of tokens.
+func TestExpertsOfPrompts(t *testing.T) {
+	for tokens, counted := range map[int]float64{16: 33.1, 32: 40.4, 64: 46.3, 128: 49.5, 256: 53} {
+		require.InEpsilon(t, 64*(1-math.Pow(7.0/8, float64(tokens))), usedOf(64, 8, float64(tokens), 1, 1), 1e-9)
+		reuse := ReuseOfPrompts(64, 8, float64(tokens), counted)
+		require.InDelta(t, 7.2, reuse, 1, "%d tokens teach the same as others", tokens)
+		require.InEpsilon(t, counted, usedOf(64, 8, float64(tokens), reuse, 1), 1e-6)
+		require.InEpsilon(t, counted, usedOf(64, 8, float64(tokens), 7.2, 1), 0.1)
+	}
+	require.InDelta(t, 1, ReuseOfPrompts(64, 8, 16, 64), 1e-6, "no router uses more than the even one")
+	require.InDelta(t, 9, ReuseOfPrompts(64, 8, 16, 1), 1e-6)
+	require.InEpsilon(t, 8, usedOf(64, 8, 1, 3, 1), 1e-9, "one token uses its experts")
+	require.InEpsilon(t, 8*MissedUses(0.7, 3), usedOf(64, 8, 1, 3, 0.7), 1e-9, "as an answer misses them")
+}
+
+// TestMissesOfAnswers compares the uses of experts that find none in memory with what was counted, in answers of 24 and 48 tokens of
+// the same model with 145, 169 and 426 of 1024 experts in memory.
+func TestMissesOfAnswers(t *testing.T) {
+	for slots, counted := range map[int]float64{145: 0.511, 169: 0.445, 426: 0.147} {
+		absent := AbsentExperts(slots, 8, 1024)
+		reuse := ReuseOfAnswers(absent, counted)
+		require.InDelta(t, 5.7, reuse, 0.5, "%d in memory teach the same as others", slots)
+		require.InEpsilon(t, counted, MissedUses(absent, reuse), 1e-6)
+		require.InDelta(t, absent, MissedUses(absent, 1), 1e-9, "an even router")
+	}
+	require.InDelta(t, MostReuse, ReuseOfAnswers(0.5, 0), 1e-6)
+	require.InDelta(t, 1, ReuseOfAnswers(0.5, 0.6), 1e-6)
+}
+
+// TestReuseOfUnknownRouters: a plan takes a router that nothing is known of for an even one. What prompts teach serves answers too, but not
+// the other way around.
+func TestReuseOfUnknownRouters(t *testing.T) {
+	for _, c := range []struct{ answers, prompts, wantAnswers, wantPrompts float64 }{
+		{0, 0, 1, 1}, {0, 3, 3, 3}, {3, 0, 3, 1}, {2, 3, 2, 3},
+	} {
+		r := Rates{ExpertReuse: c.answers, PromptReuse: c.prompts}
+		require.InDelta(t, c.wantAnswers, r.answers(), 0)
+		require.InDelta(t, c.wantPrompts, r.prompts(), 0)
+	}
+}
+
+// TestForecastOfAChunkOfExperts computes the time of a prompt's only chunk by hand: the dense part computes while weights are streamed,
+// and experts compute while others are read, but for the first of each layer.
+func TestForecastOfAChunkOfExperts(t *testing.T) {
+	s := expertShape()
+	s.Elements = 0
+	p, err := MakePlan(s, Need{Budget: 4 << 30, Context: 4096, Talk: Talk{Prompt: 200}}, costRates)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, p.Chunk, 200)
+	require.Zero(t, p.Ring, "the dense part is in memory")
+	used := usedOf(s.Experts, s.ExpertsUsed, 200, 1, 1)
+	read := 32 * used * float64(s.ExpertBytes) / 1e9
+	ops := 200 * float64(s.OpsPerToken) / 300e9
+	part := float64(32*8*s.ExpertBytes) / float64(s.TokenBytes()-s.Head.Bytes)
+	computed := max(ops*part, read/20)
+	require.Greater(t, read, computed)
+	want := ops*(1-part) + read + (overlapCost+4/used*(1-overlapCost))*computed
+	require.InEpsilon(t, want, p.Predicted.FirstToken, 1e-3)
+	require.Less(t, p.Predicted.FirstToken, ops+read, "reading runs beside computing")
+}
+
+// TestForecastOfReadWork: reads that take processor time, as copies from the page cache do, take it from computing, but not where nothing
+// computes beside them.
+func TestForecastOfReadWork(t *testing.T) {
+	s := attending(denseShape())
+	_, err := MakePlan(s, Need{Budget: 1, Context: 2048}, costRates)
+	var least *MinimumError
+	require.ErrorAs(t, err, &least)
+	fast := costRates
+	fast.ReadGBs = 16
+	working := fast
+	working.ReadWorkGBs = 16 // all cores are busy while they read
+	for more, alone := range map[int64]float64{0: 1, 256 << 20: 0} {
+		n := Need{Budget: least.Minimum + more, Context: 2048, Talk: Talk{Prompt: 16}}
+		idle, err := MakePlan(s, n, fast)
+		require.NoError(t, err)
+		busy, err := MakePlan(s, n, working)
+		require.NoError(t, err)
+		require.Equal(t, idle.By, busy.By, "rates do not divide the memory")
+		took, computed := float64(busy.StreamedPerToken)/16e9, float64(s.TokenBytes())/20e9+(1-alone)*float64(busy.StreamedPerToken)/16e9
+		read := took + alone*handoff*float64(busy.StreamedPerToken)/float64(busy.Piece)
+		require.InEpsilon(t, max(computed, read)+(overlapCost+alone*(1-overlapCost))*min(computed, read), 1/busy.PredictedDecode, 1e-9)
+		require.LessOrEqual(t, busy.PredictedDecode, idle.PredictedDecode)
+		require.InEpsilon(t, 1/busy.PredictedDecode, busy.Predicted.Pass(1), 1e-9)
+		require.GreaterOrEqual(t, busy.Predicted.FirstToken, idle.Predicted.FirstToken)
+	}
 }

@@ -14,6 +14,8 @@ const (
 	// A disk needs four; while the cores compute, some of the readers wait for a
 	// core.
 	StreamReads = 8
+	// ExpertReads is the number of experts that are read at a time.
+	ExpertReads = 4
 	// EmbeddingRowCache limits the cache of embedding rows on flash.
 	EmbeddingRowCache = 1 << 20
 
@@ -66,7 +68,7 @@ const (
 // evenly over a pass. Experts are not scanned; they get a cache in the memory that
 // the other weights leave.
 func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
-	m := planner{Shape: s, Need: n, pinOrder: new([]block)}
+	m := planner{Shape: s, Need: n, pinOrder: new([]block), expertUse: map[chunkUse]float64{}}
 	if m.Piece <= 0 {
 		m.Piece = smallPiece
 	}
@@ -103,10 +105,11 @@ func (m *planner) make(r Rates) (*Plan, error) {
 type planner struct {
 	Shape
 	Need
-	hot          int64    // memory for KV
-	chunkAtLeast int      // tokens of a prefill chunk if there is memory; 0 = the general rule
-	pinOrder     *[]block // nil content: not computed yet
-	mayShrink    bool     // a refusal leads to a shorter context
+	hot          int64                // memory for KV
+	chunkAtLeast int                  // tokens of a prefill chunk if there is memory; 0 = the general rule
+	pinOrder     *[]block             // nil content: not computed yet
+	mayShrink    bool                 // a refusal leads to a shorter context
+	expertUse    map[chunkUse]float64 // nil: not remembered
 }
 
 // limit returns the budget, math.MaxInt64 if there is none.
@@ -183,16 +186,6 @@ func (m *planner) dense() int64 {
 	}
 	return n
 }
-
-// experts returns the number of experts in all layers.
-func (m *planner) experts() int { return m.ExpertLayers * m.Experts }
-
-// minSlots returns the number of experts that must be in memory at once: those that
-// one token uses in a layer.
-func (m *planner) minSlots() int { return min(m.ExpertsUsed, m.experts()) }
-
-// slots returns the memory of n experts.
-func (m *planner) slots(n int) int64 { return int64(n) * PageUp(m.ExpertBytes) }
 
 // minimumPieces returns the minimum number of pieces in a ring: a unit must fit
 // besides the piece that is being read.

@@ -4,8 +4,9 @@ import "slices"
 
 // splitRates are the rates with which the plan compares divisions of the memory. They are fixed,
 // so that every command divides it in the same way, on a machine that was measured and on one
-// that was not. Their ratios are those of a phone: flash is much slower than memory.
-var splitRates = Rates{ReadGBs: 1, MemGBs: 20, PrefillGops: 300, AttendGBs: 6, AttendChunkGBs: 12}
+// that was not. Their ratios are those of a phone: flash is much slower than memory. The reuse of experts is that of a router with
+// favourites: with it the division is good for even routers too (TestSplitIsGoodForAnyRouter).
+var splitRates = Rates{ReadGBs: 1, MemGBs: 20, PrefillGops: 300, AttendGBs: 6, AttendChunkGBs: 12, ExpertReuse: 4, PromptReuse: 4}
 
 const (
 	// promptShare is the part of the conversation's tokens that are prompts, in eighths; the
@@ -20,7 +21,12 @@ const (
 // and answers take turns: answers are spread over all depths.
 func (m *planner) conversation(p *Plan) float64 {
 	c := coster{m, p, splitRates}
-	return (promptShare*c.prompt(m.Context) + (8-promptShare)*c.answer(0, m.Context)) / 8
+	return c.conversation()
+}
+
+// conversation is planner.conversation with the rates of the coster.
+func (c *coster) conversation() float64 {
+	return (promptShare*c.prompt(c.Context) + (8-promptShare)*c.answer(0, c.Context)) / 8
 }
 
 // fastest returns the plan with the fastest conversation among divisions of the memory between

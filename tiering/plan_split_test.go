@@ -118,3 +118,30 @@ func checkDivisions(t *testing.T, rng *rand.Rand, seed uint64, p *Plan, m *plann
 		require.LessOrEqual(t, cost, 1.03*m.conversation(other), "seed %d: %d bytes, %d of KV", seed, m.Budget, try.hot)
 	}
 }
+
+// TestSplitIsGoodForAnyRouter compares the division of memory, for which the plan takes a router with favourites, with the best one
+// for a router that chooses evenly, and for one with favourites.
+func TestSplitIsGoodForAnyRouter(t *testing.T) {
+	s := attending(expertShape())
+	for budget := int64(2) << 30; budget <= 10<<30; budget += 2 << 30 {
+		for _, context := range []int{4096, 32768} {
+			n := Need{Budget: budget, Context: context, KVCold: true}
+			p, m := makePlan(t, s, n), plannerOf(s, n)
+			for _, reuse := range []float64{1, 4} {
+				fixed := splitRates
+				fixed.ExpertReuse, fixed.PromptReuse = reuse, reuse
+				cost := (&coster{m, p, fixed}).conversation()
+				best := math.Inf(1)
+				for i := range 24 {
+					least := m.kv(m.leastHot())
+					try := *m
+					try.hot, try.chunkAtLeast = least+(m.kv(context)-least)*int64(i)/23, p.Chunk
+					if other, err := try.make(rates); err == nil && other.Chunk >= p.Chunk {
+						best = min(best, (&coster{m, other, fixed}).conversation())
+					}
+				}
+				require.LessOrEqual(t, cost, 1.03*best, "%d GiB, %d tokens, reuse %v", budget>>30, context, reuse)
+			}
+		}
+	}
+}

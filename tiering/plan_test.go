@@ -2,7 +2,6 @@ package tiering
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -125,8 +124,15 @@ func TestPlanOfExperts(t *testing.T) {
 	require.Greater(t, p.ExpertSlots, all/5)
 	require.Less(t, p.ExpertSlots, all/3)
 	missing := float64(all-p.ExpertSlots) / float64(all-s.ExpertsUsed)
-	require.InEpsilon(t, math.Pow(missing, defaultReuse)*32*8*2_654_208, p.StreamedPerToken, 1e-6)
+	require.InEpsilon(t, missing*32*8*2_654_208, p.StreamedPerToken, 1e-6, "no run has taught the plan: the router chooses evenly")
 	require.Greater(t, p.StreamedPerChunk, 10*p.StreamedPerToken, "a chunk uses most experts")
+	taught := rates
+	taught.ExpertReuse, taught.PromptReuse = 4, 3
+	learned, err := MakePlan(s, Need{Budget: 4 << 30, Context: 4096}, taught)
+	require.NoError(t, err)
+	require.Equal(t, p.By, learned.By, "the division of memory does not depend on what runs have taught")
+	require.InEpsilon(t, MissedUses(missing, 4)*32*8*2_654_208, learned.StreamedPerToken, 1e-6)
+	require.Less(t, learned.StreamedPerChunk, p.StreamedPerChunk)
 
 	tight := makePlan(t, s, Need{Budget: 900 << 20, Context: 1024})
 	require.Equal(t, s.ExpertsUsed, tight.ExpertSlots)

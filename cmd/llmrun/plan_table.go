@@ -133,6 +133,7 @@ func showSpeed(s *cli.Streams, p *llmrun.MemoryPlan) {
 	fmt.Fprintf(s.Out, "%-15s %s\n", "prompt", predicted(p.PredictedPrefill, fmt.Sprintf("in chunks of %d tokens, slower after a long context", p.Chunk), p.StreamedPerChunk, "chunk"))
 	fmt.Fprintf(s.Out, "%-15s %s\n", "answer", predicted(p.PredictedDecode, "at the start of a conversation", p.StreamedPerToken, "token"))
 	fmt.Fprintf(s.Out, "%-15s %s tok/s behind %d tokens, %s behind %d\n", "", speedText(p.Decode.Half), p.Context/2, speedText(p.Decode.Full), p.Context)
+	showExperts(s, p)
 	showGuesses(s, p)
 	showTogether(s, p)
 	showConversation(s, p)
@@ -146,6 +147,17 @@ func showSpeed(s *cli.Streams, p *llmrun.MemoryPlan) {
 		"measured", m.FlashGBs, converted, m.Threads, m.Weights, m.DecodeGBs, m.PrefillGops, m.Measured.Format("2006-01-02 15:04"))
 	if m.Disturbed() {
 		fmt.Fprintf(s.Out, "%-15s other programs used the processors meanwhile: the speeds are too low; starts from ten minutes later on measure again, and so does --measure\n", "")
+	}
+}
+
+// showExperts says how the plan knows which experts tokens need, if it matters.
+func showExperts(s *cli.Streams, p *llmrun.MemoryPlan) {
+	switch {
+	case p.ExpertSlots >= p.Experts:
+	case p.Rates.ExpertReuse == 0 && p.Rates.PromptReuse == 0:
+		fmt.Fprintf(s.Out, "%-15s as if chosen evenly, which reads the most: no run has shown the favourites of the router\n", "experts")
+	default:
+		fmt.Fprintf(s.Out, "%-15s chosen as earlier runs saw it\n", "experts")
 	}
 }
 

@@ -46,13 +46,10 @@ func lastMatch(re *regexp.Regexp, text string) (answer string, ok bool) {
 	return answer, ok
 }
 
-// jsonField returns a field of the first JSON object in a text. Names of nested fields have dots between them.
+// jsonField returns a field of the first JSON object in a text. Names of nested fields have dots between them. Equal numbers are the same answer,
+// however they are written, and keep their digits.
 func jsonField(text string, path []string) (string, bool) {
-	var value any
-	begin := strings.IndexByte(text, '{')
-	if begin < 0 || json.NewDecoder(strings.NewReader(text[begin:])).Decode(&value) != nil {
-		return "", false
-	}
+	value := firstObject(text)
 	for _, name := range path {
 		object, _ := value.(map[string]any)
 		found, ok := object[name]
@@ -61,11 +58,43 @@ func jsonField(text string, path []string) (string, bool) {
 		}
 		value = found
 	}
-	if s, ok := value.(string); ok {
-		return oneLine(s), true
+	switch v := value.(type) {
+	case string:
+		return oneLine(v), true
+	case json.Number:
+		return sameNumber(v), true
 	}
 	encoded, err := json.Marshal(value)
 	return string(encoded), err == nil
+}
+
+// firstObject returns the first JSON object in a text, nil if there is none. Other braces may be before it.
+func firstObject(text string) any {
+	const most = 100 // braces, behind each of which all of the text may be read
+	for range most {
+		begin := strings.IndexByte(text, '{')
+		if begin < 0 {
+			break
+		}
+		var value any
+		text = text[begin:]
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.UseNumber()
+		if decoder.Decode(&value) == nil {
+			return value
+		}
+		text = text[1:]
+	}
+	return nil
+}
+
+// sameNumber returns one spelling for all of a number, unless a float64 would change it.
+func sameNumber(n json.Number) string {
+	x, err := n.Float64()
+	if err != nil || math.Abs(x) >= 1<<53 {
+		return n.String()
+	}
+	return strconv.FormatFloat(x, 'f', -1, 64)
 }
 
 // scorer runs a command for each answer, or asks a reward model. A nil scorer leaves the library's score.

@@ -61,7 +61,7 @@ func (c *hfConfig) saysOtherwise(key string) bool {
 // NewHFConfig parses a config.json. Errors name path.
 func NewHFConfig(path string, data []byte) (*hfConfig, error) {
 	c := &hfConfig{path: path}
-	if err := json.Unmarshal(withoutInfinity(data), &c.fields); err != nil {
+	if err := json.Unmarshal(WithoutInfinity(data), &c.fields); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrModel, path, err)
 	}
 	// Multimodal models have the language model's fields in an object of their own.

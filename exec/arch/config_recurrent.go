@@ -142,8 +142,8 @@ func (c *hfConfig) blockTypes(h *Hyper) {
 // infinity is a number that the configurations of Mamba-2 have, although JSON does not; newer files have an object for it.
 var infinity = regexp.MustCompile(`([:\[,]\s*)(?:-?Infinity\b|\{\s*"__float__"\s*:\s*"-?Infinity"\s*\})`)
 
-// withoutInfinity returns a configuration in which numbers that are infinite are null.
-func withoutInfinity(data []byte) []byte { return infinity.ReplaceAll(data, []byte("${1}null")) }
+// WithoutInfinity returns a configuration in which numbers that are infinite are null.
+func WithoutInfinity(data []byte) []byte { return infinity.ReplaceAll(data, []byte("${1}null")) }
 
 // attends reports whether layers of a type have keys and values.
 func attends(kind string) bool {

@@ -71,7 +71,7 @@ type Expected struct {
 func (h *History) Expect(pass func(tokens int) float64, each float64, most int, always bool) (e Expected) {
 	right := float64(h.Right) / float64(max(1, h.Right+h.Wrong))
 	if e.Guesses = most; !always {
-		e.Guesses = best(most, each, 0, pass, func(int) float64 { return right })
+		e.Guesses = best(most, each, 0, 0, pass, func(int) float64 { return right })
 	}
 	tokens, all := 1.0, 1.0
 	for range e.Guesses {

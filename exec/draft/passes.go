@@ -1,7 +1,6 @@
 package draft
 
 import (
-	"math/bits"
 	"sort"
 	"time"
 
@@ -9,14 +8,14 @@ import (
 )
 
 // Passes learns what passes of the target model take by their tokens: those of all sequences that share them, with all
-// guesses. Such times are no line. A few tokens more are almost free where a pass waits for memory or flash, kernels of
-// several tokens take a step, and from some number on each token takes its share of computing. Times are therefore known at
-// 1, 2, 4, ... tokens, and lie on lines between these.
+// guesses. Such times are no line. A few tokens more are almost free where a pass waits for memory or flash, kernels take
+// steps, at other numbers of tokens on each processor, and from some number on each token takes its share of computing. Times are
+// therefore known for each number of tokens up to eachPass, and for some larger ones, between which they lie on lines.
 type Passes struct {
 	// Others are the other sequences of the pass for which guesses are wanted.
 	Others Others
 
-	seconds [passSizes]float64 // of passes of each size; multiples of the smallest before any was measured
+	seconds [passSizes]float64 // of passes of passTokens; multiples of the smallest before any was measured
 	seen    [passSizes]int     // passes of about so many tokens; 0: the time is inferred from others
 	first   firstPass
 }
@@ -25,11 +24,15 @@ type Passes struct {
 type Others struct {
 	Tokens float64 // tokens of other sequences, prompts' and guesses too
 	Gives  float64 // tokens of their answers that the pass is expected to give
+
+	Guesses float64 // of Tokens, those that are guesses
+	Right   float64 // of Gives, those that guesses give
 }
 
 // othersGain is the weight of the last pass in what a sequence expects of the others of its next one. All of them choose
-// their guesses at the same time: if each went by the last pass alone, none would guess in one pass and all in the next.
-const othersGain = 1.0 / 4
+// their guesses at the same time: if each went by the last passes alone, none would guess in one pass and all in the next. Steps in the
+// times of passes make that worse: with 1/4, eight sequences lost up to half of their speed in such turns.
+const othersGain = 1.0 / 16
 
 // Join learns from the others of a pass, which are fresh if there are more of them or fewer than in the pass before.
 func (o *Others) Join(fresh bool, now Others) {
@@ -39,13 +42,33 @@ func (o *Others) Join(fresh bool, now Others) {
 	}
 	o.Tokens += (now.Tokens - o.Tokens) * othersGain
 	o.Gives += (now.Gives - o.Gives) * othersGain
+	o.Guesses += (now.Guesses - o.Guesses) * othersGain
+	o.Right += (now.Right - o.Right) * othersGain
 }
 
-// Passes of 1, 2, 4, ... tokens have sizes from 0 on. More tokens than in the largest are expected to take as long each.
+// passTokens are the tokens of passes of each size: every number up to eachPass, because a step at one of them decides whether
+// guesses pay. More tokens than in the largest are expected to take as long each.
+var passTokens = func() (tokens [passSizes]int) {
+	for i := range eachPass {
+		tokens[i] = 1 + i
+	}
+	copy(tokens[eachPass:], []int{48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, largestPass})
+	return tokens
+}()
+
 const (
-	passSizes   = 13
-	largestPass = 1 << (passSizes - 1)
+	eachPass    = 32
+	passSizes   = eachPass + 11
+	largestPass = 4096
 )
+
+// unseenShare is what a token more is expected to take in a pass of several sequences that has more tokens than any pass before, as a part
+// of what each of its tokens takes. The memory for weights is shared already, and what computing allows is not known: only guesses that
+// are nearly sure find it out.
+const unseenShare = 0.75
+
+// sharedPass is a number of tokens that is likely that of several sequences.
+const sharedPass = 4
 
 const (
 	timeGain    = 1.0 / 8 // weight of the latest observation in moving averages of times
@@ -64,7 +87,7 @@ type firstPass struct {
 
 // of returns the expected time of a pass of a size.
 func (f *firstPass) of(size int) float64 {
-	c := f.each * f.computing.Of(1<<size)
+	c := f.each * f.computing.Of(passTokens[size])
 	return max(c, f.reads) + overlapCost*min(c, f.reads)
 }
 
@@ -75,7 +98,7 @@ func NewPasses(computing Growth, streamed bool) Passes {
 		computing = streamedGrowth
 	}
 	for size := range p.seconds {
-		p.seconds[size] = computing.Of(1 << size)
+		p.seconds[size] = computing.Of(passTokens[size])
 	}
 	return p
 }
@@ -183,25 +206,34 @@ func (p *Passes) fill(low, high int) {
 	}
 }
 
-// beyond returns the expected time of a size above the largest that was seen: as expected of the first pass, or on the line through
-// those of several tokens that were seen.
+// beyond returns the expected time of a size above the largest that was seen: on the line through one of half as many tokens or fewer, as
+// expected of the first pass, or, for several sequences, with unseenShare.
 func (p *Passes) beyond(largest, size int) float64 {
-	for i := 1; i < largest; i++ {
+	most := passTokens[largest]
+	more := float64(passTokens[size] - most)
+	for i := 1; 2*passTokens[i] <= most; i++ {
 		if p.seen[i] > 0 {
-			more := (p.seconds[largest] - p.seconds[i]) / float64(int(1)<<largest-1<<i)
-			return p.seconds[largest] + more*float64(int(1)<<size-1<<largest)
+			return p.seconds[largest] + (p.seconds[largest]-p.seconds[i])/float64(most-passTokens[i])*more
 		}
 	}
-	return p.seconds[largest] * p.grows(largest, size)
+	if most < sharedPass {
+		return p.seconds[largest] * p.grows(largest, size)
+	}
+	return p.seconds[largest] * (1 + unseenShare*more/float64(most))
 }
 
 // place returns the largest size that a number of tokens reaches, and where the tokens stand between it and the next one.
 func place(tokens float64) (size int, part float64) {
-	size = min(bits.Len(uint(max(1, tokens)))-1, passSizes-2)
-	if tokens >= largestPass {
+	switch {
+	case tokens >= largestPass:
 		return passSizes - 1, 0
+	case tokens < eachPass:
+		size = int(max(1, tokens)) - 1
+	default:
+		size = sort.SearchInts(passTokens[:], int(tokens)+1) - 1
 	}
-	return size, max(0, tokens/float64(int(1)<<size)-1)
+	low, high := float64(passTokens[size]), float64(passTokens[size+1])
+	return size, max(0, (tokens-low)/(high-low))
 }
 
 // of returns the expected time of a pass of all its sequences' tokens.
@@ -216,17 +248,21 @@ func (p *Passes) of(tokens float64) float64 {
 // time returns the expected time of a pass with a number of tokens of the sequence.
 func (p *Passes) time(tokens int) float64 { return p.of(p.Others.Tokens + float64(tokens)) }
 
-// Best returns how many of n guesses give the most tokens per second, of all sequences of the pass; 0 if none does. Making a
-// guess takes each seconds besides its part of the pass, and chance returns the probability that the guess i,
-// from 0 on, is right if all before it are.
+// Best returns how many of n guesses give the most tokens per second, of all sequences of the pass; 0 if none does, or if the pass gives more
+// without any guesses of the others too. Where each goes by its own guesses alone, a step of the time that all of their guesses take
+// together is free for everyone. Making a guess takes each seconds besides its part of the pass, and chance returns the probability
+// that the guess i, from 0 on, is right if all before it are.
 func (p *Passes) Best(n int, each float64, chance func(i int) float64) int {
-	return best(n, each, p.Others.Gives, p.time, chance)
+	o := &p.Others
+	plain := (o.Gives - o.Right + 1) / p.of(o.Tokens-o.Guesses+1)
+	return best(n, each, o.Gives, plain, p.time, chance)
 }
 
-// best is Best with the time that a pass of a number of tokens takes, and the tokens that it gives other sequences.
-func best(n int, each, others float64, pass func(tokens int) float64, chance func(i int) float64) (best int) {
+// best is Best with the time that a pass of a number of tokens takes, the tokens that it gives other sequences, and a number of tokens per second
+// that guesses have to exceed.
+func best(n int, each, others, plain float64, pass func(tokens int) float64, chance func(i int) float64) (best int) {
 	expected, all := others+1, 1.0
-	rate := expected / pass(1)
+	rate := max(plain, expected/pass(1))
 	for i := range n {
 		all *= chance(i)
 		expected += all

@@ -31,7 +31,13 @@ type answering struct {
 // end for each, and how many tokens a second all got. Guesses are priced with what passes took, and with the others of the last one.
 func shared(t *testing.T, took func(tokens int) time.Duration, right ...float64) (guesses []float64, speed float64) {
 	t.Helper()
-	const most, passes, last = 16, 1200, 600
+	return sharedBetween(t, 600, 1200, took, right...)
+}
+
+// sharedBetween is shared for the passes from last on.
+func sharedBetween(t *testing.T, last, passes int, took func(tokens int) time.Duration, right ...float64) (guesses []float64, speed float64) {
+	t.Helper()
+	const most = 16
 	r := rand.New(rand.NewPCG(11, uint64(len(right))))
 	times := NewPasses(Growth{Step: 0.25, More: 0.1}, false)
 	all := make([]*answering, len(right))
@@ -65,9 +71,12 @@ func shared(t *testing.T, took func(tokens int) time.Duration, right ...float64)
 		times.Took(tokens, took(tokens), 0)
 		for i, a := range all {
 			a.Verified(counts[i], rights[i])
-			a.passes.Others.Join(len(all) == 1 || pass == 0, Others{float64(tokens - 1 - counts[i]), float64(kept - 1 - rights[i])})
+			a.passes.Others.Join(len(all) == 1 || pass == 0, Others{
+				Tokens: float64(tokens - 1 - counts[i]), Gives: float64(kept - 1 - rights[i]),
+				Guesses: float64(tokens - len(all) - counts[i]), Right: float64(kept - len(all) - rights[i]),
+			})
 			if pass >= last {
-				guesses[i] += float64(counts[i]) / (passes - last)
+				guesses[i] += float64(counts[i]) / float64(passes-last)
 			}
 		}
 		if pass >= last {
@@ -115,6 +124,32 @@ func TestGuessesOfSharedPassesMustPay(t *testing.T) {
 	waits := untilMemory(16, 10*time.Millisecond)
 	free, speed := shared(t, waits, eight(0.6)...)
 	require.Greater(t, speed, 1.45*8/waits(8).Seconds(), "%v: a guess of each sequence is free", free)
+}
+
+// steps are times of a processor whose kernels take as many tokens as the next power of two, and compute all of them.
+func steps(tokens int) time.Duration {
+	each := []time.Duration{22, 23, 31, 31, 57, 57, 57, 57} // milliseconds
+	switch {
+	case tokens <= len(each):
+		return each[tokens-1] * time.Millisecond
+	case tokens <= 16:
+		return 128 * time.Millisecond
+	}
+	return time.Duration(tokens+15) / 16 * 128 * time.Millisecond
+}
+
+// TestGuessesKnowSteps has eight sequences in passes that take 2.2 times as long with one guess. All of them guess in the first pass, whose time
+// tells that it does not pay, whether guesses are often right or seldom: what each of them left out alone would make the pass no shorter. Sequences
+// whose pass has room up to the step use it.
+func TestGuessesKnowSteps(t *testing.T) {
+	for _, right := range []float64{0.1, 0.5, 0.8} {
+		guesses, speed := sharedBetween(t, 0, 64, steps, right, right, right, right, right, right, right, right)
+		require.Greater(t, speed, 0.85*8/steps(8).Seconds(), "right %v: %v", right, guesses)
+		guesses, speed = sharedBetween(t, 64, 2000, steps, right, right, right, right, right, right, right, right)
+		require.Greater(t, speed, 0.98*8/steps(8).Seconds(), "right %v: %v", right, guesses)
+	}
+	guesses, speed := shared(t, steps, 0.7, 0.7, 0.7, 0.7, 0.7)
+	require.Greater(t, speed, 1.2*5/steps(5).Seconds(), "three guesses are free: %v", guesses)
 }
 
 // TestRoomFollowsCosts adds tokens of prompts to passes of answers.

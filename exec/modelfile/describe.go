@@ -307,7 +307,7 @@ func (f *Files) describedInHub(d *Description, spec *arch.Spec) error {
 
 // decode reads an optional JSON file.
 func (f *Files) decode(name string, into any) (found bool, err error) {
-	data, err := f.readOptional(name)
+	data, err := f.readFinite(name)
 	if data == nil || err != nil {
 		return false, err
 	}

@@ -243,6 +243,15 @@ func (f *Files) readOptional(name string) ([]byte, error) {
 	return data, err
 }
 
+// readFinite is readOptional for a configuration of the model, in which numbers that are infinite become null: JSON has none.
+func (f *Files) readFinite(name string) ([]byte, error) {
+	data, err := f.readOptional(name)
+	if data == nil || err != nil {
+		return nil, err
+	}
+	return arch.WithoutInfinity(data), nil
+}
+
 // TensorBytes returns the size of all tensors in the files.
 func (f *Files) TensorBytes() (n int64) {
 	for _, t := range f.Source.Tensors() {

@@ -88,7 +88,7 @@ func tokenizerIn(fsys vfs.FS, dir, name string) (*token.Tokenizer, error) {
 		"generation_config.json":  &config.Generation,
 		"config.json":             &config.Model,
 	} {
-		if *field, err = f.readOptional(name); err != nil {
+		if *field, err = f.readFinite(name); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +145,7 @@ func (f *Files) EndIDs(t *token.Tokenizer) ([]int32, error) {
 		if f.meta != nil {
 			break
 		}
-		data, err := f.readOptional(name)
+		data, err := f.readFinite(name)
 		if err != nil {
 			return nil, err
 		}

@@ -203,7 +203,7 @@ func (f *Files) readHeadFields(h *Head) error {
 			first = labels.At(0)
 		}
 	} else {
-		data, err := f.readOptional("config.json")
+		data, err := f.readFinite("config.json")
 		if err != nil {
 			return err
 		}

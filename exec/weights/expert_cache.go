@@ -18,6 +18,7 @@ import (
 type ExpertCache struct {
 	experts      []expertSource // [layers*perLayer]
 	PerLayer     int
+	perToken     int     // experts that a token uses in a layer
 	Count        int     // experts of all layers
 	SlotOf       []int32 // [layers*perLayer] slot of each expert; -1: none
 	Frame        *tiering.Frame
@@ -61,6 +62,32 @@ type ExpertStats struct {
 	Bytes                 int64         // read from flash
 	Stalled               time.Duration // time that the pass waited for reads
 	Stalls                int           // number of these waits
+	Shared                SharedSteps
+}
+
+// SharedSteps counts the steps of several tokens, which share experts.
+type SharedSteps struct {
+	Steps              int64
+	LogTokens, LogUsed float64 // sums of the logarithms of the tokens of a step, and of the experts that they used
+}
+
+// add counts a step.
+func (s *SharedSteps) add(tokens, used int) {
+	if tokens < 2 {
+		return
+	}
+	s.Steps++
+	s.LogTokens += math.Log(float64(tokens))
+	s.LogUsed += math.Log(float64(used))
+}
+
+// Mean returns the mean tokens of a step and the mean of the experts that they used, which grow by powers of each other: the
+// means are geometric. It returns zeros without steps.
+func (s *SharedSteps) Mean() (tokens, used float64) {
+	if s.Steps == 0 {
+		return 0, 0
+	}
+	return math.Exp(s.LogTokens / float64(s.Steps)), math.Exp(s.LogUsed / float64(s.Steps))
 }
 
 // HitRate returns the fraction of used experts that were in memory.
@@ -113,6 +140,7 @@ func (c *ExpertCache) Submit(layer int, first []int32) {
 			c.useSlot(at)
 		}
 	}
+	c.stats.Shared.add(int(first[c.PerLayer])/c.perToken, len(c.pending))
 	c.scoreGuesses(layer, first)
 	c.cancelReads(&r.guessed) // those that the router did not select
 	c.submitMissing()

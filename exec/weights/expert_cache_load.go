@@ -10,15 +10,12 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// expertReaders is the number of concurrent expert reads.
-const expertReaders = 4
-
 // NewExpertCache returns a cache with a number of slots for the experts that the loader did
 // not load.
 func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, error) {
 	layers, perLayer := len(ld.Spec.Layers), ld.Spec.Experts
 	c := &ExpertCache{
-		experts: make([]expertSource, layers*perLayer), PerLayer: perLayer, Count: len(ld.CachedExperts),
+		experts: make([]expertSource, layers*perLayer), PerLayer: perLayer, perToken: max(1, ld.Spec.ExpertsUsed), Count: len(ld.CachedExperts),
 		SlotOf: make([]int32, layers*perLayer), pending: make([]int32, 0, perLayer), guesses: make([]int32, 0, perLayer),
 		Policy: policy.Policy(layers, perLayer),
 	}
@@ -40,8 +37,8 @@ func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, e
 
 // Open starts the readers, whose reads scheduler admits. If all experts fit, it reads them now.
 func (c *ExpertCache) Open(ctx context.Context, scheduler *prefetch.Scheduler, arrived func(int)) error {
-	threadpool.ReserveForReaders(expertReaders)
-	c.Reads.open(c.plannedSlots, c.Count, expertReaders, scheduler)
+	threadpool.ReserveForReaders(tiering.ExpertReads)
+	c.Reads.open(c.plannedSlots, c.Count, tiering.ExpertReads, scheduler)
 	if c.plannedSlots < c.Count {
 		return nil
 	}

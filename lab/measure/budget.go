@@ -146,7 +146,7 @@ func describePack(path string) (m packModel, err error) {
 	if err != nil {
 		return m, err
 	}
-	shape, err := exec.MeasureShape(f, exec.ShapeOptions{Threads: 1, KV: kv.K8V8})
+	shape, _, err := exec.MeasureShape(f, exec.ShapeOptions{Threads: 1, KV: kv.K8V8})
 	if err != nil {
 		return m, err
 	}

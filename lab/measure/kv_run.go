@@ -141,7 +141,7 @@ func (b *kvBench) plan(files *modelfile.Files, format kv.Format) (*tiering.Plan,
 	if err != nil {
 		return nil, err
 	}
-	shape, err := exec.MeasureShape(files, exec.ShapeOptions{Threads: b.o.Threads, KV: format, KVCold: true})
+	shape, _, err := exec.MeasureShape(files, exec.ShapeOptions{Threads: b.o.Threads, KV: format, KVCold: true})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package tiled
 import (
 	"fmt"
 	"math"
+	"unsafe"
 )
 
 // TileTokens is the number of tokens in a full tile of activations.
@@ -23,6 +24,9 @@ type Activations struct {
 	// the zero point of unsigned weight codes and does not depend on the weights.
 	start     [len(groupZeros)][]int32 // [zero][tile][group][token]
 	halfStart []int32                  // [tile][group][half][token], for halfZero
+	// lanes are halfZero·Σ codes of each half in two 16-bit lanes, see lanesOf. Only small-N kernels of a
+	// lanesPath read them, so they are set for 2 to TileTokens tokens.
+	lanes []int32 // [group][token][half]
 }
 
 // groupZeros are the zero points of formats without half groups; halfZero is that
@@ -49,7 +53,13 @@ const (
 // elements.
 func FloatsNeeded(cols, tokens int) int {
 	groups := paddedTokens(tokens) * (cols / GroupElems)
-	return groups * (GroupElems/4 + 1 + 1 + len(groupZeros) + 2)
+	return groups*(GroupElems/4+1+1+len(groupZeros)+2) + lanesNeeded(cols, tokens)
+}
+
+// lanesNeeded returns the size of Activations.lanes. Larger batches have the memory too, so that
+// they never need less than smaller ones.
+func lanesNeeded(cols, tokens int) int {
+	return 2 * min(paddedTokens(tokens), TileTokens) * (cols / GroupElems)
 }
 
 // paddedTokens returns the number of tokens, padding included, in the tiles for n
@@ -90,6 +100,7 @@ func (a *Activations) Use(memory []float32, cols, tokens int) {
 		a.start[i] = asInt32(take(groups))
 	}
 	a.halfStart = asInt32(take(2 * groups))
+	a.lanes = asInt32(take(lanesNeeded(cols, tokens)))
 	for t := tokens; t < paddedTokens(tokens); t++ {
 		a.Set(t, nil)
 	}
@@ -143,13 +154,20 @@ func (a *Activations) quantizeArgs(path kernels, token int) quantizeArgs {
 	if apart != pairElems && in%2 == 1 {
 		codes += pairElems - GroupElems
 	}
-	return quantizeArgs{
+	args := quantizeArgs{
 		codes: &a.codes[codes], apart: apart, scale: &a.scale[at], shift: &a.shift[at],
 		start8: &a.start[0][at], start16: &a.start[1][at], start128: &a.start[2][at],
 		halfStart: &a.halfStart[2*base+in],
 		groups:    a.cols / GroupElems, width: width,
 	}
+	if _, ok := path.(lanesPath); ok && a.tokens > 1 && a.tokens <= TileTokens {
+		args.lanes = &a.lanes[2*in]
+	}
+	return args
 }
+
+// lanesAt returns a pointer to the lanes of the first group, nil without any.
+func (a *Activations) lanesAt() *int32 { return unsafe.SliceData(a.lanes) }
 
 // SetPerTensor quantizes the activations of one token with the given scale for all
 // groups, as W8A8 devices do. Codes saturate at ±127. If an element is infinite or

@@ -2,6 +2,8 @@
 
 package tiled
 
+import "github.com/llmrun/llmrun/quant"
+
 // avx2 is the path of processors with AVX2, FMA and F16C. A vector holds half of a
 // tile's rows.
 type avx2 struct{}
@@ -12,6 +14,13 @@ func (avx2) name() string { return "avx2" }
 func quantizeAVX2(a *quantizeArgs)
 
 func (avx2) quantize(a quantizeArgs) { quantizeAVX2(&a) }
+
+func (avx2) readsLanes() {}
+
+// Products of signed tables take longer than those of a panel, whose magnitudes and signs are apart.
+func (avx2) takesWholeTiles(t quant.Type) bool {
+	return t != quant.IQ4_NL && t != quant.NF4 && t != quant.IQ4_XS
+}
 
 //go:noescape
 func copyAVX2(a *copyArgs)
@@ -103,6 +112,8 @@ func (avx2) mulPanel(a *kernelArgs) {
 type avxVNNI struct{ avx2 }
 
 func (avxVNNI) splits(*format, int) bool { return false }
+
+func (avxVNNI) takesWholeTiles(quant.Type) bool { return false }
 
 //go:noescape
 func mulPlainVNNI(a *kernelArgs)

@@ -15,6 +15,7 @@
 // Formats without a min and with 4-bit codes.
 TEXT ·mulPlainAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
+	VMOVDQU ·wordOnes(SB), Y13
 	CMPQ DX, $16
 	JGE  group4
 	CMPQ DX, $8
@@ -146,6 +147,7 @@ tokens2:
 // Formats with a min and with 4-bit codes.
 TEXT ·mulMinsAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
+	VMOVDQU ·wordOnes(SB), Y13
 	CMPQ DX, $16
 	JGE  group4
 	CMPQ DX, $8
@@ -512,7 +514,8 @@ group1:
 	VMOVDQU 96(R13), Y15
 
 tokens1:
-	HALVES1
+	SUM_LANES1
+	HALVES1(SUMMED)
 	END_PAIRS1
 	STORE1
 	SUBQ $4, R15
@@ -533,7 +536,8 @@ group2:
 	VMOVDQU 96(R13), Y15
 
 tokens2:
-	HALVES2
+	SUM_LANES2
+	HALVES2(SUMMED)
 	END_PAIRS2
 	STORE2
 	SUBQ $8, R15
@@ -554,7 +558,8 @@ group4:
 	VMOVDQU 96(R13), Y15
 
 tokens4:
-	HALVES4
+	SUM_LANES4
+	HALVES4(SUMMED)
 	END_PAIRS4
 	STORE4
 	SUBQ $16, R15

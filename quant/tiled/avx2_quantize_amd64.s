@@ -12,7 +12,7 @@
 // scale max|x|/127, and writes the sums of codes that quantizeArgs lists. It does not
 // interleave tokens: apart is pairElems. groups is positive.
 //
-//	SI x   DI codes   R8 scale   R9 shift   R10-R12 start8, 16, 128   R13 halfStart
+//	SI x   DI codes   R8 scale   R9 shift   R10-R12 start8, 16, 128   R13 halfStart   R14 lanes
 //	CX groups left    DX 4·width, the bytes from a float to the next group's
 //	Y15 mask of all bits except the sign   X14 127   Y13 bytes of 1   Y12 words of 1
 TEXT ·quantizeAVX2(SB), NOSPLIT, $0-8
@@ -25,6 +25,7 @@ TEXT ·quantizeAVX2(SB), NOSPLIT, $0-8
 	MOVQ         quantizeArgs_start16(AX), R11
 	MOVQ         quantizeArgs_start128(AX), R12
 	MOVQ         quantizeArgs_halfStart(AX), R13
+	MOVQ         quantizeArgs_lanes(AX), R14
 	MOVQ         quantizeArgs_groups(AX), CX
 	MOVQ         quantizeArgs_width(AX), DX
 	SHLQ         $2, DX
@@ -86,6 +87,21 @@ store:
 	VMOVSS  X4, (R8)
 
 	VPMADDUBSW   Y0, Y13, Y1
+	TESTQ        R14, R14
+	JZ           numbers
+
+	// A 16-bit lane adds two elements of every plane of a half: 8·32·127 < 2^15.
+	VPSHUFD      $0x4E, Y1, Y2
+	VPADDW       Y2, Y1, Y2
+	VPSHUFD      $0xB1, Y2, Y3
+	VPADDW       Y3, Y2, Y2
+	VPSLLW       $5, Y2, Y2
+	VEXTRACTI128 $1, Y2, X3
+	VPUNPCKLDQ   X3, X2, X2
+	VMOVQ        X2, (R14)
+	LEAQ         (R14)(DX*2), R14
+
+numbers:
 	VPMADDWD     Y12, Y1, Y1
 	GROUP_NUMBERS
 	NEXT_QUANTIZED

@@ -73,7 +73,7 @@ func smallSixVNNI(a *smallArgs)
 //go:noescape
 func smallQ8VNNI(a *smallArgs)
 
-// avx2Small and vnniSmall are the kernels of 2 to maxSmallTokens tokens.
+// avx2Small and vnniSmall are the kernels of 2 to TileTokens tokens.
 var avx2Small = map[quant.Type]func(*smallArgs){
 	quant.Q4_0:   smallQ4AVX2,
 	quant.Q4_1:   smallQ4MinAVX2,

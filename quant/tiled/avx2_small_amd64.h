@@ -3,12 +3,13 @@
 //
 //	sums[token][row] = Σ i·scale·d + shift·min     over the groups
 //
-// for one packed tile of 16 rows and 2, 4 or 8 tokens. They read a tile once from its beginning to
+// for one packed tile of 16 rows and 2, 4, 8 or 16 tokens. They read a tile once from its beginning to
 // its end, scales included, so that prefetching keeps up. For each group they iterate over the
 // tokens, up to four at once; codes that several iterations need are unpacked once to the panel's
 // memory. The float sums stay in memory. Registers are those in avx2_panel_amd64.h, except:
 //
 //	SI tile   CX blocks left   R15 groups left in a superblock   R14 codes of the panel
+//	DX with more tokens than fit into registers: the end of the sums
 //	R12 scales, R13 mins or factors, of the group
 
 #include "avx2_scales_amd64.h"

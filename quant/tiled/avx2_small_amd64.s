@@ -19,13 +19,15 @@
 	VPAND    ·fifthBits(SB), Y10, Y10
 
 // Small-N GEMM kernels with VPMADDUBSW. Each kernel multiplies one packed
-// tile of rows with a tile of 2, 4 or 8 tokens and has a loop over the blocks for each of these
-// widths. avx2_small_amd64.h states the formula and the registers.
+// tile of rows with a tile of 2, 4, 8 or 16 tokens. It has a loop over the blocks for each width whose
+// sums fit into registers, and one for larger widths, which iterates over the tokens of a group.
+// avx2_small_amd64.h states the formula and the registers.
 
 // func smallQ4AVX2(a *smallArgs)
 // Q4_0.
 TEXT ·smallQ4AVX2(SB), NOSPLIT, $0-8
 	SMALL_ARGS
+	VMOVDQU ·wordOnes(SB), Y13
 	VPBROADCASTD ·nibbleMask(SB), Y15
 	CMPQ DX, $16
 	JEQ  width4
@@ -78,6 +80,8 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH5(SI)
@@ -100,6 +104,8 @@ loop8:
 	END4(TOKEN_START)
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -111,6 +117,8 @@ loop8:
 	SUM4
 	END4(TOKEN_START)
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $288, SI
 	DECQ CX
@@ -122,6 +130,7 @@ loop8:
 // Q4_1.
 TEXT ·smallQ4MinAVX2(SB), NOSPLIT, $0-8
 	SMALL_ARGS
+	VMOVDQU ·wordOnes(SB), Y13
 	VPBROADCASTD ·nibbleMask(SB), Y15
 	CMPQ DX, $16
 	JEQ  width4
@@ -180,6 +189,8 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH5(SI)
@@ -205,6 +216,8 @@ loop8:
 	ADD_MIN4
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -217,6 +230,8 @@ loop8:
 	END4(COMMON_START)
 	ADD_MIN4
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $320, SI
 	DECQ CX
@@ -228,6 +243,7 @@ loop8:
 // I4Z.
 TEXT ·smallQ4ZeroAVX2(SB), NOSPLIT, $0-8
 	SMALL_ARGS
+	VMOVDQU ·wordOnes(SB), Y13
 	VPBROADCASTD ·nibbleMask(SB), Y15
 	CMPQ DX, $16
 	JEQ  width4
@@ -286,6 +302,8 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH5(SI)
@@ -311,6 +329,8 @@ loop8:
 	ADD_MIN4
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -323,6 +343,8 @@ loop8:
 	END4(COMMON_START)
 	ADD_MIN4
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $304, SI
 	DECQ CX
@@ -337,8 +359,7 @@ TEXT ·smallQ5AVX2(SB), NOSPLIT, $0-8
 	VMOVDQU ·bitBytes(SB), Y13
 	VPBROADCASTD ·nibbleMask(SB), Y15
 	CMPQ DX, $16
-	JEQ  width4
-	JGT  width8
+	JGE  width4
 
 loop2:
 	PREFETCH6(SI)
@@ -363,6 +384,8 @@ loop2:
 	RET
 
 width4:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop4:
 	PREFETCH6(SI)
@@ -385,6 +408,8 @@ loop4:
 	END2(TOKEN_START)
 	STORE2
 	XCHGQ SI, R14
+
+tokens4:
 	PLANES(0)
 	FIRST_APART2(0)
 	PLANES(1)
@@ -396,77 +421,12 @@ loop4:
 	SUM_APART2
 	END2(TOKEN_START)
 	STORE2
+	CMPQ DI, DX
+	JNE  tokens4
 	XCHGQ SI, R14
 	ADDQ $352, SI
 	DECQ CX
 	JNZ  loop4
-	VZEROUPPER
-	RET
-
-width8:
-
-loop8:
-	PREFETCH6(SI)
-	F16_SCALE(SI)
-	STORE_SCALES
-	MOVQ BX, DI
-	FIVE(SI, 32, 0)
-	KEEP(0)
-	FIRST_APART2(0)
-	FIVE(SI, 32, 1)
-	KEEP(1)
-	APART2(1)
-	FIVE(SI, 32, 2)
-	KEEP(2)
-	APART2(2)
-	FIVE(SI, 32, 3)
-	KEEP(3)
-	APART2(3)
-	SUM_APART2
-	END2(TOKEN_START)
-	STORE2
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(TOKEN_START)
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(TOKEN_START)
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(TOKEN_START)
-	STORE2
-	XCHGQ SI, R14
-	ADDQ $352, SI
-	DECQ CX
-	JNZ  loop8
 	VZEROUPPER
 	RET
 
@@ -477,8 +437,7 @@ TEXT ·smallQ5MinAVX2(SB), NOSPLIT, $0-8
 	VMOVDQU ·bitBytes(SB), Y13
 	VPBROADCASTD ·nibbleMask(SB), Y15
 	CMPQ DX, $16
-	JEQ  width4
-	JGT  width8
+	JGE  width4
 
 loop2:
 	PREFETCH6(SI)
@@ -506,6 +465,8 @@ loop2:
 	RET
 
 width4:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop4:
 	PREFETCH6(SI)
@@ -531,6 +492,8 @@ loop4:
 	ADD_MIN2
 	STORE2
 	XCHGQ SI, R14
+
+tokens4:
 	PLANES(0)
 	FIRST_APART2(0)
 	PLANES(1)
@@ -543,6 +506,8 @@ loop4:
 	END2(COMMON_START)
 	ADD_MIN2
 	STORE2
+	CMPQ DI, DX
+	JNE  tokens4
 	XCHGQ SI, R14
 	ADDQ $384, SI
 	DECQ CX
@@ -550,83 +515,11 @@ loop4:
 	VZEROUPPER
 	RET
 
-width8:
-
-loop8:
-	PREFETCH6(SI)
-	F16_SCALE(SI)
-	F16_OFFSET(SI)
-	STORE_SCALES
-	STORE_MINS
-	MOVQ BX, DI
-	FIVE(SI, 64, 0)
-	KEEP(0)
-	FIRST_APART2(0)
-	FIVE(SI, 64, 1)
-	KEEP(1)
-	APART2(1)
-	FIVE(SI, 64, 2)
-	KEEP(2)
-	APART2(2)
-	FIVE(SI, 64, 3)
-	KEEP(3)
-	APART2(3)
-	SUM_APART2
-	END2(COMMON_START)
-	ADD_MIN2
-	STORE2
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(COMMON_START)
-	ADD_MIN2
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(COMMON_START)
-	ADD_MIN2
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(COMMON_START)
-	ADD_MIN2
-	STORE2
-	XCHGQ SI, R14
-	ADDQ $384, SI
-	DECQ CX
-	JNZ  loop8
-	VZEROUPPER
-	RET
-
 // func smallPairs4AVX2(a *smallArgs)
 // Q4_K.
 TEXT ·smallPairs4AVX2(SB), NOSPLIT, $0-8
 	SMALL_ARGS
+	VMOVDQU ·wordOnes(SB), Y13
 	CMPQ DX, $16
 	JEQ  width4
 	JGT  width8
@@ -692,6 +585,8 @@ group4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	SMALL_PAIRS
@@ -717,6 +612,8 @@ group8:
 	ADD_MIN4
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -729,6 +626,8 @@ group8:
 	END4(COMMON_START)
 	ADD_MIN4
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $256, SI
 	ADDQ $64, R12
@@ -746,8 +645,7 @@ TEXT ·smallPairs5AVX2(SB), NOSPLIT, $0-8
 	SMALL_ARGS
 	VMOVDQU ·bitBytes(SB), Y13
 	CMPQ DX, $16
-	JEQ  width4
-	JGT  width8
+	JGE  width4
 
 loop2:
 	SMALL_PAIRS
@@ -779,6 +677,8 @@ group2:
 	RET
 
 width4:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop4:
 	SMALL_PAIRS
@@ -804,6 +704,8 @@ group4:
 	ADD_MIN2
 	STORE2
 	XCHGQ SI, R14
+
+tokens4:
 	PLANES(0)
 	FIRST_APART2(0)
 	PLANES(1)
@@ -816,6 +718,8 @@ group4:
 	END2(COMMON_START)
 	ADD_MIN2
 	STORE2
+	CMPQ DI, DX
+	JNE  tokens4
 	XCHGQ SI, R14
 	ADDQ $320, SI
 	ADDQ $64, R12
@@ -827,83 +731,6 @@ group4:
 	VZEROUPPER
 	RET
 
-width8:
-
-loop8:
-	SMALL_PAIRS
-	VPBROADCASTD ·nibbleMask(SB), Y15
-
-group8:
-	PREFETCH5(SI)
-	MOVQ BX, DI
-	FIVE(SI, 0, 0)
-	KEEP(0)
-	FIRST_APART2(0)
-	FIVE(SI, 0, 1)
-	KEEP(1)
-	APART2(1)
-	FIVE(SI, 0, 2)
-	KEEP(2)
-	APART2(2)
-	FIVE(SI, 0, 3)
-	KEEP(3)
-	APART2(3)
-	SUM_APART2
-	END2(COMMON_START)
-	ADD_MIN2
-	STORE2
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(COMMON_START)
-	ADD_MIN2
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(COMMON_START)
-	ADD_MIN2
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(COMMON_START)
-	ADD_MIN2
-	STORE2
-	XCHGQ SI, R14
-	ADDQ $320, SI
-	ADDQ $64, R12
-	ADDQ $64, R13
-	DECQ R15
-	JNZ  group8
-	DECQ CX
-	JNZ  loop8
-	VZEROUPPER
-	RET
-
 // func smallExponentAVX2(a *smallArgs)
 // MXFP4.
 TEXT ·smallExponentAVX2(SB), NOSPLIT, $0-8
@@ -911,8 +738,7 @@ TEXT ·smallExponentAVX2(SB), NOSPLIT, $0-8
 	LOAD_TABLE
 	VPBROADCASTD ·nibbleMask(SB), Y15
 	CMPQ DX, $16
-	JEQ  width4
-	JGT  width8
+	JGE  width4
 
 loop2:
 	PREFETCH5(SI)
@@ -937,6 +763,8 @@ loop2:
 	RET
 
 width4:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop4:
 	PREFETCH5(SI)
@@ -959,6 +787,8 @@ loop4:
 	END2(TOKEN_START)
 	STORE2
 	XCHGQ SI, R14
+
+tokens4:
 	PLANES(0)
 	FIRST_APART2(0)
 	PLANES(1)
@@ -970,77 +800,12 @@ loop4:
 	SUM_APART2
 	END2(TOKEN_START)
 	STORE2
+	CMPQ DI, DX
+	JNE  tokens4
 	XCHGQ SI, R14
 	ADDQ $272, SI
 	DECQ CX
 	JNZ  loop4
-	VZEROUPPER
-	RET
-
-width8:
-
-loop8:
-	PREFETCH5(SI)
-	EXPONENT_SCALE(SI)
-	STORE_SCALES
-	MOVQ BX, DI
-	LOOKUP(SI, 16)
-	KEEP(0)
-	FIRST_APART2(0)
-	LOOKUP(SI, 80)
-	KEEP(1)
-	APART2(1)
-	LOOKUP(SI, 144)
-	KEEP(2)
-	APART2(2)
-	LOOKUP(SI, 208)
-	KEEP(3)
-	APART2(3)
-	SUM_APART2
-	END2(TOKEN_START)
-	STORE2
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(TOKEN_START)
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(TOKEN_START)
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_APART2(0)
-	PLANES(1)
-	APART2(1)
-	PLANES(2)
-	APART2(2)
-	PLANES(3)
-	APART2(3)
-	SUM_APART2
-	END2(TOKEN_START)
-	STORE2
-	XCHGQ SI, R14
-	ADDQ $272, SI
-	DECQ CX
-	JNZ  loop8
 	VZEROUPPER
 	RET
 
@@ -1054,8 +819,7 @@ TEXT ·smallQ4TableAVX2(SB), NOSPLIT, $0-8
 	VMOVDQU ·wordOnes(SB), Y5
 	VPBROADCASTD ·nibbleMask(SB), Y15
 	CMPQ DX, $16
-	JEQ  width4
-	JGT  width8
+	JGE  width4
 
 loop2:
 	PREFETCH5(SI)
@@ -1079,6 +843,8 @@ loop2:
 	RET
 
 width4:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop4:
 	PREFETCH5(SI)
@@ -1100,6 +866,8 @@ loop4:
 	END2(COMMON_START)
 	STORE2
 	XCHGQ SI, R14
+
+tokens4:
 	PLANES(0)
 	FIRST_TABLE_DOTS2(0)
 	PLANES(1)
@@ -1110,73 +878,12 @@ loop4:
 	TABLE_DOTS2(3)
 	END2(COMMON_START)
 	STORE2
+	CMPQ DI, DX
+	JNE  tokens4
 	XCHGQ SI, R14
 	ADDQ $288, SI
 	DECQ CX
 	JNZ  loop4
-	VZEROUPPER
-	RET
-
-width8:
-
-loop8:
-	PREFETCH5(SI)
-	F16_SCALE(SI)
-	STORE_SCALES
-	MOVQ BX, DI
-	LOOKUP(SI, 32)
-	KEEP(0)
-	FIRST_TABLE_DOTS2(0)
-	LOOKUP(SI, 96)
-	KEEP(1)
-	TABLE_DOTS2(1)
-	LOOKUP(SI, 160)
-	KEEP(2)
-	TABLE_DOTS2(2)
-	LOOKUP(SI, 224)
-	KEEP(3)
-	TABLE_DOTS2(3)
-	END2(COMMON_START)
-	STORE2
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_TABLE_DOTS2(0)
-	PLANES(1)
-	TABLE_DOTS2(1)
-	PLANES(2)
-	TABLE_DOTS2(2)
-	PLANES(3)
-	TABLE_DOTS2(3)
-	END2(COMMON_START)
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_TABLE_DOTS2(0)
-	PLANES(1)
-	TABLE_DOTS2(1)
-	PLANES(2)
-	TABLE_DOTS2(2)
-	PLANES(3)
-	TABLE_DOTS2(3)
-	END2(COMMON_START)
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_TABLE_DOTS2(0)
-	PLANES(1)
-	TABLE_DOTS2(1)
-	PLANES(2)
-	TABLE_DOTS2(2)
-	PLANES(3)
-	TABLE_DOTS2(3)
-	END2(COMMON_START)
-	STORE2
-	XCHGQ SI, R14
-	ADDQ $288, SI
-	DECQ CX
-	JNZ  loop8
 	VZEROUPPER
 	RET
 
@@ -1189,8 +896,7 @@ TEXT ·smallSixAVX2(SB), NOSPLIT, $0-8
 	VPXOR Y14, Y13, Y13
 	VMOVDQU ·wordOnes(SB), Y5
 	CMPQ DX, $16
-	JEQ  width4
-	JGT  width8
+	JGE  width4
 
 loop2:
 	SMALL_SIX
@@ -1220,6 +926,8 @@ group2:
 	RET
 
 width4:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop4:
 	SMALL_SIX
@@ -1243,6 +951,8 @@ group4:
 	END2(COMMON_START)
 	STORE2
 	XCHGQ SI, R14
+
+tokens4:
 	PLANES(0)
 	FIRST_TABLE_DOTS2(0)
 	PLANES(1)
@@ -1253,6 +963,8 @@ group4:
 	TABLE_DOTS2(3)
 	END2(COMMON_START)
 	STORE2
+	CMPQ DI, DX
+	JNE  tokens4
 	XCHGQ SI, R14
 	ADDQ $256, SI
 	ADDQ $64, R12
@@ -1261,75 +973,6 @@ group4:
 	JNZ  group4
 	DECQ CX
 	JNZ  loop4
-	VZEROUPPER
-	RET
-
-width8:
-
-loop8:
-	SMALL_SIX
-	VPBROADCASTD ·nibbleMask(SB), Y15
-
-group8:
-	PREFETCH4(SI)
-	MOVQ BX, DI
-	LOOKUP(SI, 0)
-	KEEP(0)
-	FIRST_TABLE_DOTS2(0)
-	LOOKUP(SI, 64)
-	KEEP(1)
-	TABLE_DOTS2(1)
-	LOOKUP(SI, 128)
-	KEEP(2)
-	TABLE_DOTS2(2)
-	LOOKUP(SI, 192)
-	KEEP(3)
-	TABLE_DOTS2(3)
-	END2(COMMON_START)
-	STORE2
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_TABLE_DOTS2(0)
-	PLANES(1)
-	TABLE_DOTS2(1)
-	PLANES(2)
-	TABLE_DOTS2(2)
-	PLANES(3)
-	TABLE_DOTS2(3)
-	END2(COMMON_START)
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_TABLE_DOTS2(0)
-	PLANES(1)
-	TABLE_DOTS2(1)
-	PLANES(2)
-	TABLE_DOTS2(2)
-	PLANES(3)
-	TABLE_DOTS2(3)
-	END2(COMMON_START)
-	STORE2
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	PLANES(0)
-	FIRST_TABLE_DOTS2(0)
-	PLANES(1)
-	TABLE_DOTS2(1)
-	PLANES(2)
-	TABLE_DOTS2(2)
-	PLANES(3)
-	TABLE_DOTS2(3)
-	END2(COMMON_START)
-	STORE2
-	XCHGQ SI, R14
-	ADDQ $256, SI
-	ADDQ $64, R12
-	ADDQ $64, R13
-	DECQ R15
-	JNZ  group8
-	DECQ CX
-	JNZ  loop8
 	VZEROUPPER
 	RET
 
@@ -1416,12 +1059,16 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH9(SI)
 	F16_SCALE(SI)
 	STORE_SCALES
 	MOVQ BX, DI
+
+tokens8:
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -1448,32 +1095,8 @@ loop8:
 	SIGNED_DOTS4(7)
 	END4(COMMON_START)
 	STORE4
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	SIGNED_AT(32, 0)
-	SIGNED_DOTS4(0)
-	SIGNED_AT(32, 1)
-	SIGNED_DOTS4(1)
-	SIGNED_AT(32, 2)
-	SIGNED_DOTS4(2)
-	SIGNED_AT(32, 3)
-	SIGNED_DOTS4(3)
-	SIGNED_AT(32, 4)
-	SIGNED_DOTS4(4)
-	SIGNED_AT(32, 5)
-	SIGNED_DOTS4(5)
-	SIGNED_AT(32, 6)
-	SIGNED_DOTS4(6)
-	SIGNED_AT(32, 7)
-	SIGNED_DOTS4(7)
-	END4(COMMON_START)
-	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	ADDQ $544, SI
 	DECQ CX
 	JNZ  loop8
@@ -1482,8 +1105,9 @@ loop8:
 
 // func smallBytes6AVX2(a *smallArgs)
 // Q6_K; it does not read start.
-TEXT ·smallBytes6AVX2(SB), NOSPLIT, $320-8
+TEXT ·smallBytes6AVX2(SB), NOSPLIT, $256-8
 	SMALL_ARGS
+	MOVQ smallArgs_lanes(AX), R11
 	CMPQ DX, $16
 	JEQ  width4
 	JGT  width8
@@ -1497,13 +1121,13 @@ group2:
 	PAIR_FACTORS
 	MOVQ BX, DI
 	XCHGQ SI, R14
-	HALVES2
+	HALVES2(GIVEN)
 	END_PAIRS2
 	STORE2
+	ADDQ $8, R11 // a token has two lanes
 	XCHGQ SI, R14
 	ADDQ $384, SI
 	ADDQ $32, R13 // the factors of the next group
-	ADDQ DX, R11  // skip the starts of the second half
 	DECQ R15
 	JNZ  group2
 	DECQ CX
@@ -1522,13 +1146,13 @@ group4:
 	PAIR_FACTORS
 	MOVQ BX, DI
 	XCHGQ SI, R14
-	HALVES4
+	HALVES4(GIVEN)
 	END_PAIRS4
 	STORE4
+	ADDQ $16, R11 // a token has two lanes
 	XCHGQ SI, R14
 	ADDQ $384, SI
 	ADDQ $32, R13 // the factors of the next group
-	ADDQ DX, R11  // skip the starts of the second half
 	DECQ R15
 	JNZ  group4
 	DECQ CX
@@ -1537,6 +1161,8 @@ group4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	SMALL_BYTES
@@ -1547,18 +1173,17 @@ group8:
 	PAIR_FACTORS
 	MOVQ BX, DI
 	XCHGQ SI, R14
-	HALVES4
+
+tokens8:
+	HALVES4(GIVEN)
 	END_PAIRS4
 	STORE4
-	XCHGQ SI, R14
-	XCHGQ SI, R14
-	HALVES4
-	END_PAIRS4
-	STORE4
+	ADDQ $16, R11 // a token has two lanes
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $384, SI
 	ADDQ $32, R13 // the factors of the next group
-	ADDQ DX, R11  // skip the starts of the second half
 	DECQ R15
 	JNZ  group8
 	DECQ CX

@@ -7,74 +7,65 @@
 //	Y0 to Y7 integer sums, two of each token; with two sums per row, the second ones
 //	from Y4 on   Y14 scratch
 
-// MULTIPLY adds the sums of pairs of products of a plane in 16 bits.
-#define MULTIPLY(codes, sum) \
-	VPMADDUBSW Y10, codes, Y14 \
-	VPADDW     Y14, sum, sum
+// MULTIPLY adds the sums of pairs of products of 16 rows and a plane in 16 bits. It clobbers Y10. An
+// addition directly behind its product would take the product's port from the next one.
+#define MULTIPLY(codes0, codes1, sum0, sum1) \
+	VPMADDUBSW Y10, codes0, Y14  \
+	VPMADDUBSW Y10, codes1, Y10  \
+	VPADDW     Y14, sum0, sum0   \
+	VPADDW     Y10, sum1, sum1
 
 // DOTS4 adds planes p and p+4 of 4-bit codes, whose 16-bit sums do not overflow:
-// 8·2·15·127 < 2^15. FIRST_DOTS4 begins with them, SUM4 widens the sums.
+// 8·2·15·127 < 2^15. FIRST_DOTS4 begins with them, SUM4 widens the sums; Y13 is 16-bit ones.
 #define DOTS4(p) \
 	VPBROADCASTD 0+4*(p)(R8), Y10 \
-	MULTIPLY(Y11, Y0) \
-	MULTIPLY(Y12, Y1) \
+	MULTIPLY(Y11, Y12, Y0, Y1) \
 	VPBROADCASTD 0+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y0) \
-	MULTIPLY(Y9, Y1) \
+	MULTIPLY(Y8, Y9, Y0, Y1) \
 	VPBROADCASTD 32+4*(p)(R8), Y10 \
-	MULTIPLY(Y11, Y2) \
-	MULTIPLY(Y12, Y3) \
+	MULTIPLY(Y11, Y12, Y2, Y3) \
 	VPBROADCASTD 32+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y2) \
-	MULTIPLY(Y9, Y3) \
+	MULTIPLY(Y8, Y9, Y2, Y3) \
 	VPBROADCASTD 64+4*(p)(R8), Y10 \
-	MULTIPLY(Y11, Y4) \
-	MULTIPLY(Y12, Y5) \
+	MULTIPLY(Y11, Y12, Y4, Y5) \
 	VPBROADCASTD 64+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y4) \
-	MULTIPLY(Y9, Y5) \
+	MULTIPLY(Y8, Y9, Y4, Y5) \
 	VPBROADCASTD 96+4*(p)(R8), Y10 \
-	MULTIPLY(Y11, Y6) \
-	MULTIPLY(Y12, Y7) \
+	MULTIPLY(Y11, Y12, Y6, Y7) \
 	VPBROADCASTD 96+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y6) \
-	MULTIPLY(Y9, Y7)
+	MULTIPLY(Y8, Y9, Y6, Y7)
 
 #define FIRST_DOTS4(p) \
 	VPBROADCASTD 0+4*(p)(R8), Y10 \
 	VPMADDUBSW Y10, Y11, Y0 \
 	VPMADDUBSW Y10, Y12, Y1 \
 	VPBROADCASTD 0+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y0) \
-	MULTIPLY(Y9, Y1) \
+	MULTIPLY(Y8, Y9, Y0, Y1) \
 	VPBROADCASTD 32+4*(p)(R8), Y10 \
 	VPMADDUBSW Y10, Y11, Y2 \
 	VPMADDUBSW Y10, Y12, Y3 \
 	VPBROADCASTD 32+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y2) \
-	MULTIPLY(Y9, Y3) \
+	MULTIPLY(Y8, Y9, Y2, Y3) \
 	VPBROADCASTD 64+4*(p)(R8), Y10 \
 	VPMADDUBSW Y10, Y11, Y4 \
 	VPMADDUBSW Y10, Y12, Y5 \
 	VPBROADCASTD 64+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y4) \
-	MULTIPLY(Y9, Y5) \
+	MULTIPLY(Y8, Y9, Y4, Y5) \
 	VPBROADCASTD 96+4*(p)(R8), Y10 \
 	VPMADDUBSW Y10, Y11, Y6 \
 	VPMADDUBSW Y10, Y12, Y7 \
 	VPBROADCASTD 96+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y6) \
-	MULTIPLY(Y9, Y7)
+	MULTIPLY(Y8, Y9, Y6, Y7)
 
 #define SUM4 \
-	VPMADDWD ·wordOnes(SB), Y0, Y0 \
-	VPMADDWD ·wordOnes(SB), Y1, Y1 \
-	VPMADDWD ·wordOnes(SB), Y2, Y2 \
-	VPMADDWD ·wordOnes(SB), Y3, Y3 \
-	VPMADDWD ·wordOnes(SB), Y4, Y4 \
-	VPMADDWD ·wordOnes(SB), Y5, Y5 \
-	VPMADDWD ·wordOnes(SB), Y6, Y6 \
-	VPMADDWD ·wordOnes(SB), Y7, Y7
+	VPMADDWD Y13, Y0, Y0 \
+	VPMADDWD Y13, Y1, Y1 \
+	VPMADDWD Y13, Y2, Y2 \
+	VPMADDWD Y13, Y3, Y3 \
+	VPMADDWD Y13, Y4, Y4 \
+	VPMADDWD Y13, Y5, Y5 \
+	VPMADDWD Y13, Y6, Y6 \
+	VPMADDWD Y13, Y7, Y7
 
 // SIGNED_DOTS4 adds a plane of signed codes in Y11 and Y12. VPMADDUBSW needs an unsigned
 // operand, so the token takes on the signs of the codes: |code|·(sign(code)·x). Y8 and
@@ -94,40 +85,34 @@
 	SIGNED_MULTIPLY(Y12, Y9, Y7)
 
 // DOTS2 adds planes p and p+4 of 4-bit codes, whose 16-bit sums do not overflow:
-// 8·2·15·127 < 2^15. FIRST_DOTS2 begins with them, SUM2 widens the sums.
+// 8·2·15·127 < 2^15. FIRST_DOTS2 begins with them, SUM2 widens the sums; Y13 is 16-bit ones.
 #define DOTS2(p) \
 	VPBROADCASTD 0+4*(p)(R8), Y10 \
-	MULTIPLY(Y11, Y0) \
-	MULTIPLY(Y12, Y1) \
+	MULTIPLY(Y11, Y12, Y0, Y1) \
 	VPBROADCASTD 0+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y0) \
-	MULTIPLY(Y9, Y1) \
+	MULTIPLY(Y8, Y9, Y0, Y1) \
 	VPBROADCASTD 32+4*(p)(R8), Y10 \
-	MULTIPLY(Y11, Y2) \
-	MULTIPLY(Y12, Y3) \
+	MULTIPLY(Y11, Y12, Y2, Y3) \
 	VPBROADCASTD 32+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y2) \
-	MULTIPLY(Y9, Y3)
+	MULTIPLY(Y8, Y9, Y2, Y3)
 
 #define FIRST_DOTS2(p) \
 	VPBROADCASTD 0+4*(p)(R8), Y10 \
 	VPMADDUBSW Y10, Y11, Y0 \
 	VPMADDUBSW Y10, Y12, Y1 \
 	VPBROADCASTD 0+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y0) \
-	MULTIPLY(Y9, Y1) \
+	MULTIPLY(Y8, Y9, Y0, Y1) \
 	VPBROADCASTD 32+4*(p)(R8), Y10 \
 	VPMADDUBSW Y10, Y11, Y2 \
 	VPMADDUBSW Y10, Y12, Y3 \
 	VPBROADCASTD 32+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y2) \
-	MULTIPLY(Y9, Y3)
+	MULTIPLY(Y8, Y9, Y2, Y3)
 
 #define SUM2 \
-	VPMADDWD ·wordOnes(SB), Y0, Y0 \
-	VPMADDWD ·wordOnes(SB), Y1, Y1 \
-	VPMADDWD ·wordOnes(SB), Y2, Y2 \
-	VPMADDWD ·wordOnes(SB), Y3, Y3
+	VPMADDWD Y13, Y0, Y0 \
+	VPMADDWD Y13, Y1, Y1 \
+	VPMADDWD Y13, Y2, Y2 \
+	VPMADDWD Y13, Y3, Y3
 
 // SIGNED_DOTS2 adds a plane of signed codes in Y11 and Y12. VPMADDUBSW needs an unsigned
 // operand, so the token takes on the signs of the codes: |code|·(sign(code)·x). Y8 and
@@ -141,26 +126,23 @@
 	SIGNED_MULTIPLY(Y12, Y9, Y3)
 
 // DOTS1 adds planes p and p+4 of 4-bit codes, whose 16-bit sums do not overflow:
-// 8·2·15·127 < 2^15. FIRST_DOTS1 begins with them, SUM1 widens the sums.
+// 8·2·15·127 < 2^15. FIRST_DOTS1 begins with them, SUM1 widens the sums; Y13 is 16-bit ones.
 #define DOTS1(p) \
 	VPBROADCASTD 0+4*(p)(R8), Y10 \
-	MULTIPLY(Y11, Y0) \
-	MULTIPLY(Y12, Y1) \
+	MULTIPLY(Y11, Y12, Y0, Y1) \
 	VPBROADCASTD 0+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y0) \
-	MULTIPLY(Y9, Y1)
+	MULTIPLY(Y8, Y9, Y0, Y1)
 
 #define FIRST_DOTS1(p) \
 	VPBROADCASTD 0+4*(p)(R8), Y10 \
 	VPMADDUBSW Y10, Y11, Y0 \
 	VPMADDUBSW Y10, Y12, Y1 \
 	VPBROADCASTD 0+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y0) \
-	MULTIPLY(Y9, Y1)
+	MULTIPLY(Y8, Y9, Y0, Y1)
 
 #define SUM1 \
-	VPMADDWD ·wordOnes(SB), Y0, Y0 \
-	VPMADDWD ·wordOnes(SB), Y1, Y1
+	VPMADDWD Y13, Y0, Y0 \
+	VPMADDWD Y13, Y1, Y1
 
 // SIGNED_DOTS1 adds a plane of signed codes in Y11 and Y12. VPMADDUBSW needs an unsigned
 // operand, so the token takes on the signs of the codes: |code|·(sign(code)·x). Y8 and
@@ -255,17 +237,13 @@
 // do not overflow: 4·2·31·127 < 2^15. FIRST_APART2 begins with them.
 #define APART2(p) \
 	VPBROADCASTD 0+4*(p)(R8), Y10 \
-	MULTIPLY(Y11, Y0) \
-	MULTIPLY(Y12, Y1) \
+	MULTIPLY(Y11, Y12, Y0, Y1) \
 	VPBROADCASTD 0+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y4) \
-	MULTIPLY(Y9, Y5) \
+	MULTIPLY(Y8, Y9, Y4, Y5) \
 	VPBROADCASTD 32+4*(p)(R8), Y10 \
-	MULTIPLY(Y11, Y2) \
-	MULTIPLY(Y12, Y3) \
+	MULTIPLY(Y11, Y12, Y2, Y3) \
 	VPBROADCASTD 32+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y6) \
-	MULTIPLY(Y9, Y7)
+	MULTIPLY(Y8, Y9, Y6, Y7)
 
 #define FIRST_APART2(p) \
 	VPBROADCASTD 0+4*(p)(R8), Y10 \
@@ -300,11 +278,9 @@
 // do not overflow: 4·2·31·127 < 2^15. FIRST_APART1 begins with them.
 #define APART1(p) \
 	VPBROADCASTD 0+4*(p)(R8), Y10 \
-	MULTIPLY(Y11, Y0) \
-	MULTIPLY(Y12, Y1) \
+	MULTIPLY(Y11, Y12, Y0, Y1) \
 	VPBROADCASTD 0+4*(p)+16(R8), Y10 \
-	MULTIPLY(Y8, Y4) \
-	MULTIPLY(Y9, Y5)
+	MULTIPLY(Y8, Y9, Y4, Y5)
 
 #define FIRST_APART1(p) \
 	VPBROADCASTD 0+4*(p)(R8), Y10 \
@@ -323,13 +299,9 @@
 	VPMADDWD ·wordOnes(SB), Y5, Y5 \
 	VPADDD   Y5, Y1, Y1
 
-// HALVES4 computes i = Σ factor·Σ (code-32)·x over the halves of a group of 6-bit codes. The factors
-// of rows 0 to 7 are in Y12 and Y14, of rows 8 to 15 in Y13 and Y15, pairs of equal 16-bit
-// integers. Products are added modulo 2¹⁶; less the zero points, 8·32·127 < 2^15.
-//
-// First it stores 32·Σx for both halves, summed as products are: a 16-bit lane has two elements of
-// every plane. Halves of two tokens are at 0, 8, 16 and 24.
-#define HALVES4 \
+// SUM_LANES4 stores 32·Σx for both halves, summed as products are: a 16-bit lane has two elements of
+// every plane. Halves of two tokens are at 0, 8, 16 and 24. SUMMED reads them.
+#define SUM_LANES4 \
 	VPBROADCASTD ·zeroPoint6(SB), Y8 \
 	VPMADDUBSW (R8), Y8, Y0 \
 	VPMADDUBSW 32(R8), Y8, Y1 \
@@ -346,98 +318,104 @@
 	VPADDW Y4, Y5, Y4 \
 	VPSHUFD $0xb1, Y4, Y5 \
 	VPADDW Y4, Y5, Y4 \
-	VMOVDQU Y4, sums-288(SP) \
+	VMOVDQU Y4, sums-288(SP)
+
+// HALVES4 computes i = Σ factor·Σ (code-32)·x over the halves of a group of 6-bit codes. The factors
+// of rows 0 to 7 are in Y12 and Y14, of rows 8 to 15 in Y13 and Y15, pairs of equal 16-bit
+// integers. Products are added modulo 2¹⁶; less the zero points, 8·32·127 < 2^15. LANES loads 32·Σx
+// of half h of token t to Y11, summed as products are: SUMMED or GIVEN.
+#define HALVES4(LANES) \
 	VMOVDQU (SI), Y8 \
 	VMOVDQU 32(SI), Y9 \
 	VPBROADCASTD (R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y0 \
 	VPMADDUBSW Y10, Y9, Y1 \
-	VPBROADCASTD sums-320(SP), Y11 \
+	LANES(0, 0) \
 	VPSUBW Y11, Y0, Y0 \
 	VPSUBW Y11, Y1, Y1 \
 	VPBROADCASTD 32(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y2 \
 	VPMADDUBSW Y10, Y9, Y3 \
-	VPBROADCASTD sums-312(SP), Y11 \
+	LANES(0, 1) \
 	VPSUBW Y11, Y2, Y2 \
 	VPSUBW Y11, Y3, Y3 \
 	VPBROADCASTD 64(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y4 \
 	VPMADDUBSW Y10, Y9, Y5 \
-	VPBROADCASTD sums-288(SP), Y11 \
+	LANES(0, 2) \
 	VPSUBW Y11, Y4, Y4 \
 	VPSUBW Y11, Y5, Y5 \
 	VPBROADCASTD 96(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y6 \
 	VPMADDUBSW Y10, Y9, Y7 \
-	VPBROADCASTD sums-280(SP), Y11 \
+	LANES(0, 3) \
 	VPSUBW Y11, Y6, Y6 \
 	VPSUBW Y11, Y7, Y7 \
 	VMOVDQU 64(SI), Y8 \
 	VMOVDQU 96(SI), Y9 \
 	VPBROADCASTD 4(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VPBROADCASTD 36(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y2, Y2 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y2, Y2 \
 	VPADDW Y10, Y3, Y3 \
 	VPBROADCASTD 68(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VPBROADCASTD 100(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y6, Y6 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y6, Y6 \
 	VPADDW Y10, Y7, Y7 \
 	VMOVDQU 128(SI), Y8 \
 	VMOVDQU 160(SI), Y9 \
 	VPBROADCASTD 8(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VPBROADCASTD 40(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y2, Y2 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y2, Y2 \
 	VPADDW Y10, Y3, Y3 \
 	VPBROADCASTD 72(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VPBROADCASTD 104(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y6, Y6 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y6, Y6 \
 	VPADDW Y10, Y7, Y7 \
 	VMOVDQU 192(SI), Y8 \
 	VMOVDQU 224(SI), Y9 \
 	VPBROADCASTD 12(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VPBROADCASTD 44(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y2, Y2 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y2, Y2 \
 	VPADDW Y10, Y3, Y3 \
 	VPBROADCASTD 76(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VPBROADCASTD 108(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y6, Y6 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y6, Y6 \
 	VPADDW Y10, Y7, Y7 \
 	VPMADDWD Y12, Y0, Y0 \
 	VMOVDQU Y0, sums-256(SP) \
@@ -460,92 +438,92 @@
 	VPBROADCASTD 16(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y0 \
 	VPMADDUBSW Y10, Y9, Y1 \
-	VPBROADCASTD sums-304(SP), Y11 \
+	LANES(1, 0) \
 	VPSUBW Y11, Y0, Y0 \
 	VPSUBW Y11, Y1, Y1 \
 	VPBROADCASTD 48(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y2 \
 	VPMADDUBSW Y10, Y9, Y3 \
-	VPBROADCASTD sums-296(SP), Y11 \
+	LANES(1, 1) \
 	VPSUBW Y11, Y2, Y2 \
 	VPSUBW Y11, Y3, Y3 \
 	VPBROADCASTD 80(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y4 \
 	VPMADDUBSW Y10, Y9, Y5 \
-	VPBROADCASTD sums-272(SP), Y11 \
+	LANES(1, 2) \
 	VPSUBW Y11, Y4, Y4 \
 	VPSUBW Y11, Y5, Y5 \
 	VPBROADCASTD 112(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y6 \
 	VPMADDUBSW Y10, Y9, Y7 \
-	VPBROADCASTD sums-264(SP), Y11 \
+	LANES(1, 3) \
 	VPSUBW Y11, Y6, Y6 \
 	VPSUBW Y11, Y7, Y7 \
 	VMOVDQU 320(SI), Y8 \
 	VMOVDQU 352(SI), Y9 \
 	VPBROADCASTD 20(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VPBROADCASTD 52(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y2, Y2 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y2, Y2 \
 	VPADDW Y10, Y3, Y3 \
 	VPBROADCASTD 84(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VPBROADCASTD 116(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y6, Y6 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y6, Y6 \
 	VPADDW Y10, Y7, Y7 \
 	VMOVDQU 384(SI), Y8 \
 	VMOVDQU 416(SI), Y9 \
 	VPBROADCASTD 24(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VPBROADCASTD 56(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y2, Y2 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y2, Y2 \
 	VPADDW Y10, Y3, Y3 \
 	VPBROADCASTD 88(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VPBROADCASTD 120(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y6, Y6 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y6, Y6 \
 	VPADDW Y10, Y7, Y7 \
 	VMOVDQU 448(SI), Y8 \
 	VMOVDQU 480(SI), Y9 \
 	VPBROADCASTD 28(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VPBROADCASTD 60(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y2, Y2 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y2, Y2 \
 	VPADDW Y10, Y3, Y3 \
 	VPBROADCASTD 92(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VPBROADCASTD 124(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y6, Y6 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y6, Y6 \
 	VPADDW Y10, Y7, Y7 \
 	VPMADDWD Y14, Y0, Y0 \
 	VPMADDWD Y15, Y1, Y1 \
@@ -598,13 +576,9 @@
 	VFMADD213PS 192(DI), Y10, Y6 \
 	VFMADD213PS 192+32(DI), Y10, Y7
 
-// HALVES2 computes i = Σ factor·Σ (code-32)·x over the halves of a group of 6-bit codes. The factors
-// of rows 0 to 7 are in Y12 and Y14, of rows 8 to 15 in Y13 and Y15, pairs of equal 16-bit
-// integers. Products are added modulo 2¹⁶; less the zero points, 8·32·127 < 2^15.
-//
-// First it stores 32·Σx for both halves, summed as products are: a 16-bit lane has two elements of
-// every plane. Halves of two tokens are at 0, 8, 16 and 24.
-#define HALVES2 \
+// SUM_LANES2 stores 32·Σx for both halves, summed as products are: a 16-bit lane has two elements of
+// every plane. Halves of two tokens are at 0, 8, 16 and 24. SUMMED reads them.
+#define SUM_LANES2 \
 	VPBROADCASTD ·zeroPoint6(SB), Y8 \
 	VPMADDUBSW (R8), Y8, Y0 \
 	VPMADDUBSW 32(R8), Y8, Y1 \
@@ -613,56 +587,62 @@
 	VPADDW Y4, Y5, Y4 \
 	VPSHUFD $0xb1, Y4, Y5 \
 	VPADDW Y4, Y5, Y4 \
-	VMOVDQU Y4, sums-320(SP) \
+	VMOVDQU Y4, sums-320(SP)
+
+// HALVES2 computes i = Σ factor·Σ (code-32)·x over the halves of a group of 6-bit codes. The factors
+// of rows 0 to 7 are in Y12 and Y14, of rows 8 to 15 in Y13 and Y15, pairs of equal 16-bit
+// integers. Products are added modulo 2¹⁶; less the zero points, 8·32·127 < 2^15. LANES loads 32·Σx
+// of half h of token t to Y11, summed as products are: SUMMED or GIVEN.
+#define HALVES2(LANES) \
 	VMOVDQU (SI), Y8 \
 	VMOVDQU 32(SI), Y9 \
 	VPBROADCASTD (R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y0 \
 	VPMADDUBSW Y10, Y9, Y1 \
-	VPBROADCASTD sums-320(SP), Y11 \
+	LANES(0, 0) \
 	VPSUBW Y11, Y0, Y0 \
 	VPSUBW Y11, Y1, Y1 \
 	VPBROADCASTD 32(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y2 \
 	VPMADDUBSW Y10, Y9, Y3 \
-	VPBROADCASTD sums-312(SP), Y11 \
+	LANES(0, 1) \
 	VPSUBW Y11, Y2, Y2 \
 	VPSUBW Y11, Y3, Y3 \
 	VMOVDQU 64(SI), Y8 \
 	VMOVDQU 96(SI), Y9 \
 	VPBROADCASTD 4(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VPBROADCASTD 36(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y2, Y2 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y2, Y2 \
 	VPADDW Y10, Y3, Y3 \
 	VMOVDQU 128(SI), Y8 \
 	VMOVDQU 160(SI), Y9 \
 	VPBROADCASTD 8(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VPBROADCASTD 40(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y2, Y2 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y2, Y2 \
 	VPADDW Y10, Y3, Y3 \
 	VMOVDQU 192(SI), Y8 \
 	VMOVDQU 224(SI), Y9 \
 	VPBROADCASTD 12(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VPBROADCASTD 44(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y2, Y2 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y2, Y2 \
 	VPADDW Y10, Y3, Y3 \
 	VPMADDWD Y12, Y0, Y0 \
 	VPMADDWD Y13, Y1, Y1 \
@@ -673,50 +653,50 @@
 	VPBROADCASTD 16(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y4 \
 	VPMADDUBSW Y10, Y9, Y5 \
-	VPBROADCASTD sums-304(SP), Y11 \
+	LANES(1, 0) \
 	VPSUBW Y11, Y4, Y4 \
 	VPSUBW Y11, Y5, Y5 \
 	VPBROADCASTD 48(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y6 \
 	VPMADDUBSW Y10, Y9, Y7 \
-	VPBROADCASTD sums-296(SP), Y11 \
+	LANES(1, 1) \
 	VPSUBW Y11, Y6, Y6 \
 	VPSUBW Y11, Y7, Y7 \
 	VMOVDQU 320(SI), Y8 \
 	VMOVDQU 352(SI), Y9 \
 	VPBROADCASTD 20(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VPBROADCASTD 52(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y6, Y6 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y6, Y6 \
 	VPADDW Y10, Y7, Y7 \
 	VMOVDQU 384(SI), Y8 \
 	VMOVDQU 416(SI), Y9 \
 	VPBROADCASTD 24(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VPBROADCASTD 56(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y6, Y6 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y6, Y6 \
 	VPADDW Y10, Y7, Y7 \
 	VMOVDQU 448(SI), Y8 \
 	VMOVDQU 480(SI), Y9 \
 	VPBROADCASTD 28(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VPBROADCASTD 60(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y6, Y6 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y6, Y6 \
 	VPADDW Y10, Y7, Y7 \
 	VPMADDWD Y14, Y4, Y4 \
 	VPMADDWD Y15, Y5, Y5 \
@@ -747,48 +727,50 @@
 	VFMADD213PS 64(DI), Y10, Y2 \
 	VFMADD213PS 64+32(DI), Y10, Y3
 
-// HALVES1 computes i = Σ factor·Σ (code-32)·x over the halves of a group of 6-bit codes. The factors
-// of rows 0 to 7 are in Y12 and Y14, of rows 8 to 15 in Y13 and Y15, pairs of equal 16-bit
-// integers. Products are added modulo 2¹⁶; less the zero points, 8·32·127 < 2^15.
-//
-// First it stores 32·Σx for both halves, summed as products are: a 16-bit lane has two elements of
-// every plane. Halves of two tokens are at 0, 8, 16 and 24.
-#define HALVES1 \
+// SUM_LANES1 stores 32·Σx for both halves, summed as products are: a 16-bit lane has two elements of
+// every plane. Halves of two tokens are at 0, 8, 16 and 24. SUMMED reads them.
+#define SUM_LANES1 \
 	VPBROADCASTD ·zeroPoint6(SB), Y8 \
 	VPMADDUBSW (R8), Y8, Y0 \
 	VPSHUFD $0x4e, Y0, Y4 \
 	VPADDW Y4, Y0, Y0 \
 	VPSHUFD $0xb1, Y0, Y4 \
 	VPADDW Y4, Y0, Y0 \
-	VMOVDQU Y0, sums-320(SP) \
+	VMOVDQU Y0, sums-320(SP)
+
+// HALVES1 computes i = Σ factor·Σ (code-32)·x over the halves of a group of 6-bit codes. The factors
+// of rows 0 to 7 are in Y12 and Y14, of rows 8 to 15 in Y13 and Y15, pairs of equal 16-bit
+// integers. Products are added modulo 2¹⁶; less the zero points, 8·32·127 < 2^15. LANES loads 32·Σx
+// of half h of token t to Y11, summed as products are: SUMMED or GIVEN.
+#define HALVES1(LANES) \
 	VMOVDQU (SI), Y8 \
 	VMOVDQU 32(SI), Y9 \
 	VPBROADCASTD (R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y0 \
 	VPMADDUBSW Y10, Y9, Y1 \
-	VPBROADCASTD sums-320(SP), Y11 \
+	LANES(0, 0) \
 	VPSUBW Y11, Y0, Y0 \
 	VPSUBW Y11, Y1, Y1 \
 	VMOVDQU 64(SI), Y8 \
 	VMOVDQU 96(SI), Y9 \
 	VPBROADCASTD 4(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VMOVDQU 128(SI), Y8 \
 	VMOVDQU 160(SI), Y9 \
 	VPBROADCASTD 8(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VMOVDQU 192(SI), Y8 \
 	VMOVDQU 224(SI), Y9 \
 	VPBROADCASTD 12(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y0, Y0 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y0, Y0 \
 	VPADDW Y10, Y1, Y1 \
 	VPMADDWD Y12, Y0, Y0 \
 	VPMADDWD Y13, Y1, Y1 \
@@ -797,29 +779,29 @@
 	VPBROADCASTD 16(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y4 \
 	VPMADDUBSW Y10, Y9, Y5 \
-	VPBROADCASTD sums-304(SP), Y11 \
+	LANES(1, 0) \
 	VPSUBW Y11, Y4, Y4 \
 	VPSUBW Y11, Y5, Y5 \
 	VMOVDQU 320(SI), Y8 \
 	VMOVDQU 352(SI), Y9 \
 	VPBROADCASTD 20(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VMOVDQU 384(SI), Y8 \
 	VMOVDQU 416(SI), Y9 \
 	VPBROADCASTD 24(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VMOVDQU 448(SI), Y8 \
 	VMOVDQU 480(SI), Y9 \
 	VPBROADCASTD 28(R8), Y10 \
 	VPMADDUBSW Y10, Y8, Y11 \
-	VPADDW Y11, Y4, Y4 \
 	VPMADDUBSW Y10, Y9, Y10 \
+	VPADDW Y11, Y4, Y4 \
 	VPADDW Y10, Y5, Y5 \
 	VPMADDWD Y14, Y4, Y4 \
 	VPMADDWD Y15, Y5, Y5 \
@@ -981,6 +963,10 @@
 	ADDQ $4, R10 \
 	ADDQ $4, R11 \
 	ADDQ $64, DI
+
+// SUMMED loads lanes that SUM_LANES stored, GIVEN those at R11, of both halves of a token.
+#define SUMMED(h, t) VPBROADCASTD sums-(320-16*(h)-8*((t)%2)-32*((t)/2))(SP), Y11
+#define GIVEN(h, t) VPBROADCASTD 8*(t)+4*(h)(R11), Y11
 
 // Initial values of the integer sums: of token t, or startBits, or of each row.
 #define TOKEN_START(t, a, b) \

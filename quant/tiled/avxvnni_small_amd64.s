@@ -19,8 +19,9 @@
 	VPAND    ·fifthBits(SB), Y10, Y10
 
 // Small-N GEMM kernels with the 256-bit VPDPBUSD of AVX-VNNI. Each kernel multiplies one packed
-// tile of rows with a tile of 2, 4 or 8 tokens and has a loop over the blocks for each of these
-// widths. avx2_small_amd64.h states the formula and the registers.
+// tile of rows with a tile of 2, 4, 8 or 16 tokens. It has a loop over the blocks for each width whose
+// sums fit into registers, and one for larger widths, which iterates over the tokens of a group.
+// avx2_small_amd64.h states the formula and the registers.
 
 // func smallQ4VNNI(a *smallArgs)
 // Q4_0.
@@ -76,6 +77,8 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH5(SI)
@@ -97,6 +100,8 @@ loop8:
 	END4(TOKEN_START)
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -107,6 +112,8 @@ loop8:
 	DOTS4(3)
 	END4(TOKEN_START)
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $288, SI
 	DECQ CX
@@ -174,6 +181,8 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH5(SI)
@@ -198,6 +207,8 @@ loop8:
 	ADD_MIN4
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -209,6 +220,8 @@ loop8:
 	END4(COMMON_START)
 	ADD_MIN4
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $320, SI
 	DECQ CX
@@ -276,6 +289,8 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH5(SI)
@@ -300,6 +315,8 @@ loop8:
 	ADD_MIN4
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -311,6 +328,8 @@ loop8:
 	END4(COMMON_START)
 	ADD_MIN4
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $304, SI
 	DECQ CX
@@ -373,6 +392,8 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH6(SI)
@@ -394,6 +415,8 @@ loop8:
 	END4(TOKEN_START)
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -404,6 +427,8 @@ loop8:
 	DOTS4(3)
 	END4(TOKEN_START)
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $352, SI
 	DECQ CX
@@ -472,6 +497,8 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH6(SI)
@@ -496,6 +523,8 @@ loop8:
 	ADD_MIN4
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -507,6 +536,8 @@ loop8:
 	END4(COMMON_START)
 	ADD_MIN4
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $384, SI
 	DECQ CX
@@ -581,6 +612,8 @@ group4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	SMALL_PAIRS
@@ -605,6 +638,8 @@ group8:
 	ADD_MIN4
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -616,6 +651,8 @@ group8:
 	END4(COMMON_START)
 	ADD_MIN4
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $256, SI
 	ADDQ $64, R12
@@ -695,6 +732,8 @@ group4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	SMALL_PAIRS
@@ -719,6 +758,8 @@ group8:
 	ADD_MIN4
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -730,6 +771,8 @@ group8:
 	END4(COMMON_START)
 	ADD_MIN4
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $320, SI
 	ADDQ $64, R12
@@ -796,6 +839,8 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH5(SI)
@@ -817,6 +862,8 @@ loop8:
 	END4(TOKEN_START)
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -827,6 +874,8 @@ loop8:
 	DOTS4(3)
 	END4(TOKEN_START)
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $272, SI
 	DECQ CX
@@ -889,6 +938,8 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH5(SI)
@@ -910,6 +961,8 @@ loop8:
 	END4(TOKEN_START)
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -920,6 +973,8 @@ loop8:
 	DOTS4(3)
 	END4(TOKEN_START)
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $288, SI
 	DECQ CX
@@ -993,6 +1048,8 @@ group4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	SMALL_SIX
@@ -1016,6 +1073,8 @@ group8:
 	END4(TOKEN_START)
 	STORE4
 	XCHGQ SI, R14
+
+tokens8:
 	PLANES(0)
 	FIRST_DOTS4(0)
 	PLANES(1)
@@ -1026,6 +1085,8 @@ group8:
 	DOTS4(3)
 	END4(TOKEN_START)
 	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	XCHGQ SI, R14
 	ADDQ $256, SI
 	ADDQ $64, R12
@@ -1091,12 +1152,16 @@ loop4:
 	RET
 
 width8:
+	SHLQ $4, DX
+	ADDQ BX, DX // the end of the sums
 
 loop8:
 	PREFETCH9(SI)
 	F16_SCALE(SI)
 	STORE_SCALES
 	MOVQ BX, DI
+
+tokens8:
 	EIGHT(SI, 32)
 	FIRST_DOTS4(0)
 	EIGHT(SI, 96)
@@ -1107,16 +1172,8 @@ loop8:
 	DOTS4(3)
 	END4(TOKEN_START)
 	STORE4
-	EIGHT(SI, 32)
-	FIRST_DOTS4(0)
-	EIGHT(SI, 96)
-	DOTS4(1)
-	EIGHT(SI, 160)
-	DOTS4(2)
-	EIGHT(SI, 224)
-	DOTS4(3)
-	END4(TOKEN_START)
-	STORE4
+	CMPQ DI, DX
+	JNE  tokens8
 	ADDQ $544, SI
 	DECQ CX
 	JNZ  loop8

@@ -90,7 +90,7 @@ func BenchmarkVec(b *testing.B) {
 func BenchmarkVecs(b *testing.B) {
 	memory := limits.NewMemory(limits.SweepBytes)
 	for _, typ := range benchTypes {
-		for _, tokens := range []int{2, 4, 8} {
+		for _, tokens := range []int{2, 4, 8, 16} {
 			b.Run(fmt.Sprintf("%s/tokens=%d", typ, tokens), func(b *testing.B) { benchStream(b, memory, typ, 2, tokens) })
 		}
 	}

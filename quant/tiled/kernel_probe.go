@@ -14,7 +14,7 @@ func ProbeKernels() (all []quant.ProbeResult) {
 	for name, path := range probePaths() {
 		active, name = path, "tiled/"+name
 		for typ := range formats {
-			for _, tokens := range []int{1, 2, 4, 8, 512} {
+			for _, tokens := range []int{1, 2, 4, 8, 16, 512} {
 				all = append(all, probeMultiply(name, typ, tokens))
 			}
 		}

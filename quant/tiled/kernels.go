@@ -21,7 +21,7 @@ type kernels interface {
 	mulPanel(a *kernelArgs)
 	// copyResults copies results from the scratch memory to the output.
 	copyResults(a *copyArgs)
-	// mulSmall multiplies tiles of rows with 1 to 8 tokens without decoding them
+	// mulSmall multiplies tiles of rows with 1 to mostSmall tokens without decoding them
 	// to a panel: the GEMV and small-N GEMM kernels. It returns false if the path
 	// has no such kernel for the type and width.
 	mulSmall(t quant.Type, a *smallArgs) bool
@@ -49,6 +49,18 @@ type widePath interface {
 type pairingPath interface {
 	// pairsTokens reports whether tiles of width tokens are interleaved.
 	pairsTokens(width int) bool
+}
+
+// wholeTilePath is a path with small-N kernels that take a whole tile of tokens. They prefetch weights,
+// which decoding to a panel does not.
+type wholeTilePath interface {
+	// takesWholeTiles reports whether the type's kernel is faster with a whole tile than that of a panel.
+	takesWholeTiles(t quant.Type) bool
+}
+
+// lanesPath is a path whose small-N kernels of Q6_K read Activations.lanes.
+type lanesPath interface {
+	readsLanes()
 }
 
 // splittingPath is a path that multiplies the magnitudes and the signs of 8-bit codes
@@ -115,7 +127,7 @@ type tileConfig struct {
 }
 
 // smallArgs are the arguments of a GEMV or small-N GEMM kernel, which multiplies
-// packed tiles of weights with one tile of up to 8 tokens.
+// packed tiles of weights with one tile of tokens.
 type smallArgs struct {
 	sums   *float32 // [tiles][width][TileRows], overwritten
 	tile   *byte    // [tiles][size]
@@ -124,9 +136,10 @@ type smallArgs struct {
 	dx     *float32   // [groups][width]
 	shift  *float32   // [groups][width]
 	start  *int32     // [groups][halves][width]; nil in formats with a min
+	lanes  *int32     // [groups][width][halves], of a lanesPath with 2 tokens or more
 	table  *[16]uint8 // decoded code of each nibble; nil unless codes have 4 bits
 	blocks int        // per row
-	width  int        // 1, 2, 4 or 8
+	width  int        // 1, 2, 4 or 8; on a wholeTilePath also 16
 	size   int        // bytes of a tile
 	panel  *panel     // scratch for decoded scales
 	book   *byte      // code book of low-bit formats, see bookOf

@@ -143,7 +143,7 @@ func (w *Matrix) multiply(y []float32, f *format, t0, t1 int, a *Activations, s 
 		switch {
 		case wide:
 			active.(widePath).mulWide(s, w.Type, tiles, n, a)
-		case a.tokens > maxSmallTokens || !s.multiplySmall(f, w.Type, tiles, n, a):
+		case a.tokens > mostSmall(active, w.Type) || !s.multiplySmall(f, w.Type, tiles, n, a):
 			s.multiplyTiles(f, w.Type, tiles, n, a)
 		}
 		s.copyOut(y, stride, w.Rows, t*TileRows, n, a.tokens)
@@ -180,10 +180,19 @@ func (w *Matrix) tileBytes() int {
 }
 
 // maxSmallTokens is the largest batch for GEMV and small-N GEMM kernels, which read
-// tiles without a panel. Up to this size, memory bandwidth limits the matmul.
+// tiles without a panel, except on a wholeTilePath. Up to this size, memory bandwidth limits
+// the matmul.
 const maxSmallTokens = 8
 
-// multiplySmall computes the sums of n tiles of rows for at most maxSmallTokens
+// mostSmall returns the largest batch for a path's small-N GEMM kernel of a type.
+func mostSmall(path kernels, t quant.Type) int {
+	if path, ok := path.(wholeTilePath); ok && path.takesWholeTiles(t) {
+		return TileTokens
+	}
+	return maxSmallTokens
+}
+
+// multiplySmall computes the sums of n tiles of rows for at most mostSmall
 // tokens. It returns false if the path has no kernel for them.
 func (s *Scratch) multiplySmall(f *format, t quant.Type, tiles []byte, n int, a *Activations) bool {
 	if len(tiles) == 0 || a.tokens == 0 {
@@ -192,7 +201,7 @@ func (s *Scratch) multiplySmall(f *format, t quant.Type, tiles []byte, n int, a 
 	s.use(0, a.tokens)
 	s.small = smallArgs{
 		sums: &s.sums[0], tile: &tiles[0], tiles: n, size: len(tiles) / n,
-		x: &a.codes[0], dx: &a.scale[0], shift: &a.shift[0], start: a.startAt(f, 0),
+		x: &a.codes[0], dx: &a.scale[0], shift: &a.shift[0], start: a.startAt(f, 0), lanes: a.lanesAt(),
 		table: f.table, blocks: a.cols / t.BlockElems(), width: tileWidth(a.tokens), panel: &s.panel,
 	}
 	return active.mulSmall(t, &s.small)

@@ -147,6 +147,19 @@ func TestPathsAgree(t *testing.T) {
 	}
 }
 
+// TestPathsAgreeOnEveryWidth checks all numbers of tokens up to a tile, with rows that do not fill their
+// last tile, on the types of most models.
+func TestPathsAgreeOnEveryWidth(t *testing.T) {
+	const rows, cols = TileRows + 7, 512
+	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K} {
+		m := packed(t, typ, randomRows(typ, rows, cols, 3), rows, cols)
+		x := randomVector(TileTokens*cols, 4)
+		for tokens := 1; tokens <= TileTokens; tokens++ {
+			requirePathsAgree(t, m, x[:tokens*cols], tokens, "%s, %d tokens", typ, tokens)
+		}
+	}
+}
+
 // TestPathsAgreeOnExtremeWeights checks that paths agree on blocks that contain only the
 // smallest or the largest bytes, with every kind of finite scale and with random and
 // with the largest activations, whose products fill the 16 bits that AVX2 adds them in.

@@ -7,8 +7,9 @@ import (
 
 // quantizeArgs are the arguments of a quantize kernel, which quantizes the groups
 // of one token. Pointers are to the token's first group. Outputs of consecutive
-// groups are width elements apart, codes width·GroupElems and halfStart 2·width. In
-// halfStart, the second half of a group is width elements after the first.
+// groups are width elements apart, codes width·GroupElems, halfStart and lanes 2·width. In
+// halfStart, the second half of a group is width elements after the first; in lanes it is the
+// next element.
 type quantizeArgs struct {
 	x         *float32 // [groups][GroupElems]
 	codes     *int8
@@ -19,6 +20,7 @@ type quantizeArgs struct {
 	start16   *int32   // startBits - 16·Σ codes
 	start128  *int32   // startBits - 128·Σ codes
 	halfStart *int32   // startBits - 32·Σ codes of a half
+	lanes     *int32   // see Activations; nil: the path reads none
 	groups    int
 	width     int // tokens in the tile
 }
@@ -70,6 +72,10 @@ func (a *quantizeArgs) put(g int, codes *[GroupElems]int8, scale float32) {
 	unsafe.Slice(a.start128, end)[at] = startBits - 128*(first+second)
 	halfStart := unsafe.Slice(a.halfStart, 2*end+a.width-1)
 	halfStart[2*at], halfStart[2*at+a.width] = startBits-halfZero*first, startBits-halfZero*second
+	if a.lanes != nil {
+		lanes := unsafe.Slice(a.lanes, 2*end)
+		lanes[2*at], lanes[2*at+1] = lanesOf(codes[:GroupElems/2]), lanesOf(codes[GroupElems/2:])
+	}
 }
 
 // quantizeGroup quantizes a group and returns its scale. If an element is infinite
@@ -91,6 +97,17 @@ func quantizeGroup(dst *[GroupElems]int8, x []float32 /* [GroupElems] */) float3
 		dst[i] = int8(math.RoundToEven(float64(v * inverse)))
 	}
 	return most / 127
+}
+
+// lanesOf returns halfZero·Σ codes in two 16-bit lanes, as VPMADDUBSW adds products: of the first and
+// the second two elements of each four.
+func lanesOf(codes []int8 /* of a half */) int32 {
+	var low, high int16
+	for i := 0; i < len(codes); i += laneBytes {
+		low += int16(codes[i]) + int16(codes[i+1])
+		high += int16(codes[i+2]) + int16(codes[i+3])
+	}
+	return int32(uint32(uint16(halfZero*low)) | uint32(uint16(halfZero*high))<<16)
 }
 
 func sum(codes []int8) (n int32) {

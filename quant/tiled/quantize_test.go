@@ -46,6 +46,25 @@ func inOrder(a *Activations) []int8 {
 	return codes
 }
 
+// requireLanes requires the lanes of a batch on a lanesPath, from the definition.
+func requireLanes(t *testing.T, a *Activations, tokens int) {
+	t.Helper()
+	if _, ok := active.(lanesPath); !ok || tokens < 2 {
+		return
+	}
+	width, _ := a.tile(0)
+	codes, want := inOrder(a), []int32{}
+	for at := 0; at < len(codes); at += GroupElems / 2 {
+		var lanes [2]int16
+		for k, c := range codes[at:][:GroupElems/2] {
+			lanes[k%4/2] += halfZero * int16(c)
+		}
+		want = append(want, int32(uint16(lanes[0]))|int32(lanes[1])<<16)
+	}
+	require.Len(t, want, 2*width*a.cols/GroupElems)
+	require.Equal(t, want, a.lanes[:len(want)])
+}
+
 // TestQuantizationAgrees checks that every path quantizes activations to the same bits.
 func TestQuantizationAgrees(t *testing.T) {
 	const groups = 12
@@ -73,7 +92,7 @@ func TestQuantizationAgrees(t *testing.T) {
 		return out
 	}
 	forEachPath(t, func(t *testing.T, path kernels) {
-		for tokens := 1; tokens <= 3; tokens++ {
+		for _, tokens := range []int{1, 2, 3, 6} {
 			cols := len(x) / tokens / GroupElems * GroupElems
 			usePath(t, portable{})
 			want := activationsOf(x, cols, tokens)
@@ -84,6 +103,7 @@ func TestQuantizationAgrees(t *testing.T) {
 			require.Equal(t, bits(want.shift), bits(got.shift))
 			require.Equal(t, want.start, got.start)
 			require.Equal(t, want.halfStart, got.halfStart)
+			requireLanes(t, got, tokens)
 		}
 	})
 }

@@ -32,10 +32,24 @@ const lockPause = 5 * time.Millisecond
 
 // WaitLock is Lock, but it waits for a held lock, up to a timeout.
 func WaitLock(fsys FS, name string, timeout time.Duration) (io.Closer, error) {
-	for end := time.Now().Add(timeout); ; time.Sleep(lockPause) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return pollLock(ctx, fsys, name, lockPause)
+}
+
+// pollLock is Lock, but it tries a held lock again after each pause, until ctx ends.
+func pollLock(ctx context.Context, fsys FS, name string, pause time.Duration) (io.Closer, error) {
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	for {
 		lock, err := Lock(fsys, name)
-		if err == nil || !errors.Is(err, ErrLocked) || time.Now().After(end) {
+		if err == nil || !errors.Is(err, ErrLocked) {
 			return lock, err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, err
 		}
 	}
 }
@@ -52,22 +66,14 @@ func HeldLock(err error) string {
 // AwaitFree waits until nobody holds a lock, looking once in each pause. It then holds the lock only for a moment. It
 // returns the cause of ctx's end, or the error of a lock that cannot be tried.
 func AwaitFree(ctx context.Context, fsys FS, name string, pause time.Duration) error {
-	ticker := time.NewTicker(pause)
-	defer ticker.Stop()
-	for {
-		lock, err := Lock(fsys, name)
-		if err == nil {
-			return lock.Close()
-		}
-		if !errors.Is(err, ErrLocked) {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	lock, err := pollLock(ctx, fsys, name, pause)
+	switch {
+	case errors.Is(err, ErrLocked): // until ctx ended
+		return context.Cause(ctx)
+	case err != nil:
+		return err
 	}
+	return lock.Close()
 }
 
 // locker is implemented by file systems with locks.

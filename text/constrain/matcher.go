@@ -24,7 +24,7 @@ type Matcher struct {
 	fixed    int64 // bytes that do not change
 }
 
-// Mask is what may follow in an answer. Its memory is valid until the next call of [Cursor.Mask], and must not be modified.
+// Mask is what may follow in an answer. Its memory is valid until the next call of [Cursor.Mask] or [Cursor.Prepare], and must not be modified.
 type Mask struct {
 	Bits []uint64 // [vocab/64] tokens that may follow
 	Only int32    // the token, if there is only one; -1 otherwise
@@ -304,7 +304,8 @@ func (c *Cursor) Done() (bool, error) {
 	return err == nil && k.dearest < 0, err
 }
 
-// Prepare computes the mask of the state, so that Mask with the same limit returns it at once. It may run at the same time as other methods.
+// Prepare computes the mask of the state, so that Mask with the same limit returns it at once. It may run at the same time as other methods,
+// but overwrites a mask that is in use.
 func (c *Cursor) Prepare(left int) {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()

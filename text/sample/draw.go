@@ -46,6 +46,47 @@ func (s *Sampler) least(candidates []candidate, except int32) (chosen int32, lea
 	return chosen, least
 }
 
+// drawAll is draw for all tokens that are not forbidden, of which best has the greatest logit. It begins with that token, whose
+// quotient is small, and computes those of the few tokens for which a lower bound is smaller yet.
+func (s *Sampler) drawAll(logits []float32 /* [vocab] */, best int32) int32 {
+	top, temperature := float64(logits[best]), float64(s.params.Temperature)
+	key := mix(s.seed ^ mix(s.position+positionKey))
+	chosen, least := best, -ln(1-uniform(mix(key+uint64(uint32(best))*odd)))
+	most, limit := drawBounds(least)
+	number := key - odd
+	for id, logit := range logits {
+		number += odd
+		x := mix(number)
+		if x > most {
+			continue
+		}
+		// e^d >= 1 + d + d*d/2 divides the weight.
+		rest, d := uniform(x), (top-float64(logit))/temperature
+		if rest*(1+d+d*d/2) > limit {
+			continue
+		}
+		weight := exp((float64(logit) - top) / temperature)
+		if weight == 0 {
+			continue
+		}
+		if quotient := -ln(1-rest) / weight; quotient < least || quotient == least && int32(id) < chosen {
+			chosen, least = int32(id), quotient
+			most, limit = drawBounds(least)
+		}
+	}
+	return chosen
+}
+
+// drawBounds returns the greatest random bits whose number may be at most a quotient, and a number a little above the quotient: lower bounds
+// are rounded.
+func drawBounds(quotient float64) (bits uint64, above float64) {
+	bits = math.MaxUint64
+	if quotient < 1 {
+		bits = uint64(quotient*0x1p52)<<12 | 0xfff
+	}
+	return bits, quotient * (1 + 1e-9)
+}
+
 // Margin returns how much the logit of a token that Sample has just returned for logits may fall until Sample returns
 // another one, and which. It is infinite for the only token that Sample can return.
 func (s *Sampler) Margin(logits []float32 /* [vocab] */, id int32) (margin float64, second int32) {

@@ -68,12 +68,50 @@ func topP(candidates []candidate, p float32) []candidate {
 		return candidates
 	}
 	top, total := maxLogit(candidates), 0.0
+	var weights [levels]float64
 	for i := range candidates {
 		c := &candidates[i]
-		total += exp(float64(c.logit) - top)
+		weight := exp(float64(c.logit) - top)
+		total += weight
+		weights[levelOf(top, c.logit)] += weight
 		c.key = -float64(c.logit)
 	}
-	return truncateToMass(candidates, top, float64(p)*total)
+	mass := float64(p) * total
+	last := 0
+	for last < levels-1 && weights[last] < mass {
+		mass -= weights[last]
+		last++
+	}
+	before, upTo := splitByLevel(candidates, top, last)
+	return candidates[:before+len(truncateToMass(candidates[before:upTo], top, mass))]
+}
+
+// levels are classes of candidates by how far their logits are below the greatest one, levelsPerUnit for a distance of 1. Of those that topP
+// retains, only the ones of the last level have to be ordered, which are few also where a large vocabulary has similar logits.
+const (
+	levels        = 1024
+	levelsPerUnit = 20
+)
+
+func levelOf(top float64, logit float32) int {
+	return int(min(levelsPerUnit*(top-float64(logit)), levels-1))
+}
+
+// splitByLevel moves the candidates of lower levels than one to the start of the buffer, and those of this level behind them. It returns
+// the ends of both.
+func splitByLevel(candidates []candidate, top float64, level int) (before, upTo int) {
+	for i, c := range candidates {
+		l := levelOf(top, c.logit)
+		if l > level {
+			continue
+		}
+		candidates[i], candidates[upTo] = candidates[upTo], c
+		if upTo++; l < level {
+			candidates[upTo-1], candidates[before] = candidates[before], c
+			before++
+		}
+	}
+	return before, upTo
 }
 
 // minP retains the tokens whose probability is at least p times the probability of the
@@ -86,6 +124,9 @@ func minP(candidates []candidate, p float32) []candidate {
 	least := ln(float64(p)) // below negligible, exp is 0, and a high temperature may still draw the token
 	for _, c := range candidates {
 		d := float64(c.logit) - top
+		if d < least-1e-6 { // beyond what rounding of exp and ln can change, as most of a large vocabulary is
+			continue
+		}
 		if exp(d) >= float64(p) || d < negligible && d >= least {
 			candidates[n] = c
 			n++

@@ -25,6 +25,11 @@ type Params struct {
 	Seed      *uint64           // seed of the random numbers; nil selects a random seed, see Sampler.Seed
 }
 
+// filters reports whether a filter may remove tokens.
+func (p *Params) filters() bool {
+	return p.TopK != 0 || p.TopP != 0 && p.TopP != 1 || p.MinP != 0 || p.TypicalP != 0 && p.TypicalP != 1
+}
+
 // Limits of the stop strings. Stop strings come from untrusted requests, and the
 // matcher's time per byte of text is proportional to their number.
 const (

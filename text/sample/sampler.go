@@ -129,6 +129,9 @@ func (s *Sampler) Sample(logits []float32 /* [vocab] */) (int32, error) {
 	if s.params.Temperature == 0 {
 		return best, nil
 	}
+	if !s.params.filters() {
+		return s.drawAll(logits, best), nil
+	}
 	return s.draw(s.filter(logits)), nil
 }
 

@@ -365,6 +365,40 @@ func randomLogits(seed uint64, vocab int) []float32 {
 	return logits
 }
 
+// TestDrawingAmongAllEqualsDrawingFromAList compares draws without filters with draws among all tokens in a list: of even and
+// steep distributions, with forbidden tokens, and with the likeliest one first and last.
+func TestDrawingAmongAllEqualsDrawingFromAList(t *testing.T) {
+	const vocab = 3000
+	even, steep := make([]float32, vocab), make([]float32, vocab)
+	for i := range steep {
+		steep[i] = -float32(i) / 40
+	}
+	falling := slices.Clone(steep)
+	slices.Reverse(steep)
+	forbidden := randomLogits(8, vocab)
+	for i := range forbidden {
+		if i%7 != 0 {
+			forbidden[i] = float32(math.Inf(-1))
+		}
+	}
+	for name, logits := range map[string][]float32{
+		"random": randomLogits(7, vocab), "even": even, "rising": steep, "falling": falling, "forbidden": forbidden,
+	} {
+		for _, temperature := range []float32{0.01, 0.7, 1, 3, 1e6} {
+			s := newSampler(t, Params{Temperature: temperature, Seed: seed(9)}, vocab)
+			drawn := map[int32]bool{}
+			for range 300 {
+				got, err := s.Sample(logits)
+				require.NoError(t, err)
+				require.Equal(t, s.draw(s.filter(logits)), got, "%s at %v", name, temperature)
+				drawn[got] = true
+				s.Accept(got)
+			}
+			require.True(t, temperature < 1 || len(drawn) > 1, "%s at %v", name, temperature)
+		}
+	}
+}
+
 // TestMarginIsWhatALogitMayFall lowers the logit of the returned token by nearly its margin and by a little more.
 func TestMarginIsWhatALogitMayFall(t *testing.T) {
 	for name, p := range map[string]Params{

@@ -30,18 +30,43 @@ type small256Kernel struct {
 }
 
 // Frame is the size of the stack that HALVES needs.
-func (k small256Kernel) Frame() int { return pick(k.Unpacked, 320, 0) }
+func (k small256Kernel) Frame() int { return pick(k.Unpacked, 256, 0) }
 
-// Together is the number of tokens that the kernel multiplies at once, of width.
-func (k small256Kernel) Together(width int) int {
+// Together is the largest number of tokens that the kernel multiplies at once.
+func (k small256Kernel) Together() int {
 	if k.Dots == "APART" || k.Dots == "TABLE_DOTS" { // no registers for more sums
 		return 2
 	}
-	return min(width, 4)
+	return 4
+}
+
+// small256Loop is a kernel's loop over the blocks. Its passes multiply a group with Together tokens each.
+type small256Loop struct {
+	Width, Together int // tokens; the last loop also takes larger widths
+	Passes          []small256Pass
+}
+
+// small256Pass is repeated until no token is left, or done once.
+type small256Pass struct{ Keeps, Kept, Repeats bool }
+
+// Repeats reports whether the loop takes several widths.
+func (l small256Loop) Repeats() bool { return l.Passes[len(l.Passes)-1].Repeats }
+
+// Loops are the kernel's loops. If codes are kept, the first pass of the last loop stores them and the
+// others load them.
+func (k small256Kernel) Loops() (loops []small256Loop) {
+	for n := 2; n <= k.Together(); n *= 2 {
+		loops = append(loops, small256Loop{Width: n, Together: n, Passes: []small256Pass{{}}})
+	}
+	last := small256Loop{Width: 2 * k.Together(), Together: k.Together(), Passes: []small256Pass{{Repeats: true}}}
+	if k.Keeps() {
+		last.Passes = []small256Pass{{Keeps: true}, {Kept: true, Repeats: true}}
+	}
+	return append(loops, last)
 }
 
 // Keeps reports whether codes are unpacked once for all tokens.
-func (k small256Kernel) Keeps() bool { return !k.Signed && k.Codes != "EIGHT" }
+func (k small256Kernel) Keeps() bool { return !k.Signed && !k.Unpacked && k.Codes != "EIGHT" }
 
 // Prefetch is the macro that prefetches a group.
 func (k small256Kernel) Prefetch() string { return fmt.Sprintf("PREFETCH%d", (k.Bytes+63)/64) }

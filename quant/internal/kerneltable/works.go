@@ -81,6 +81,7 @@ var sections = []section{
 	{title: "Products of two tokens", rows: multiply(2)},
 	{title: "Products of four tokens", rows: multiply(4)},
 	{title: "Products of eight tokens", rows: multiply(8)},
+	{title: "Products of 16 tokens", rows: multiply(16)},
 	{title: "Products of a prompt (GEMM)", rows: multiply(512)},
 	{title: "Products of low-bit formats, one token", rows: lowBit(1), about: lowAbout},
 	{title: "Products of low-bit formats, a prompt", rows: lowBit(512)},
