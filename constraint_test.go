@@ -169,6 +169,27 @@ func TestConstraintsAreRefused(t *testing.T) {
 	}
 }
 
+// TestCompilingAConstraintIsCounted gives an engine with the smallest budget a grammar of many rules. The budget refuses it
+// before it is compiled, and has everything back; without an engine it is not compiled either.
+func TestCompilingAConstraintIsCounted(t *testing.T) {
+	t.Parallel()
+	const rules = 20_000
+	var text strings.Builder
+	text.WriteString("root ::= r0\n")
+	for i := range rules {
+		fmt.Fprintf(&text, "r%d ::= \"x\" r%d | \"y\"\n", i, (i+1)%rules)
+	}
+	o := llmrun.GenerateOptions{Grammar: text.String()}
+	require.NoError(t, o.CheckConstraint())
+	pack, options := filepath.Join("cmd", "llmrun", "bundled", "model.pack"), llmrun.Options{Threads: 1, Context: 64}
+	options.Memory.RAM = minimum(t, pack, options)
+	e := open(t, pack, options)
+	s := newSession(t, e)
+	held := e.MemoryUsed()
+	require.ErrorIs(t, collect(s.Generate(t.Context(), "Hi", o)).err, llmrun.ErrBudget)
+	require.Equal(t, held, e.MemoryUsed())
+}
+
 // TestSchemaOf compares the schemas of types with what encoding/json decodes.
 func TestSchemaOf(t *testing.T) {
 	type point struct{ X, Y int8 }

@@ -120,16 +120,17 @@ func TestMultiplyMatchesFloats(t *testing.T) {
 func TestMultiplyDoesNotDependOnTheBatch(t *testing.T) {
 	for typ := range formats {
 		t.Run(typ.String(), func(t *testing.T) {
-			const rows, cols, tokens = 16, 1280, 37
+			const rows, cols, most = 16, 1280, 37
 			m := packed(t, typ, randomRows(typ, rows, cols, 5), rows, cols)
-			x := randomVector(tokens*cols, 6)
-			all := make([]float32, tokens*rows)
-			s := NewScratch(tokens)
-			Multiply(all, m, 0, 1, activationsOf(x, cols, tokens), s)
-			for tok := range tokens {
-				one := make([]float32, rows)
-				Multiply(one, m, 0, 1, activationsOf(x[tok*cols:], cols, 1), s)
-				require.Equal(t, all[tok*rows:(tok+1)*rows], one, "token %d", tok)
+			x := randomVector(most*cols, 6)
+			all, one := make([]float32, most*rows), make([]float32, most*rows)
+			s := NewScratch(most)
+			for tok := range most {
+				Multiply(one[tok*rows:][:rows], m, 0, 1, activationsOf(x[tok*cols:], cols, 1), s)
+			}
+			for _, tokens := range []int{2, 3, 7, 9, 16, most} {
+				Multiply(all[:tokens*rows], m, 0, 1, activationsOf(x, cols, tokens), s)
+				require.Equal(t, one[:tokens*rows], all[:tokens*rows], "%d tokens", tokens)
 			}
 		})
 	}

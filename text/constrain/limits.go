@@ -57,11 +57,11 @@ type meter struct {
 	free    int64 // bytes that are reserved and not taken
 }
 
-func (c Compiler) meter() *meter {
-	if c.Reserve == nil {
+func (k Compiler) meter() *meter {
+	if k.Reserve == nil {
 		return nil
 	}
-	return &meter{c.Reserve, freeBytes}
+	return &meter{k.Reserve, freeBytes}
 }
 
 // take takes memory.
