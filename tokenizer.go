@@ -45,6 +45,13 @@ func (t *Tokenizer) Decode(ids []int32) (string, error) {
 	return text, nil
 }
 
+// TokenDecoder converts the tokens of an answer to text, one by one.
+type TokenDecoder = token.Decoder
+
+// NewDecoder returns a decoder for an answer. Its texts have whole characters, and, in contrast to those of Decode, the
+// spaces with which they begin.
+func (t *Tokenizer) NewDecoder() *TokenDecoder { return t.t.NewDecoder() }
+
 // Piece returns a token as the vocabulary spells it, such as "Ġworld" or "▁world". ok is
 // false for an id outside the vocabulary.
 func (t *Tokenizer) Piece(id int32) (piece string, ok bool) { return t.t.Piece(id) }

@@ -166,8 +166,20 @@ func TestWaitingForMemory(t *testing.T) {
 		leave()
 		require.False(t, <-again, "its client has left")
 		r.release(a)
+
+		// Of one request, a generation waits for the end of another one.
+		u := &use{offered: offered{entry: a}}
+		first, second := r.begin(u), r.begin(u)
+		go func() { again <- r.makeKVRoom(t.Context(), a, new(bool)) }()
+		synctest.Wait()
+		require.Empty(t, again)
+		first()
+		require.True(t, <-again)
+		alone = false
+		require.False(t, r.makeKVRoom(t.Context(), a, &alone), "it is alone")
+		second()
 		r.release(a)
-		require.Zero(t, a.starved)
+		require.Zero(t, a.starved+a.further)
 		require.NoError(t, r.shutdown())
 	})
 }

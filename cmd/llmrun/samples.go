@@ -275,8 +275,9 @@ func (c *sampleFlags) addTo(of *choice) func(*runReport) {
 
 // candidateTokens describes the tokens of a candidate.
 func candidateTokens(engine *llmrun.Engine, k *llmrun.Candidate) (tokens []tokenReport) {
+	text := tokenTexts(engine)
 	for i, id := range k.IDs {
-		p := llmrun.Piece{ID: id, Text: tokenText(engine, id), LogProb: k.LogProbs[i]}
+		p := llmrun.Piece{ID: id, Text: text(id), LogProb: k.LogProbs[i]}
 		if i < len(k.Top) {
 			p.Top = k.Top[i]
 		}
