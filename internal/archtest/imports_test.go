@@ -88,7 +88,7 @@ var rules = []rule{
 	{dir: "notes", only: []string{".", "internal/ended", "notes/index"}},
 	{dir: "mobile", only: []string{".", "notes"}},
 	{dir: "examples/notesapp", only: []string{".", "notes"}},
-	{dir: "hub", only: []string{"internal/ended", "store/vfs", "tiering"}},
+	{dir: "hub", only: []string{"internal/ended", "store/vfs"}},
 	{dir: "cmd/llmrun/bundled", only: []string{"store/vfs"}},
 	{dir: "internal/testutil", external: []string{"github.com/rogpeppe/go-internal"}},
 	{dir: "internal/testutil/failing"},
