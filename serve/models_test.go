@@ -166,8 +166,19 @@ func TestWaitingForMemory(t *testing.T) {
 		leave()
 		require.False(t, <-again, "its client has left")
 		r.release(a)
+
+		// Of one request, a generation waits for the end of another one.
+		u := &use{offered: offered{entry: a}}
+		first, second := r.begin(u), r.begin(u)
+		go func() { again <- room().make(t.Context()) }()
+		synctest.Wait()
+		require.Empty(t, again)
+		first()
+		require.True(t, <-again)
+		require.False(t, room().make(t.Context()), "it is alone")
+		second()
 		r.release(a)
-		require.Zero(t, a.starved)
+		require.Zero(t, a.starved+a.further)
 		require.NoError(t, r.shutdown())
 	})
 }
