@@ -98,6 +98,9 @@ func stuckGoroutine(lines []string) []string {
 // failingInput is the line in which go test -fuzz names the file of an input that failed.
 var failingInput = regexp.MustCompile(`Failing input written to (\S+)`)
 
+// smallerInput is the line with which go test -fuzz begins to make an input that failed smaller.
+var smallerInput = regexp.MustCompile(`minimizing \d+-byte failing input file`)
+
 // inputs returns the files of failing inputs that fuzzing wrote, whole: the machine of a check does not outlive it.
 func (f failure) inputs() (lines []string) {
 	for _, line := range f.Output {

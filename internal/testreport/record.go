@@ -69,16 +69,17 @@ func (r *record) runAgain(c command, to io.Writer) {
 	}
 }
 
-// onlyReachedTheTimeLimit reports whether fuzzing ended with no message but "context deadline exceeded". If the
-// time limit reaches a worker first, the fuzzing tool sometimes reports such a failure. A real
-// failure names the input file that it wrote.
+// onlyReachedTheTimeLimit reports whether fuzzing ended with no message but "context deadline exceeded". The fuzzing
+// tool reports such a failure if it sees the time limit before the context that it derives for its workers ends,
+// whatever the inputs did. With a real failure it names the input file that it wrote or, if the time ends while it makes
+// the input smaller, only says that it does.
 func (r *record) onlyReachedTheTimeLimit() bool {
 	if len(r.Failures) == 0 {
 		return false
 	}
 	for _, f := range r.Failures {
 		text := strings.Join(f.Output, "")
-		if f.Kind != "" || !strings.Contains(text, "    context deadline exceeded\n") || failingInput.MatchString(text) ||
+		if f.Kind != "" || !strings.Contains(text, "    context deadline exceeded\n") || failingInput.MatchString(text) || smallerInput.MatchString(text) ||
 			slices.ContainsFunc(f.Output, position.MatchString) {
 			return false
 		}

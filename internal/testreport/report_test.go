@@ -162,7 +162,7 @@ func TestFuzzingTimeLimit(t *testing.T) {
 	limit := failure{Test: "FuzzA", Output: []string{"--- FAIL: FuzzA (3.01s)\n", "    context deadline exceeded\n"}}
 	require.True(t, (&record{Failures: []failure{limit}}).onlyReachedTheTimeLimit())
 	require.False(t, (&record{}).onlyReachedTheTimeLimit())
-	for _, line := range []string{"    a_test.go:7: wrong\n", "    Failing input written to testdata/fuzz/FuzzA/0123\n"} {
+	for _, line := range []string{"    a_test.go:7: wrong\n", "    Failing input written to testdata/fuzz/FuzzA/0123\n", "fuzz: minimizing 35-byte failing input file\n"} {
 		found := limit
 		found.Output = append([]string{line}, limit.Output...)
 		require.False(t, (&record{Failures: []failure{found}}).onlyReachedTheTimeLimit(), line)
