@@ -165,7 +165,7 @@ func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, 
 	}
 	defer u.server.models.begin(u)()
 	stats, err := u.try(ctx, p, o, count)
-	for alone := false; errors.Is(err, llmrun.ErrBudget) && u.server.models.makeKVRoom(ctx, u.entry, &alone); {
+	for room := (kvRoom{models: u.server.models, model: u.entry}); errors.Is(err, llmrun.ErrBudget) && room.make(ctx); {
 		if repeated = 0; given > 0 {
 			o.Sampling.Seed = &stats.Seed
 			counted = llmrun.Stats{GeneratedTokens: counted.GeneratedTokens} // the prompt is computed again

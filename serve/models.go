@@ -529,22 +529,30 @@ func (r *registry) announceLeft() {
 	r.left = make(chan struct{})
 }
 
-// makeKVRoom makes room for the keys and values of a generation: it closes the warm sessions, or waits until
-// another generation of the model ends. It reports whether the generation should try again. If all of the
-// model wait, none would end: the last one does not wait, and tries again once, because those that wait hold nothing. alone tells that it did.
-func (r *registry) makeKVRoom(ctx context.Context, e *entry, alone *bool) bool {
+// kvRoom makes room for the keys and values of one generation, which uses a model.
+type kvRoom struct {
+	models *registry
+	model  *entry
+	alone  bool // the generation tried again although nothing had ended
+}
+
+// make closes the warm sessions of the model, or waits until another generation of the model ends. It reports whether the
+// generation should try again. If all of the model wait, none would end: the last one does not wait, and tries again once,
+// because those that wait hold nothing.
+func (k *kvRoom) make(ctx context.Context) bool {
+	r, e := k.models, k.model
 	if r.cool(e) {
 		return true
 	}
 	r.mu.Lock()
 	left := r.left
 	if e.starved+1 >= e.users+e.further {
-		again := e.starved > 0 && !*alone
-		*alone = true
+		again := e.starved > 0 && !k.alone
+		k.alone = true
 		r.mu.Unlock()
 		return again
 	}
-	*alone = false
+	k.alone = false
 	e.starved++
 	r.mu.Unlock()
 	select {
