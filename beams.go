@@ -38,7 +38,7 @@ func (s *Session) Beams(ctx context.Context, prompt Prompt, o BeamOptions) iter.
 	return func(yield func(*Candidate, error) bool) {
 		o.Step = cmp.Or(o.Step, defaultStep)
 		options := CandidateOptions{GenerateOptions: o.GenerateOptions, N: o.Width * o.Expand, Score: o.Score}
-		c := &candidates{session: s, options: options, yield: yield, messages: slices.Clone(prompt.Messages), beams: &o}
+		c := &candidates{session: s, options: options, yield: yield, messages: cloneMessages(prompt.Messages), beams: &o}
 		if err := c.run(ctx, prompt); err != nil && !c.abandoned {
 			yield(nil, err)
 		}

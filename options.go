@@ -43,8 +43,8 @@ type Options struct {
 	// sensitive weights; or another name from [Mixes]. "" loads the weights as they are
 	// stored.
 	Quantize string
-	// Adapters are LoRA adapters: directories in peft's format for a model in safetensors format or
-	// its pack, or GGUF files for a GGUF model or its pack. The engine merges them into the weights
+	// Adapters are LoRA adapters: directories in peft's format, or GGUF files. One in the other format than the
+	// model may have matrices of attention and of the MLP, in common families. The engine merges them into the weights
 	// while it loads them; the merged weights take four bytes each. A colon and a scale may follow a
 	// path: "style:0.5" adds half of the adapter's changes. All sessions use these adapters.
 	//

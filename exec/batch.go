@@ -209,7 +209,9 @@ type piece struct {
 	alone    bool // it shares no pass: one that it shared failed
 	prompt   bool // the caller came back soon after its last pass
 	lastPass uint64
-	finished time.Time // end of its last pass
+	// answering is the number of the pass that gave its answer a token, until the caller comes back or rests.
+	answering uint64
+	finished  time.Time // end of its last pass
 }
 
 // shortPiece is the most tokens that go through a pass together with all other short pieces, before
@@ -342,17 +344,34 @@ func (q *sharedPasses) prompts(chunk int) (n int) {
 	return n
 }
 
+// latePasses is how many passes of prompts are short for an answer that does not come back. A whole chunk can take seconds.
+const latePasses = 4
+
+// lateAnswers returns the number of answers whose callers have not come back from one of the last passes.
+func (q *sharedPasses) lateAnswers() (n int) {
+	for _, s := range q.order {
+		if in := s.piece.answering; in > 0 && q.passes-in < latePasses {
+			n++
+		}
+	}
+	return n
+}
+
 // takePrompts adds tokens of long pieces.
 func (q *sharedPasses) takePrompts(room *batchRoom) {
 	most, beside := room.tokens, 0
 	for _, p := range q.chosen {
 		beside += p.taken
 	}
-	chunk := room.tokens + beside
+	chunk, answers := room.tokens+beside, len(q.chosen)
+	if answers == 0 {
+		answers = q.lateAnswers()
+		beside = answers
+	}
 	switch {
-	case beside == 0:
+	case answers == 0:
 	case q.times.Measured():
-		times := promptTimes * max(1, float64(q.prompts(chunk))/float64(len(q.chosen)))
+		times := promptTimes * max(1, float64(q.prompts(chunk))/float64(answers))
 		most = max(1, q.times.Room(beside, room.tokens, times, promptPass))
 	default:
 		most = max(1, chunk/promptDivisor)

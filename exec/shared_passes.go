@@ -22,7 +22,7 @@ import (
 // A batch takes whole short pieces first (the next token of an answer, or guesses), in the order of
 // their arrival, and then tokens of long prompts. Beside short pieces, prompts get so many that the pass
 // takes promptTimes as long as without them, or promptPass, so that answers go on while a long prompt is
-// read. Where more prompts wait than answers run, the pass may take as many times longer: requests that come together would
+// read, also if the callers of all answers are a little late. Where more prompts wait than answers run, the pass may take as many times longer: requests that come together would
 // otherwise begin one behind the other, and their last passes be as many with few sequences. The piece that has waited longest
 // always takes part.
 //
@@ -140,7 +140,7 @@ func (q *sharedPasses) add(p *piece) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p.queued = true
+	p.queued, p.answering = true, 0
 	q.waiting = append(q.waiting, p)
 	p.prompt = p.finished.IsZero() || now.Sub(p.finished) <= q.grace
 	q.noLongerExpected(p)
@@ -167,6 +167,7 @@ func (s *Sequence) Rest() {
 	q := &s.model.passes
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	s.piece.answering = 0
 	q.noLongerExpected(&s.piece)
 }
 
@@ -290,6 +291,9 @@ func (q *sharedPasses) handOut(begun time.Time, err error) {
 // release hands a piece back to its caller.
 func (q *sharedPasses) release(p *piece) {
 	p.alone, p.finished = false, q.ended
+	if p.err == nil && p.gave > 0 {
+		p.answering = q.passes
+	}
 	if p.err == nil && p.prompt {
 		p.lastPass = q.passes
 		q.expected++

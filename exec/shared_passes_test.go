@@ -186,6 +186,29 @@ func TestPromptBesideAnswer(t *testing.T) {
 	}
 }
 
+// TestPromptBesideLateAnswer reads a long prompt while the caller of an answer is late: the first passes are short, so that it would not wait
+// for a whole chunk. They are not when it rests.
+func TestPromptBesideLateAnswer(t *testing.T) {
+	const chunk, part = 64, 64 / promptDivisor
+	m := openFixture(t, testutil.Shared(t, "fixtures", "llama3"), "config.json", Options{Threads: 2, Chunk: chunk})
+	for rests, want := range map[bool][]int{false: {part, 2 * part, 3 * part, 4 * part, 4*part + chunk}, true: {chunk, 2 * chunk}} {
+		late, err := m.NewSequence(0)
+		require.NoError(t, err)
+		require.NoError(t, m.Extend(t.Context(), late, []int32{5}, &ExtendOptions{Each: func(int, []float32) error { return nil }}))
+		if rests {
+			late.Rest()
+		}
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		var parts []int
+		prompt := longPrompt(m.Spec.Vocab, 2*chunk, 3)
+		require.NoError(t, m.Extend(t.Context(), s, prompt, &ExtendOptions{Progress: func(done, _ int) { parts = append(parts, done) }}))
+		require.Equal(t, want, parts)
+		late.Close()
+		s.Close()
+	}
+}
+
 // TestManySequencesInSmallChunks runs more sequences than a pass has tokens: none starves.
 func TestManySequencesInSmallChunks(t *testing.T) {
 	dir := testutil.Shared(t, "fixtures", "qwen3")

@@ -311,11 +311,11 @@ func (o *object) whole(name string, low, high int64) *int64 {
 	n, err := strconv.ParseInt(v.text, 10, 64)
 	if err != nil {
 		f, err := strconv.ParseFloat(v.text, 64)
-		if err != nil || f != math.Trunc(f) {
+		if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1<<63 {
 			o.fail(name, fmt.Sprintf("is %s; it must be a whole number from %d to %d", shorten(v.text), low, high))
 			return nil
 		}
-		n = int64(min(max(f, math.MinInt64/2), math.MaxInt64/2))
+		n = int64(f)
 	}
 	if n < low || n > high {
 		o.fail(name, fmt.Sprintf("is %s; it must be a whole number from %d to %d", shorten(v.text), low, high))

@@ -452,6 +452,7 @@ func TestOpenAIRefusals(t *testing.T) {
 		{chat, `{` + foxMessages + `,"n":0}`, 400, "n", "is 0"},
 		{chat, `{` + foxMessages + `,"n":1000}`, 400, "n", "is 1000"},
 		{chat, `{` + foxMessages + `,"seed":1.5}`, 400, "seed", "whole number"},
+		{chat, `{` + foxMessages + `,"seed":9223372036854775808}`, 400, "seed", "is 9223372036854775808"},
 		{chat, `{` + foxMessages + `,"stop":[` + strings.Repeat(`"a",`, 100) + `"a"]}`, 400, "stop", "more than 64"},
 		{chat, `{` + foxMessages + `,"stop":{}}`, 400, "stop", "list of strings"},
 		{chat, `{` + foxMessages + `,"logit_bias":{"x":1}}`, 400, "logit_bias.x", "token id"},

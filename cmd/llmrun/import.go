@@ -47,7 +47,7 @@ An interrupted import, or one that fills the disk, leaves no file.
 			f.Text(&i.calibrate, "calibrate", "FILE", "with --quant to 4 bits: a text of the kind that the model will process; weights that large activations multiply are quantized more exactly")
 			f.Toggle(&i.nested, "nested", "store weights of 4 to 8 bits (such as Q8_0, Q4_0, Q4_K) in two planes, so that memory for the high bits is enough: the low ones are streamed, and the high ones guess tokens; needs -o")
 			f.Text(&i.nestedBits, "nested-bits", "BITS", "with --nested: bits of 4-bit weights in memory (of 8 and 6 bits 4, of 5 one less): 3; mixed: 2 of queries, keys, gate and up, and all of the others; or a percentage such as 75%, the part of the matrices in memory: bits are then chosen by matrix, from what they are worth on the text of --calibrate; default: 3")
-			f.List(&i.lora, "lora", "PATH[:SCALE]", "LoRA adapter: a directory in peft's format for a safetensors model, or a GGUF file for a GGUF model; it is added to the weights, SCALE times as strongly; needs -o; may be given several times")
+			f.List(&i.lora, "lora", "PATH[:SCALE]", "LoRA adapter: a directory in peft's format, or a GGUF file; it is added to the weights, SCALE times as strongly; needs -o; may be given several times")
 			return i.run
 		},
 	}

@@ -170,7 +170,7 @@ func (m *modelFlags) openNamed(s *cli.Streams, engine *llmrun.Engine, behind boo
 
 // addLoRA declares --lora, for commands that compute.
 func (m *modelFlags) addLoRA(f *cli.FlagSet) {
-	f.List(&m.lora, "lora", "[NAME=]PATH[:SCALE]", "LoRA adapter: a directory in peft's format for a safetensors model or its pack, or a GGUF file for a GGUF model or its pack; it is added to the weights, SCALE times as strongly, such as 0.5; with a NAME it stays beside the weights, and --adapter chooses it; may be given several times")
+	f.List(&m.lora, "lora", "[NAME=]PATH[:SCALE]", "LoRA adapter: a directory in peft's format, or a GGUF file; it is added to the weights, SCALE times as strongly, such as 0.5; with a NAME it stays beside the weights, and --adapter chooses it; may be given several times")
 }
 
 // addBeside declares --lora-beside, for commands that compute with a model.

@@ -83,7 +83,7 @@ func (v *serveFlags) add(f *cli.FlagSet) {
 	f.Value("allow-origin", "ORIGIN", "pages of this origin, such as https://notes.example, may use the server; * allows all pages that a browser on this machine shows; may be given several times", v.addOrigin)
 	f.Group("Model")
 	f.Value("model", "NAME=PATH", "offer a model under a name: a GGUF file (any part of a split one), Hugging Face directory, or pack; may be given several times. Default: "+defaultModel+", as "+bundledName, v.addModel)
-	f.List(&v.lora, "lora", "[MODEL:]NAME=PATH[:SCALE]", "offer a model with a LoRA adapter, as the model MODEL:NAME: a directory in peft's format for a safetensors model or its pack, or a GGUF file for a GGUF model or its pack, SCALE times as strongly. It stays in memory beside the weights of MODEL, one of --model, which can be left out if there is one; may be given several times")
+	f.List(&v.lora, "lora", "[MODEL:]NAME=PATH[:SCALE]", "offer a model with a LoRA adapter, as the model MODEL:NAME: a directory in peft's format or a GGUF file, SCALE times as strongly. It stays in memory beside the weights of MODEL, one of --model, which can be left out if there is one; may be given several times")
 	f.Value("keep-alive", "TIME", "how long a model stays open without requests: a duration such as 10m, or a number of seconds; negative: until another one needs the memory; default: 5m. Requests of ollama's API can say otherwise", v.setKeepAlive)
 	f.Setting("listen")
 	f.Setting("keep-alive")
