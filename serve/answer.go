@@ -45,6 +45,8 @@ type use struct {
 	load   time.Duration // until the model was open
 	// session is the name of the session on flash that holds the conversation; "" = none.
 	session string
+	// generations that run; registry.mu guards it.
+	generations int
 }
 
 // sessionHeader names a session on flash. It is saved behind the answer, and is the session that llmrun chat --session
@@ -161,8 +163,9 @@ func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, 
 		}
 		return each(p)
 	}
+	defer u.server.models.begin(u)()
 	stats, err := u.try(ctx, p, o, count)
-	for alone := false; errors.Is(err, llmrun.ErrBudget) && u.server.models.makeKVRoom(ctx, u.entry, &alone); {
+	for room := (kvRoom{models: u.server.models, model: u.entry}); errors.Is(err, llmrun.ErrBudget) && room.make(ctx); {
 		if repeated = 0; given > 0 {
 			o.Sampling.Seed = &stats.Seed
 			counted = llmrun.Stats{GeneratedTokens: counted.GeneratedTokens} // the prompt is computed again

@@ -76,7 +76,7 @@ func (r *summaryRequest) run(ctx context.Context, w http.ResponseWriter, u *use)
 		recordOf(ctx).count(s)
 	}
 	summary, err := u.engine.Summarize(ctx, r.document, r.options)
-	for alone := false; errors.Is(err, llmrun.ErrBudget) && r.server.models.makeKVRoom(ctx, u.entry, &alone); {
+	for room := (kvRoom{models: r.server.models, model: u.entry}); errors.Is(err, llmrun.ErrBudget) && room.make(ctx); {
 		summary, err = u.engine.Summarize(ctx, r.document, r.options)
 	}
 	if err != nil {
