@@ -28,10 +28,11 @@ type Rates struct {
 	Weights  string    `json:"weights"`   // weight type of the measurement
 	Threads  int       `json:"threads"`   // number of worker threads
 	FlashGBs float64   `json:"flash_gbs"` // reads that bypass the page cache
-	// FlashCoreGBs is how much is read with a second of processor time, by system calls and copies; 0 where the system does not tell.
-	FlashCoreGBs float64 `json:"flash_core_gbs,omitempty"`
-	DecodeGBs    float64 `json:"decode_gbs"`   // weights, during decode
-	PrefillGops  float64 `json:"prefill_gops"` // integer operations, during prefill
+	// StreamCoreGBs is how much is streamed with a second of processor time, by system calls, copies, checksums and waking
+	// threads; 0 where the system does not tell.
+	StreamCoreGBs float64 `json:"stream_core_gbs,omitempty"`
+	DecodeGBs     float64 `json:"decode_gbs"`   // weights, during decode
+	PrefillGops   float64 `json:"prefill_gops"` // integer operations, during prefill
 	// AttendGBs is the speed at which a decoded token attends to keys and values in memory, and
 	// AttendChunkGBs that of each token of a prefill chunk. They depend on the model's heads and
 	// on the format of keys and values.
@@ -67,7 +68,7 @@ const (
 // forPlan returns the rates that a whole model reaches.
 func (r *Rates) forPlan() tiering.Rates {
 	return tiering.Rates{
-		ReadGBs: r.FlashGBs, ReadWorkGBs: r.FlashCoreGBs * float64(min(r.Threads, runtime.NumCPU())), MemGBs: decodeFraction * r.DecodeGBs, PrefillGops: prefillFraction * r.PrefillGops,
+		ReadGBs: r.FlashGBs, ReadWorkGBs: r.StreamCoreGBs * float64(min(r.Threads, runtime.NumCPU())), ReadCoreGBs: r.StreamCoreGBs, MemGBs: decodeFraction * r.DecodeGBs, PrefillGops: prefillFraction * r.PrefillGops,
 		AttendGBs: r.AttendGBs, AttendChunkGBs: r.AttendChunkGBs, ConvertGBs: r.ConvertGBs,
 		RoundSeconds: r.RoundSeconds, ExpertReuse: r.ExpertReuse, PromptReuse: r.PromptReuse,
 	}
@@ -117,10 +118,10 @@ func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int6
 	sample := min(wanted, powerOfTwo(m.room(rates.ComputeRoom)))
 	for _, bytes := range []int64{wanted, sample} {
 		key := m.key(bytes, source)
-		if r, ok := m.saved(known, func(r *Rates) bool { return r.computes() && r.FlashGBs > 0 }, key+m.diskKey()); ok {
+		if r, ok := m.saved(known, func(r *Rates) bool { return r.computes() && m.reads(r) }, key+m.diskKey()); ok {
 			return r, nil
 		}
-		if r, ok := m.saved(known, (*Rates).computes, key); ok { // the speed of a simulated disk is missing
+		if r, ok := m.saved(known, (*Rates).computes, key); ok { // the speed of a simulated disk is missing, or the processor time of reads
 			err = m.flash(source, piece, &r)
 			return m.keep(known, key+m.diskKey(), r, err)
 		}
@@ -228,13 +229,7 @@ func (m *rateMeasurer) room(others int64) int64 {
 
 // flash measures reads of a file, and the processor time that they take. The rates are 0 if the budget has no room for them.
 func (m *rateMeasurer) flash(source string, piece int64, r *Rates) (err error) {
-	used, began := m.processorTime(), time.Now()
-	before := used()
-	r.FlashGBs, r.FlashCoreGBs = 0, 0
-	r.FlashGBs, err = measureFlash(m.ledger(), m.fsys, source, piece, m.disk != (DiskSpeed{}))
-	if took := used() - before; took > 0 {
-		r.FlashCoreGBs = r.FlashGBs * time.Since(began).Seconds() / took.Seconds()
-	}
+	r.FlashGBs, r.StreamCoreGBs, err = m.measureFlash(source, piece)
 	if errors.Is(err, tiering.ErrBudget) {
 		return nil
 	}
@@ -248,32 +243,36 @@ func (r *Rates) olderOf(measured time.Time) {
 	}
 }
 
-// measureFlash measures reads of a file, past the page cache where the system supports that. It
-// measures three times.
-func measureFlash(budget *tiering.Budget, fsys vfs.FS, name string, piece int64, throttled bool) (median float64, err error) {
-	if piece == 0 {
-		piece = tiering.DefaultPiece
-	}
-	file, err := vfs.OpenDirect(fsys, name)
+// measureFlash measures reads of a file, past the page cache where the system supports that: their speed, as the median
+// of three times, and how much is streamed with a second of processor time.
+func (m *rateMeasurer) measureFlash(name string, piece int64) (median, perCore float64, err error) {
+	file, err := vfs.OpenDirect(m.fsys, name)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	size, err := file.Size()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	piece = min(cmp.Or(piece, tiering.DefaultPiece), size)
 	var gbs [3]float64
 	for i := range gbs {
-		if gbs[i], err = rates.Flash(budget, io.ReaderAt(file), size, int(min(piece, size)), flashTime/time.Duration(len(gbs))); err != nil {
-			return 0, err
+		if gbs[i], err = rates.Flash(m.ledger(), io.ReaderAt(file), size, int(piece), flashTime/time.Duration(len(gbs))); err != nil {
+			return 0, 0, err
 		}
 	}
 	slices.Sort(gbs[:])
-	if throttled {
-		return gbs[2], nil // only pauses of the machine differ from the simulated speed
+	perCore, err = rates.StreamCore(m.ledger(), file, size, int(piece), flashTime/time.Duration(len(gbs)), m.processorTime())
+	if m.disk != (DiskSpeed{}) {
+		return gbs[2], perCore, err // only pauses of the machine differ from the simulated speed
 	}
-	return gbs[1], nil
+	return gbs[1], perCore, err
+}
+
+// reads reports whether the speeds of reading are measured, as far as the system tells them.
+func (m *rateMeasurer) reads(r *Rates) bool {
+	return r.FlashGBs > 0 && (r.StreamCoreGBs > 0 || m.processorTime()() == 0)
 }
 
 // computes reports whether the speeds of computing are measured.
@@ -281,7 +280,7 @@ func (r *Rates) computes() bool { return r.DecodeGBs > 0 && r.PrefillGops > 0 }
 
 // valid reports whether no rate is negative. A rate of 0 is not measured.
 func (r *Rates) valid() bool {
-	return min(r.FlashGBs, r.DecodeGBs, r.PrefillGops, r.AttendGBs, r.AttendChunkGBs, r.ConvertGBs, r.FlashCoreGBs, r.RoundSeconds, r.ExpertReuse, r.PromptReuse, r.Lost) >= 0
+	return min(r.FlashGBs, r.DecodeGBs, r.PrefillGops, r.AttendGBs, r.AttendChunkGBs, r.ConvertGBs, r.StreamCoreGBs, r.RoundSeconds, r.ExpertReuse, r.PromptReuse, r.Lost) >= 0
 }
 
 // load reads the cache file. It ignores an unreadable file, and measurements that cannot be.

@@ -60,7 +60,7 @@ func (r Rates) best(old Rates) Rates {
 	if !r.Disturbed() {
 		return r
 	}
-	r.FlashCoreGBs = max(r.FlashCoreGBs, old.FlashCoreGBs)
+	r.StreamCoreGBs = max(r.StreamCoreGBs, old.StreamCoreGBs)
 	r.FlashGBs, r.DecodeGBs, r.PrefillGops = max(r.FlashGBs, old.FlashGBs), max(r.DecodeGBs, old.DecodeGBs), max(r.PrefillGops, old.PrefillGops)
 	r.AttendGBs, r.AttendChunkGBs = max(r.AttendGBs, old.AttendGBs), max(r.AttendChunkGBs, old.AttendChunkGBs)
 	r.ConvertGBs, r.RoundSeconds = max(r.ConvertGBs, old.ConvertGBs), min(r.RoundSeconds, old.RoundSeconds)

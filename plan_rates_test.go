@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -125,24 +126,34 @@ func TestRatesOfSimulatedDisksAreCached(t *testing.T) {
 	require.Equal(t, 2, computed)
 }
 
-// TestReadsTakeProcessorTime checks that a measurement of flash says how much a processor reads, and that a plan expects it of all
-// threads. Here the reads take half of the time of one processor, or less.
+// TestReadsTakeProcessorTime checks that a measurement of flash says how much a processor reads, that a plan expects it of all
+// threads, and that a saved measurement without it is completed.
 func TestReadsTakeProcessorTime(t *testing.T) {
 	f, err := modelfile.Open(vfs.OS(), hubmodel.Dir("."))
 	require.NoError(t, err)
 	defer f.Close()
-	m := rateMeasurer{fsys: vfs.OS(), threads: 1, weights: 16 << 20}
-	calls := time.Duration(0)
-	m.ran = func() time.Duration { calls++; return calls * flashTime / 2 }
-	m.compute = func(rates.Matmul, int, int64) (float64, float64, error) { return 5, 5, nil }
+	m := rateMeasurer{fsys: vfs.OS(), dir: t.TempDir(), threads: 1, weights: 16 << 20}
+	computed := 0
+	m.compute = func(rates.Matmul, int, int64) (float64, float64, error) { computed++; return 5, 5, nil }
+	m.ran = func() time.Duration { return 0 }
 	r, err := m.rates(t.Context(), f, 1<<16)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, r.FlashCoreGBs, 1.9*r.FlashGBs)
-	require.InEpsilon(t, r.FlashCoreGBs, r.forPlan().ReadWorkGBs, 1e-9)
-	m.ran = func() time.Duration { return 0 }
+	require.Zero(t, r.forPlan().ReadWorkGBs, "where the system does not tell")
+	again, err := m.rates(t.Context(), f, 1<<16)
+	require.NoError(t, err)
+	require.Equal(t, r, again)
+	calls := time.Duration(0)
+	m.ran = func() time.Duration { calls++; return calls * time.Second }
 	r, err = m.rates(t.Context(), f, 1<<16)
 	require.NoError(t, err)
-	require.Zero(t, r.forPlan().ReadWorkGBs, "where the system does not tell")
+	require.Equal(t, 1, computed, "the speeds of computing are known")
+	require.Positive(t, r.StreamCoreGBs)
+	require.InEpsilon(t, r.StreamCoreGBs, r.forPlan().ReadCoreGBs, 1e-9)
+	r.Threads = 1 << 20
+	require.InEpsilon(t, r.StreamCoreGBs*float64(runtime.NumCPU()), r.forPlan().ReadWorkGBs, 1e-9)
+	again, err = m.rates(t.Context(), f, 1<<16)
+	require.NoError(t, err)
+	require.InEpsilon(t, r.StreamCoreGBs, again.StreamCoreGBs, 1e-9)
 }
 
 // TestOldRatesAreForgotten checks that the file keeps the latest measurements.

@@ -109,9 +109,10 @@ type Plan struct {
 // PlanRates are the speeds of a machine from which a plan predicts.
 type PlanRates struct {
 	ReadGBs float64 `json:"read_gbs"` // flash, with reads of the planned size
-	// ReadWorkGBs is how much all threads could read if they did nothing else: copies and system calls of reads take
-	// processor time from computing. 0 where the system does not tell.
+	// ReadWorkGBs is how much all threads could read if they did nothing else, and ReadCoreGBs how much one could: copies,
+	// system calls and checksums of reads take processor time from computing. 0 where the system does not tell.
 	ReadWorkGBs float64 `json:"read_work_gbs,omitempty"`
+	ReadCoreGBs float64 `json:"read_core_gbs,omitempty"`
 	MemGBs      float64 `json:"mem_gbs"`      // weights in memory, during decode
 	PrefillGops float64 `json:"prefill_gops"` // integer operations during prefill
 	// AttendGBs is the speed at which a decoded token attends to keys and values in memory, and

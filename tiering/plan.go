@@ -75,6 +75,8 @@ type Shape struct {
 	// Scratch is the memory of activations of a prefill chunk in the layers, Logits
 	// the memory of activations after the last layer. Both use the same memory.
 	Scratch, Logits Line
+	// Matmuls is the number of matrices that a token is multiplied with one after the other; the experts of a layer count as one.
+	Matmuls int
 	// OpsPerToken is the number of operations of the layers for a prompt token; a
 	// multiply-add counts as two. Elements is the number of elements of hidden states, over all
 	// layers, that are normed, quantized and added for it.
@@ -136,11 +138,11 @@ type Section struct {
 // on an unknown rate are omitted.
 type Rates struct {
 	ReadGBs float64 // flash, with reads of the planned size
-	// ReadWorkGBs is how much all cores together could read if they did nothing else: copies and system calls take processor
-	// time from computing. 0 = unknown, or none.
-	ReadWorkGBs float64
-	MemGBs      float64 // weights in memory, during decode
-	PrefillGops float64 // integer operations during prefill
+	// ReadWorkGBs is how much all computing cores together could read if they did nothing else, and ReadCoreGBs how much one
+	// of them could: copies, system calls and checksums take processor time from computing. 0 = unknown, or none.
+	ReadWorkGBs, ReadCoreGBs float64
+	MemGBs                   float64 // weights in memory, during decode
+	PrefillGops              float64 // integer operations during prefill
 	// KV in memory that attention reads for a token: of decode, and of a prefill chunk, whose
 	// tokens share reads.
 	AttendGBs, AttendChunkGBs float64

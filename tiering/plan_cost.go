@@ -45,7 +45,7 @@ func (m *planner) forecast(p *Plan) *Forecast {
 	f := &Forecast{Talk: m.talk()}
 	f.DecodeStart = 1 / c.decode(0)
 	f.Compute, f.Read, f.alone = c.work(0), c.stream(p.StreamedPerToken), c.alone()
-	f.readWork = c.readWork(p.StreamedPerToken, f.alone)
+	f.readWork = c.readWork(p.StreamedPerToken, f.alone, f.Compute)
 	f.DecodeHalf = 1 / c.decode(p.Context/2)
 	f.DecodeFull = 1 / c.decode(max(0, p.Context-1))
 	f.FirstToken = c.prompt(f.Talk.Prompt)
@@ -128,14 +128,22 @@ func (c *coster) decode(depth int) float64 {
 	if c.Selection.of(depth) < depth {
 		cold, picked = c.coldWithin(depth), c.pickTime(depth)
 	}
-	work := c.work(depth) + c.readWork(streamed+cold, c.alone())
+	work := c.work(depth)
+	work += c.readWork(streamed+cold, c.alone(), work)
 	return together(work, c.stream(streamed)+c.flash(cold), c.alone()) + experts + picked
 }
 
-// readWork returns by how much reading bytes lengthens the computing beside it: the processor time of the reads. A part of the reads
-// runs alone, and takes no time from computing.
-func (c *coster) readWork(bytes int64, alone float64) float64 {
-	return (1 - alone) * seconds(bytes, c.rates.ReadWorkGBs)
+// readWork returns by how much reading bytes lengthens the computing of a pass beside it, which takes work seconds: the processor time of
+// the reads. A part of the reads runs alone, and takes no time from computing.
+//
+// A read takes the core of one thread. The others do what that thread has not begun of the matmul, and wait for it at the end. So a read
+// as short as a matmul delays each thread by its part of the read, and one that is much longer than a matmul delays all by the whole read.
+func (c *coster) readWork(bytes int64, alone, work float64) float64 {
+	shared, waiting := seconds(bytes, c.rates.ReadWorkGBs), 0.0
+	if read := seconds(c.plan.Piece, c.rates.ReadCoreGBs); read > 0 && c.Matmuls > 0 {
+		waiting = max(0, 1-work/float64(c.Matmuls)/read)
+	}
+	return (1 - alone) * (shared + waiting*max(0, seconds(bytes, c.rates.ReadCoreGBs)-shared))
 }
 
 // work returns the time of computing one token at a depth.
@@ -308,7 +316,7 @@ func (c *coster) chunkTime(k chunk) float64 {
 	// A chunk reads the weights, reads the older KV, and writes as much KV as it displaces.
 	displaced := int64(min(k.tokens, max(0, depth+k.tokens-c.hotTokens()))) * c.KVBytesPerToken
 	reads, cold := c.denseReads(k), c.cold(depth)+displaced
-	dense := together(work+c.readWork(reads+cold, c.alone()), c.stream(reads)+c.flash(cold), c.alone())
+	dense := together(work+c.readWork(reads+cold, c.alone(), work), c.stream(reads)+c.flash(cold), c.alone())
 	if c.Experts == 0 {
 		return dense
 	}
@@ -316,7 +324,7 @@ func (c *coster) chunkTime(k chunk) float64 {
 	// Few tokens for each of many experts take as long as reading these from memory.
 	work = max(tokens*experts/rate, seconds(int64(float64(c.ExpertLayers)*used*float64(c.ExpertBytes)), r.MemGBs))
 	reads, alone := c.chunkExpertReads(k), min(1, ExpertReads/used)
-	return dense + together(work+c.readWork(reads, alone), c.read(reads), alone)
+	return dense + together(work+c.readWork(reads, alone, math.Inf(1)), c.read(reads), alone)
 }
 
 // expertOps returns the part of OpsPerToken that experts make.

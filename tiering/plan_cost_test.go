@@ -281,3 +281,26 @@ func TestForecastOfReadWork(t *testing.T) {
 		require.GreaterOrEqual(t, busy.Predicted.FirstToken, idle.Predicted.FirstToken)
 	}
 }
+
+// TestForecastOfShortMatmuls computes by hand how long threads wait for the one whose core reads: not at all where a matmul takes as long
+// as a read, half of the read's time where it takes half as long, and for nearly all of it where it is short.
+func TestForecastOfShortMatmuls(t *testing.T) {
+	s := attending(denseShape())
+	r := costRates
+	r.ReadGBs, r.ReadCoreGBs, r.ReadWorkGBs = 100, 4, 16 // four cores
+	_, err := MakePlan(s, Need{Budget: 1, Context: 2048}, r)
+	var least *MinimumError
+	require.ErrorAs(t, err, &least)
+	n := Need{Budget: least.Minimum + 256<<20, Context: 2048}
+	p, err := MakePlan(s, n, r)
+	require.NoError(t, err)
+	computed, streamed, read := float64(s.TokenBytes())/20e9, float64(p.StreamedPerToken)/1e9, float64(p.Piece)/4e9
+	alike := int(computed / read)
+	for matmuls, waiting := range map[int]float64{0: 0, alike / 2: 0, alike: 0, 2 * alike: 0.5, 100 * alike: 0.99} {
+		s.Matmuls = matmuls
+		p, err := MakePlan(s, n, r)
+		require.NoError(t, err)
+		delay := streamed/16 + waiting*(streamed/4-streamed/16)
+		require.InEpsilon(t, computed+delay+overlapCost*streamed/100, 1/p.PredictedDecode, 0.005, "%d matmuls", matmuls)
+	}
+}

@@ -24,14 +24,17 @@ func (l *Layout) AddTo(s *tiering.Shape) {
 		if strings.HasSuffix(l.Name, ".0") { // the layer's other experts have the same size
 			s.ExpertLayers++
 			s.OpsPerToken += int64(s.ExpertsUsed) * l.ops()
+			s.Matmuls += len(l.matrices())
 		}
 		s.ExpertBytes = max(s.ExpertBytes, int64(vfs.DirectSize(l.Size)))
 		return
 	case EndsLayout:
 		s.Head = l.shape()
+		s.Matmuls++
 	default:
 		s.Layers = append(s.Layers, l.shape())
 		s.OpsPerToken += l.ops()
+		s.Matmuls += len(l.matrices())
 	}
 	l.addUnits(s)
 }
@@ -89,12 +92,17 @@ func (l *Layout) Matmuls(spec *arch.Spec) (matrices []*Matrix, times float64) {
 	default:
 		return nil, 0
 	}
+	return l.matrices(), times
+}
+
+// matrices returns the matrices of the layout, each of which tokens are multiplied with.
+func (l *Layout) matrices() (list []*Matrix) {
 	for i := range l.Places {
 		if m := l.Places[i].Matrix; m != nil && !m.Plane.IsLow() {
-			matrices = append(matrices, m)
+			list = append(list, m)
 		}
 	}
-	return matrices, times
+	return list
 }
 
 // PinGranule divides the size of a section's streamed part: whole blocks of a pack, and the

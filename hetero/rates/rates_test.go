@@ -16,6 +16,7 @@ import (
 
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -182,4 +183,43 @@ func TestRoundsAreScattered(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	_, err = Round(tiering.New(0), from, 10, page, 0)
 	require.ErrorContains(t, err, "too few")
+}
+
+// countedFile is a file of zeros that counts what is read of it.
+type countedFile struct {
+	vfs.File
+	read atomic.Int64
+	fail error
+}
+
+func (f *countedFile) ReadAt(p []byte, _ int64) (int, error) {
+	if f.fail != nil {
+		return 0, f.fail
+	}
+	f.read.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// TestStreamCore streams a file until the time is over, and divides all that was read by the processor time.
+func TestStreamCore(t *testing.T) {
+	const piece = 128 << 10
+	f := &countedFile{}
+	calls := time.Duration(0)
+	ran := func() time.Duration { calls++; return calls * 2 * time.Second }
+	budget := tiering.New(10 * piece)
+	gbs, err := StreamCore(budget, f, 20*piece+5, piece, 5*time.Millisecond, ran)
+	require.NoError(t, err)
+	require.Positive(t, f.read.Load())
+	require.InEpsilon(t, float64(f.read.Load())/2e9, gbs, 1e-9)
+	require.NoError(t, budget.Check())
+	require.Zero(t, budget.Usage().Total)
+
+	gbs, err = StreamCore(budget, f, 20*piece, piece, time.Millisecond, func() time.Duration { return 0 })
+	require.NoError(t, err)
+	require.Zero(t, gbs, "the system does not tell")
+	_, err = StreamCore(tiering.New(piece), f, 20*piece, piece, time.Millisecond, ran)
+	require.ErrorIs(t, err, tiering.ErrBudget)
+	f.fail = errors.New("worn out")
+	_, err = StreamCore(budget, f, 20*piece, piece, time.Second, ran)
+	require.ErrorContains(t, err, "worn out")
 }
