@@ -3,11 +3,8 @@ package llmrun_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -16,9 +13,6 @@ import (
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
 )
-
-// batchSeed is the environment variable that replays one seed of TestTextsInBatches.
-const batchSeed = "LLMRUN_TEST_SEED"
 
 // batchModels are the models of TestTextsInBatches: full and windowed attention, experts, two ropes, short convolutions, recurrent state,
 // and one with a tokenizer, for stop strings.
@@ -72,40 +66,22 @@ func TestTextsInBatches(t *testing.T) {
 	for i := range uint64(len(batchModels)) {
 		seeds = append(seeds, i)
 	}
-	if more := testutil.Effort(0, 300); more > 0 {
-		random := testutil.Random(t)
-		for range more {
-			seeds = append(seeds, random.Uint64N(1<<48))
-		}
-	}
-	if text := os.Getenv(batchSeed); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err)
-		seeds = []uint64{seed}
-	}
 	paths := map[int]string{}
 	all := batchTally{}
-	for _, seed := range seeds {
+	complete := testutil.EachSeed(t, seeds, 300, func(sub *testing.T, seed uint64, notes *testutil.Notes) {
 		kind := int(seed % uint64(len(batchModels)))
 		if paths[kind] == "" {
 			paths[kind] = batchModels[kind](t)
 		}
 		if paths[kind] == "" {
-			continue
+			sub.Skip("the fixture of this model is not here")
 		}
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			b := &batchRun{t: t, rng: rand.New(rand.NewPCG(seed, 9)), path: paths[kind]}
-			defer func() {
-				if t.Failed() {
-					t.Logf("replay with %s=%d go test . -run TestTextsInBatches\n%v", batchSeed, seed, b.log)
-				}
-			}()
-			b.run()
-			all.add(&b.tally)
-		})
-	}
+		b := &batchRun{t: sub, rng: rand.New(rand.NewPCG(seed, 9)), path: paths[kind], notes: notes}
+		b.run()
+		all.add(&b.tally)
+	})
 	t.Logf("%+v", all)
-	if len(seeds) >= len(batchModels) {
+	if complete {
 		require.Positive(t, all.Complete)
 		require.Positive(t, all.Left)
 		require.Positive(t, all.Cold, "pages were on flash")
@@ -131,7 +107,7 @@ type batchRun struct {
 	vocab    int
 	document []int32
 	tally    batchTally
-	log      []string
+	notes    *testutil.Notes
 }
 
 func (b *batchRun) run() {
@@ -160,8 +136,8 @@ func (b *batchRun) run() {
 	origin := newSession(t, e)
 	complete(t, origin.GenerateIDs(context.Background(), b.document, llmrun.GenerateOptions{MaxTokens: 1, IgnoreEOS: true, Sampling: llmrun.Sampling{LogitBias: map[int32]float32{b.document[0]: 1000}}}))
 	workers := 2 + rng.IntN(15)
-	b.log = append(b.log, fmt.Sprintf("%d texts, %d at a time, chunk %d, budget %d, of keys and values %d, %d threads, keys in %s\n",
-		len(texts), workers, o.Memory.Chunk, o.Memory.RAM, o.Memory.KVRAM, o.Threads, o.Memory.KV))
+	b.notes.Note("%d texts, %d at a time, chunk %d, budget %d, of keys and values %d, %d threads, keys in %s",
+		len(texts), workers, o.Memory.Chunk, o.Memory.RAM, o.Memory.KVRAM, o.Threads, o.Memory.KV)
 	got := b.together(e, origin, texts, workers)
 	for i := range texts {
 		b.compare(i, &texts[i], &want[i], &got[i])
@@ -246,8 +222,8 @@ func (b *batchRun) text() batched {
 		o.Stop = append(o.Stop, []string{"e", " the", "on", "ing ", ".", "q"}[rng.IntN(6)])
 	}
 	x.options = o
-	b.log = append(b.log, fmt.Sprintf("%d tokens, fork %v, left after %d (break %v), at most %d, stops %q, %+v, seed %d\n",
-		len(x.ids), x.fork, x.cancel, x.breaks, o.MaxTokens, o.Stop, o.Sampling, seed))
+	b.notes.Note("%d tokens, fork %v, left after %d (break %v), at most %d, stops %q, %+v, seed %d",
+		len(x.ids), x.fork, x.cancel, x.breaks, o.MaxTokens, o.Stop, o.Sampling, seed)
 	return x
 }
 

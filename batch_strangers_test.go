@@ -1,10 +1,7 @@
 package llmrun_test
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -20,37 +17,18 @@ import (
 // guesses and without a limit, which reads the whole text at once where pages are not selected.
 func TestStrangersInOnePass(t *testing.T) {
 	skipLongTexts(t)
-	seeds := []uint64{0, 2, 4, 12, 16, 17}
-	if more := testutil.Effort(0, 300); more > 0 {
-		random := testutil.Random(t)
-		for range more {
-			seeds = append(seeds, random.Uint64N(1<<48))
-		}
-	}
-	if text := os.Getenv(batchSeed); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err)
-		seeds = []uint64{seed}
-	}
 	models, all := map[int]*strangerModel{}, strangerTally{}
-	for _, seed := range seeds {
+	complete := testutil.EachSeed(t, []uint64{0, 2, 4, 12, 16, 17}, 300, func(sub *testing.T, seed uint64, notes *testutil.Notes) {
 		kind := int(seed % uint64(len(strangerKinds)))
 		if models[kind] == nil {
 			models[kind] = newStrangerModel(t, &strangerKinds[kind])
 		}
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			r := &strangerRun{t: t, rng: rand.New(rand.NewPCG(seed, 11)), model: models[kind]}
-			defer func() {
-				if t.Failed() {
-					t.Logf("replay with %s=%d go test . -run TestStrangersInOnePass\n%v", batchSeed, seed, r.log)
-				}
-			}()
-			r.run()
-			all.add(&r.tally)
-		})
-	}
+		r := &strangerRun{t: sub, rng: rand.New(rand.NewPCG(seed, 11)), model: models[kind], notes: notes}
+		r.run()
+		all.add(&r.tally)
+	})
 	t.Logf("%+v", all)
-	if len(seeds) > 1 && !t.Failed() {
+	if complete {
 		for name, n := range map[string]int{
 			"turns": all.Turns, "guesses": all.Guessed, "constraints": all.Held, "candidates": all.Several, "forks": all.Forked, "adapters": all.Adapted,
 			"pages on flash": all.Cold, "streamed weights": all.Streamed, "sessions left": all.Left, "saved sessions": all.Reopened,
@@ -83,7 +61,7 @@ type strangerRun struct {
 	vocab    int
 	document []int32
 	all      []*stranger
-	log      []string
+	notes    *testutil.Notes
 
 	mu    sync.Mutex // guards tally
 	tally strangerTally
@@ -108,10 +86,6 @@ type strangerSaid struct {
 	stats   llmrun.Stats // without times and transfers
 	tokens  []int32      // of the session
 	err     error
-}
-
-func (r *strangerRun) note(format string, args ...any) {
-	r.log = append(r.log, fmt.Sprintf(format, args...)+"\n")
 }
 
 func (r *strangerRun) run() {
@@ -144,7 +118,7 @@ func (r *strangerRun) run() {
 		o.Memory.RAM = minimum(t, path, o) + rng.Int64N(1<<(17+rng.IntN(5)))
 		r.options.Memory.RAM = o.Memory.RAM
 	}
-	r.note("weights %q, %d threads, chunk %d, budget %d, of keys and values %d in %s, selection %q, guesses %+v, adapters %q (beside %v), %q of sessions, cached prefixes: %v",
+	r.notes.Note("weights %q, %d threads, chunk %d, budget %d, of keys and values %d in %s, selection %q, guesses %+v, adapters %q (beside %v), %q of sessions, cached prefixes: %v",
 		base, o.Threads, o.Memory.Chunk, o.Memory.RAM, o.Memory.KVRAM, o.Memory.KV, o.Memory.KVSelect, o.Drafts, o.Adapters, o.AdaptersBeside, o.SessionAdapters, !o.Cache.NoKV)
 	e := open(t, path, o)
 	r.together(e)

@@ -123,14 +123,14 @@ func (r *strangerRun) newStranger() *stranger {
 	if x.from != nil {
 		from = x.from.index
 	}
-	r.note("session %d, fork of %d behind turn %d", x.index, from, x.at)
+	r.notes.Note("session %d, fork of %d behind turn %d", x.index, from, x.at)
 	for i := range 1 + r.rng.IntN(3) {
 		turn := r.turn()
 		if i == 0 && x.from == nil && r.rng.IntN(2) == 0 {
 			turn.ids = slices.Concat(r.document, turn.ids)
 		}
 		x.turns = append(x.turns, turn)
-		r.note("  %+v", turn)
+		r.notes.Note("  %+v", turn)
 		if turn.ends != goesOn {
 			break
 		}

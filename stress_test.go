@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -25,9 +24,6 @@ import (
 	"github.com/llmrun/llmrun/store/safetensors"
 	"github.com/llmrun/llmrun/store/vfs"
 )
-
-// stressSeed is the environment variable that replays one seed of TestStress.
-const stressSeed = "LLMRUN_TEST_SEED"
 
 // stressKinds are the models of TestStress, by the fields of config.json that differ.
 var stressKinds = []map[string]any{
@@ -113,7 +109,7 @@ type stress struct {
 	open    []*stressed
 	closed  map[string]*stressed // saved sessions that are not open
 	names   int
-	log     []string
+	notes   *testutil.Notes
 	refused int // budgets
 	spilled int // pages, at most
 }
@@ -132,46 +128,23 @@ type stressed struct {
 // with the same budget and sessions fails too. In the end the engine holds nothing.
 func TestStress(t *testing.T) {
 	skipLongTexts(t)
-	seeds := []uint64{1, 2, 3, 4}
-	if more := testutil.Effort(0, 200); more > 0 {
-		random := testutil.Random(t)
-		for i := range more {
-			seeds = append(seeds, random.Uint64N(1<<40)<<2|uint64(i%len(stressKinds)))
-		}
-	}
-	if text := os.Getenv(stressSeed); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err)
-		seeds = []uint64{seed}
-	}
 	packs, exact := map[int]string{}, map[int]*llmrun.Engine{}
 	refused, spilled := 0, 0
-	for _, seed := range seeds {
+	complete := testutil.EachSeed(t, []uint64{1, 2, 3, 4}, 200, func(sub *testing.T, seed uint64, notes *testutil.Notes) {
 		kind := int(seed % uint64(len(stressKinds)))
 		if packs[kind] == "" {
 			packs[kind] = stressModel(t, stressKinds[kind])
 			exact[kind] = open(t, packs[kind], llmrun.Options{Threads: 2, Context: stressContext, Memory: llmrun.MemoryOptions{RAM: llmrun.NoLimit, KV: "f32"}})
 		}
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			s := &stress{t: t, rng: rand.New(rand.NewPCG(seed, 7)), path: packs[kind], exact: exact[kind], closed: map[string]*stressed{}}
-			defer func() {
-				if t.Failed() {
-					t.Logf("replay with %s=%d go test . -run TestStress\n%v", stressSeed, seed, s.log)
-				}
-			}()
-			s.run()
-			refused, spilled = refused+s.refused, spilled+s.spilled
-		})
-	}
+		s := &stress{t: sub, rng: rand.New(rand.NewPCG(seed, 7)), path: packs[kind], exact: exact[kind], closed: map[string]*stressed{}, notes: notes}
+		s.run()
+		refused, spilled = refused+s.refused, spilled+s.spilled
+	})
 	t.Logf("%d budgets refused, %d pages on flash", refused, spilled)
-	if len(seeds) > 1 {
+	if complete {
 		require.Positive(t, refused, "budgets were refused")
 		require.Positive(t, spilled, "pages were on flash")
 	}
-}
-
-func (s *stress) note(format string, args ...any) {
-	s.log = append(s.log, fmt.Sprintf(format, args...)+"\n")
 }
 
 // run does the work.
@@ -196,7 +169,7 @@ func (s *stress) run() {
 	if len(s.closed) == 0 {
 		return
 	}
-	s.note("another engine")
+	s.notes.Note("another engine")
 	s.engine = open(t, s.path, s.withBudget(s.someBudget()))
 	for _, name := range slices.Sorted(maps.Keys(s.closed)) {
 		s.openSaved(name)
@@ -242,14 +215,14 @@ func (s *stress) step() {
 			s.openSaved(names[s.rng.IntN(len(names))])
 		}
 	case 11:
-		s.note("reset of %d tokens", len(x.ids))
+		s.notes.Note("reset of %d tokens", len(x.ids))
 		require.NoError(s.t, x.session.Reset())
 		x.ids = nil
 	case 12, 13:
 		s.setBudget()
 	case 14:
 		level := llmrun.TrimLevel(s.rng.IntN(4))
-		s.note("trim %d", level)
+		s.notes.Note("trim %d", level)
 		trim(s.t, s.engine, level)
 	}
 }
@@ -287,7 +260,7 @@ func (s *stress) want(ids []int32, n int) []int32 {
 // generate continues a session.
 func (s *stress) generate(x *stressed, prompt []int32, n int) {
 	s.fits(x, len(prompt)+n)
-	s.note("session of %d: prompt of %d, answer of %d", len(x.ids), len(prompt), n)
+	s.notes.Note("session of %d: prompt of %d, answer of %d", len(x.ids), len(prompt), n)
 	s.settle(x, prompt, n, collect(x.session.GenerateIDs(context.Background(), prompt, stressOptions(n))))
 }
 
@@ -296,7 +269,7 @@ func (s *stress) settle(x *stressed, prompt []int32, n int, a answer) {
 	t := s.t
 	text := slices.Concat(x.ids, prompt)
 	if errors.Is(a.err, llmrun.ErrBudget) {
-		s.note("%v", a.err)
+		s.notes.Note("%v", a.err)
 		require.False(t, s.possible(x, text, n), "a new engine has the memory: %v", a.err)
 	} else if a.err != nil {
 		require.ErrorIs(t, a.err, context.Canceled)
@@ -341,7 +314,7 @@ func (s *stress) interrupt(x *stressed) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	kind, after := s.rng.IntN(4), s.rng.IntN(4)
-	s.note("session of %d: prompt of %d, interrupted (%d, %d)", len(x.ids), len(prompt), kind, after)
+	s.notes.Note("session of %d: prompt of %d, interrupted (%d, %d)", len(x.ids), len(prompt), kind, after)
 	switch kind {
 	case 0:
 		cancel()
@@ -377,7 +350,7 @@ func (s *stress) together() {
 	for i, x := range s.open {
 		prompts[i] = s.prompt()
 		s.fits(x, len(prompts[i])+12)
-		s.note("session of %d: prompt of %d, with others", len(x.ids), len(prompts[i]))
+		s.notes.Note("session of %d: prompt of %d, with others", len(x.ids), len(prompts[i]))
 	}
 	var running sync.WaitGroup
 	for i, x := range s.open {
@@ -388,7 +361,7 @@ func (s *stress) together() {
 	for range s.rng.IntN(2) * (1 + s.rng.IntN(6)) {
 		ram := s.someBudget()
 		err := s.engine.SetBudget(ram)
-		s.note("meanwhile a budget of %d: %v", ram, err)
+		s.notes.Note("meanwhile a budget of %d: %v", ram, err)
 		if err != nil {
 			require.ErrorIs(s.t, err, llmrun.ErrBudget)
 		}
@@ -404,7 +377,7 @@ func (s *stress) together() {
 }
 
 func (s *stress) fork(x *stressed) {
-	s.note("fork of %d", len(x.ids))
+	s.notes.Note("fork of %d", len(x.ids))
 	session, err := x.session.Fork()
 	require.NoError(s.t, err)
 	s.open = append(s.open, &stressed{session: session, ids: slices.Clone(x.ids)})
@@ -415,13 +388,13 @@ func (s *stress) save(x *stressed) {
 		s.names++
 		x.name = fmt.Sprintf("s%d", s.names)
 	}
-	s.note("save %s of %d", x.name, len(x.ids))
+	s.notes.Note("save %s of %d", x.name, len(x.ids))
 	require.NoError(s.t, x.session.Save(x.name))
 	x.saved = slices.Clone(x.ids)
 }
 
 func (s *stress) close(x *stressed) {
-	s.note("close %s of %d", x.name, len(x.ids))
+	s.notes.Note("close %s of %d", x.name, len(x.ids))
 	require.NoError(s.t, x.session.Close())
 	s.open = slices.DeleteFunc(s.open, func(o *stressed) bool { return o == x })
 	if x.name != "" {
@@ -434,7 +407,7 @@ func (s *stress) openSaved(name string) {
 	delete(s.closed, name)
 	session, err := s.engine.OpenSession(name, llmrun.SessionOptions{})
 	require.NoError(s.t, err)
-	s.note("open %s of %d", name, len(x.saved))
+	s.notes.Note("open %s of %d", name, len(x.saved))
 	require.Equal(s.t, len(x.saved), session.Len())
 	s.open = slices.Insert(s.open, 0, &stressed{session: session, ids: slices.Clone(x.saved), name: name, saved: x.saved})
 }
@@ -445,7 +418,7 @@ func (s *stress) setBudget() {
 	ram := s.least - 1<<20 + s.rng.Int64N(3<<20)
 	before, budget := s.engine.KVUse(), s.engine.Memory().Budget
 	err := s.engine.SetBudget(ram)
-	s.note("budget %d: %v", ram, err)
+	s.notes.Note("budget %d: %v", ram, err)
 	var small *llmrun.MinimumError
 	if !errors.As(err, &small) {
 		require.NoError(t, err)

@@ -458,6 +458,24 @@ func TestFieldsAreMerged(t *testing.T) {
 	}
 }
 
+// TestMergesOfFieldsAreCounted expects the error of a reservation for the merge of answers with many values.
+func TestMergesOfFieldsAreCounted(t *testing.T) {
+	o := SummarizeOptions{Schema: `{"type":"array","items":{"type":"integer"}}`}
+	s := (&writer{}).summarizer(longText(testutil.Random(t), 40), &o)
+	s.answer = func(context.Context, *SummaryStep, func(read, answered int) error) (SummaryAnswer, error) {
+		return SummaryAnswer{Text: "[1" + strings.Repeat(",1", 2000) + "]"}, nil
+	}
+	reservations := 0
+	s.reserve = func(int64) error {
+		if reservations++; reservations > 1 { // the first one is for the prompts and the answers
+			return ErrBudget
+		}
+		return nil
+	}
+	_, err := s.run(context.Background())
+	require.ErrorIs(t, err, ErrBudget)
+}
+
 // TestFieldsAreRefused checks the errors of schemas and of options that contradict them.
 func TestFieldsAreRefused(t *testing.T) {
 	for _, o := range []SummarizeOptions{{Schema: "{}", Words: 5}, {Schema: "{}", Cite: true}, {Schema: "{}", Method: SummarizeRefine}} {

@@ -94,7 +94,7 @@ func (s *summarizer) run(ctx context.Context) (summary *Summary, err error) {
 		return nil, err
 	}
 	if s.options.Schema != "" {
-		s.summary.Text, err = constrain.Merge([]byte(s.options.Schema), texts)
+		s.summary.Text, err = constrain.Compiler{Reserve: s.reserve}.Merge([]byte(s.options.Schema), texts)
 	} else {
 		s.summary.Text, err = s.merge(ctx, texts)
 	}

@@ -45,6 +45,25 @@ func (t *Tokenizer) Decode(ids []int32) (string, error) {
 	return text, nil
 }
 
+// TokenDecoder converts the tokens of an answer to text, one by one. A tokenizer makes it with NewDecoder. It is not safe for concurrent use.
+type TokenDecoder struct{ d *token.Decoder }
+
+// NewDecoder returns a decoder for an answer. Its texts have whole characters, and, in contrast to those of Decode, the
+// spaces with which they begin.
+func (t *Tokenizer) NewDecoder() *TokenDecoder { return &TokenDecoder{t.t.NewDecoder()} }
+
+// Next returns the text that a token completes, which is empty within a character. It returns ErrToken for an id outside the vocabulary.
+func (d *TokenDecoder) Next(id int32) (string, error) {
+	text, err := d.d.Next(id)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	return text, nil
+}
+
+// Flush returns what is left of an incomplete character, as U+FFFD.
+func (d *TokenDecoder) Flush() string { return d.d.Flush() }
+
 // Piece returns a token as the vocabulary spells it, such as "Ġworld" or "▁world". ok is
 // false for an id outside the vocabulary.
 func (t *Tokenizer) Piece(id int32) (piece string, ok bool) { return t.t.Piece(id) }

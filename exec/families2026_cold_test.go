@@ -34,10 +34,10 @@ func TestStoredOtherwise(t *testing.T) {
 			for seed := range uint64(testutil.Effort(2, 20)) {
 				format := formats[(uint64(i)+seed)%uint64(len(formats))]
 				want := allLogits(t, loadPart(t, f, Options{Threads: 2, Chunk: 128, KV: format}), ids)
-				m := &metamorph{t: t, rng: rand.New(rand.NewPCG(seed, 8)), f: f, ids: ids, want: want, format: format, disk: vfs.NewMem()}
+				m := &metamorph{t: t, rng: rand.New(rand.NewPCG(seed, 8)), f: f, ids: ids, want: want, format: format, disk: vfs.NewMem(), notes: &testutil.Notes{}}
 				t.Cleanup(func() {
 					if t.Failed() {
-						t.Log(m.log)
+						t.Log(m.notes)
 					}
 				})
 				for range 3 {

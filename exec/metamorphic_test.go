@@ -2,11 +2,7 @@ package exec
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,9 +16,6 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// seedVariable is the environment variable that replays one seed of TestMetamorphic.
-const seedVariable = "LLMRUN_TEST_SEED"
-
 // metaTokens is the length of the text of TestMetamorphic.
 const metaTokens = 900
 
@@ -35,54 +28,27 @@ func TestMetamorphic(t *testing.T) {
 	_, recurs := packOnDisk(t, longFixture(t, "lfm2", 4096, 0))
 	wants := [2]map[kv.Format][][]float32{{}, {}}
 	restored, losses := 0, 0
-	for _, seed := range metaSeeds(t) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 5))
-			formats := kv.Formats()
-			format := formats[rng.IntN(len(formats))]
-			kind := int(seed % 2)
-			f, wants := [2]*modelfile.Files{attends, recurs}[kind], wants[kind]
-			ids := longPrompt(packSpec(t, f).Vocab, metaTokens, 9)
-			if wants[format] == nil {
-				wants[format] = allLogits(t, loadPart(t, f, Options{Threads: 2, Chunk: 256, KV: format}), ids)
-			}
-			m := &metamorph{t: t, rng: rng, f: f, ids: ids, want: wants[format], format: format, disk: vfs.NewMem()}
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("replay with %s=%d go test ./exec -run TestMetamorphic\n%s", seedVariable, seed, m.log)
-				}
-			})
-			for range 3 + rng.IntN(3) {
-				m.life()
-			}
-			restored, losses = restored+m.restored, losses+m.losses
-		})
-	}
+	complete := testutil.EachSeed(t, []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 60, func(t *testing.T, seed uint64, notes *testutil.Notes) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		formats := kv.Formats()
+		format := formats[rng.IntN(len(formats))]
+		kind := int(seed % 2)
+		f, wants := [2]*modelfile.Files{attends, recurs}[kind], wants[kind]
+		ids := longPrompt(packSpec(t, f).Vocab, metaTokens, 9)
+		if wants[format] == nil {
+			wants[format] = allLogits(t, loadPart(t, f, Options{Threads: 2, Chunk: 256, KV: format}), ids)
+		}
+		m := &metamorph{t: t, rng: rng, f: f, ids: ids, want: wants[format], format: format, disk: vfs.NewMem(), notes: notes}
+		for range 3 + rng.IntN(3) {
+			m.life()
+		}
+		restored, losses = restored+m.restored, losses+m.losses
+	})
 	t.Logf("%d tokens restored, %d power losses", restored, losses)
-	if os.Getenv(seedVariable) == "" {
+	if complete {
 		require.Positive(t, restored)
 		require.Positive(t, losses)
 	}
-}
-
-// metaSeeds returns the seeds to run: one to replay, a few that are always the same, or many more, which are new in
-// each run with LLMRUN_TEST_LONG.
-func metaSeeds(t *testing.T) (seeds []uint64) {
-	if text := os.Getenv(seedVariable); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err)
-		return []uint64{seed}
-	}
-	for i := range 12 {
-		seeds = append(seeds, uint64(i))
-	}
-	if more := testutil.Effort(0, 60); more > 0 {
-		random := testutil.Random(t)
-		for range more {
-			seeds = append(seeds, random.Uint64())
-		}
-	}
-	return seeds
 }
 
 // metamorph is one run: a text, the disk that survives restarts, and the model of the current
@@ -95,8 +61,7 @@ type metamorph struct {
 	want   [][]float32
 	format kv.Format
 	disk   *vfs.Mem
-	logMu  sync.Mutex // saves behind lose power on another goroutine
-	log    string
+	notes  *testutil.Notes
 
 	crashed   *vfs.Mem // what a power loss during this life leaves; nil: the power stays on
 	lostPower bool     // at the end of an earlier life, which may have left torn segments
@@ -106,12 +71,6 @@ type metamorph struct {
 	seq       *Sequence
 	stores    Stores
 	dir       *segment.Dir
-}
-
-func (m *metamorph) record(format string, args ...any) {
-	m.logMu.Lock()
-	defer m.logMu.Unlock()
-	m.log += fmt.Sprintf(format, args...) + "\n"
 }
 
 // options returns random options for a life.
@@ -138,7 +97,7 @@ func (m *metamorph) options() Options {
 // life loads a model, continues what the disk holds of the text, and ends.
 func (m *metamorph) life() {
 	o := m.options()
-	m.record("life: %s, pin %v, map %v, plan %v", o.describe(), o.PinFile, o.MapFirst, o.Plan != nil)
+	m.notes.Note("life: %s, pin %v, map %v, plan %v", o.describe(), o.PinFile, o.MapFirst, o.Plan != nil)
 	model, err := Load(context.Background(), m.f, o)
 	require.NoError(m.t, err)
 	m.model = model
@@ -147,7 +106,7 @@ func (m *metamorph) life() {
 	m.lostPower, m.crashed = m.lostPower || m.crashed != nil, nil
 	m.openDir()
 	n, err := m.seq.RestorePrefix(context.Background(), m.stores, m.ids)
-	m.record("restored %d: %v", n, err)
+	m.notes.Note("restored %d: %v", n, err)
 	if err != nil && m.lostPower { // segments that were not durable may be torn
 		require.ErrorIs(m.t, err, store.ErrFormat)
 		err = nil
@@ -175,7 +134,7 @@ func (m *metamorph) openDir() {
 	losesPower := m.rng.IntN(2) == 0
 	dir, err := segment.OpenDir(vfs.NewFaulty(disk, func(op vfs.Op) error {
 		if losesPower && op.Index == at {
-			m.record("power loss before %s %s, %v kept", op.Kind, op.Path, keep)
+			m.notes.Note("power loss before %s %s, %v kept", op.Kind, op.Path, keep)
 			m.crashed = disk.CrashClone(keep, seed)
 		}
 		return nil
@@ -190,20 +149,20 @@ func (m *metamorph) openDir() {
 func (m *metamorph) act() {
 	switch m.rng.IntN(8) {
 	case 0:
-		m.record("truncated to %d", m.seq.Truncate(m.rng.IntN(m.seq.Len()+1)))
+		m.notes.Note("truncated to %d", m.seq.Truncate(m.rng.IntN(m.seq.Len()+1)))
 	case 1:
 		f, err := m.seq.Fork()
 		require.NoError(m.t, err)
 		m.seq, f = f, m.seq
 		f.Truncate(m.rng.IntN(f.Len() + 1))
 		f.Close()
-		m.record("forked")
+		m.notes.Note("forked")
 	case 2:
 		m.save()
 	case 3:
 		if m.model.residency != nil {
 			require.NoError(m.t, m.model.Replan(context.Background(), partPlan(m.rng, m.model.Spec)))
-			m.record("new plan")
+			m.notes.Note("new plan")
 		}
 	case 4:
 		m.model.TrimCache()
@@ -215,12 +174,12 @@ func (m *metamorph) act() {
 func (m *metamorph) save() {
 	if m.rng.IntN(2) == 0 {
 		require.NoError(m.t, m.seq.SaveBehind(m.stores, m.seq.IDs(), 1))
-		m.record("saves %d tokens behind", m.seq.Len())
+		m.notes.Note("saves %d tokens behind", m.seq.Len())
 		return
 	}
 	refs, err := m.seq.Save(m.stores, m.seq.IDs(), 1, m.rng.IntN(2) == 0)
 	require.NoError(m.t, err)
-	m.record("saved %d segments of %d tokens", len(refs), m.seq.Len())
+	m.notes.Note("saved %d segments of %d tokens", len(refs), m.seq.Len())
 }
 
 // extend reads some tokens and compares their logits.
@@ -230,7 +189,7 @@ func (m *metamorph) extend() {
 	if n == 0 {
 		return
 	}
-	m.record("tokens %d to %d", at, at+n)
+	m.notes.Note("tokens %d to %d", at, at+n)
 	for i, got := range extendAll(m.t, m.model, m.seq, m.ids[at:at+n]) {
 		require.Equal(m.t, m.want[at+i], got, "position %d", at+i)
 	}

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -22,28 +20,20 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// randomModels runs a test for models of random shapes: a few that are always the same, or many with
-// LLMRUN_TEST_SWEEP; LLMRUN_TEST_SEED replays one. context, if not 0, is that of the models.
+// randomModels runs a test for models of random shapes, with brief seeds from the first on; see [testutil.EachSeed].
+// context, if not 0, is that of the models.
 func randomModels(t *testing.T, first uint64, brief, context int, test func(t *testing.T, rng *rand.Rand, m *modeltest.RandomModel)) {
-	n := uint64(testutil.Effort(brief, 60))
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		first, err = strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err)
-		n = 1
+	t.Helper()
+	seeds := make([]uint64, brief)
+	for i := range seeds {
+		seeds[i] = first + uint64(i)
 	}
-	for seed := first; seed < first+n; seed++ {
+	testutil.EachSeed(t, seeds, 60, func(t *testing.T, seed uint64, notes *testutil.Notes) {
 		rng := rand.New(rand.NewPCG(seed, 77))
 		m := modeltest.NewRandomModel(t, rng, context)
-		t.Run(fmt.Sprintf("%d-%s", seed, m.Family), func(t *testing.T) {
-			defer func() {
-				if t.Failed() {
-					t.Logf("replay with %s=%d: %s", seedVariable, seed, m)
-				}
-			}()
-			test(t, rng, m)
-		})
-	}
+		notes.Note("%s", m)
+		test(t, rng, m)
+	})
 }
 
 func oneOf[T any](rng *rand.Rand, choices ...T) T { return choices[rng.IntN(len(choices))] }

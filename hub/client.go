@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/llmrun/llmrun/internal/ended"
 )
 
 // DefaultEndpoint is the server of hf: references.
@@ -264,14 +266,7 @@ func (c *Client) pause(ctx context.Context, attempt int, failed error) error {
 	if c.Pause != nil {
 		return c.Pause(ctx, wait)
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return ended.Sleep(ctx, wait)
 }
 
 // cancelled returns the cause of a context that has ended, and err otherwise.

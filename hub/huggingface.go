@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // hfRevision is the answer of /api/models/REPO/revision/NAME: the commit that the name means now.
@@ -281,17 +283,9 @@ func labels(variants []*variant) string {
 			list = append(list, "…")
 			break
 		}
-		list = append(list, fmt.Sprintf("%s (%s)", v.label, sizeText(v.size)))
+		list = append(list, fmt.Sprintf("%s (%s)", v.label, tiering.SizeText(v.size)))
 	}
 	return strings.Join(list, ", ")
-}
-
-// sizeText formats the size of a model, of which small ones are far below a GiB.
-func sizeText(bytes int64) string {
-	if bytes < 100<<20 {
-		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
 // Names of the files of a safetensors model.

@@ -22,6 +22,7 @@ import (
 	"github.com/llmrun/llmrun/hub"
 	"github.com/llmrun/llmrun/internal/testutil/hubserver"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 const fileBytes = 20<<10 + 7
@@ -53,7 +54,7 @@ func TestPullHF(t *testing.T) {
 	require.Equal(t, "Fox-Q4_K_M", usual.Name)
 	require.Contains(t, usual.Note, "is Q4_K_M of 3 quantizations: Q8_0")
 	_, err = b.pull("hf:owner/Fox-GGUF:Q5_0")
-	require.ErrorContains(t, err, fmt.Sprintf("the repository has no Q5_0; choose Q8_0 (%.1f MiB), Q4_K_M", float64(len(large))/(1<<20)))
+	require.ErrorContains(t, err, fmt.Sprintf("the repository has no Q5_0; choose Q8_0 (%s), Q4_K_M", tiering.SizeText(int64(len(large)))))
 	_, err = b.pull("hf:owner/Wolf")
 	require.ErrorContains(t, err, "404 Not Found; correct the name owner/Wolf")
 }

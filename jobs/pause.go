@@ -32,18 +32,6 @@ type Pauses struct {
 	begun   bool
 }
 
-// Sleep waits, or returns the cause of a context that ends before.
-func Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // Wait returns when the work may go on. It is cheap where that is at once.
 func (p *Pauses) Wait(ctx context.Context) error {
 	p.mu.Lock()

@@ -271,13 +271,15 @@ func (c *Cache) noRoom(err error) error {
 	return fmt.Errorf("kv: cannot allocate KV for %d more tokens: %w", c.pageTokens, err)
 }
 
-// cutSlabs cuts the memory that a frame has grown by into slabs.
+// cutSlabs cuts the memory that a frame has grown by into slabs. The first are taken first: Compact, with which memory
+// is released under pressure, would otherwise begin by copying pages to slabs that nothing has touched.
 func (c *Cache) cutSlabs(s *slabFrame) {
-	all := s.frame.Bytes()
+	all, before := s.frame.Bytes(), len(c.free)
 	for at := s.slabs * c.slabBytes; at+c.slabBytes <= len(all) && s.slabs < s.capacity; at += c.slabBytes {
 		c.free = append(c.free, &slab{frame: s, index: s.slabs, data: all[at : at+c.slabBytes : at+c.slabBytes]})
 		s.slabs++
 	}
+	slices.Reverse(c.free[before:])
 }
 
 // releaseSlab drops one reference to a slab. The caller holds c.mu.

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -54,6 +55,22 @@ func TestCompactNeedsTheFewestBytes(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.NoError(t, budget.Check())
 	}
+}
+
+// TestCompactCopiesNoNewPages compacts a cache in the middle of a step by which its frame grew. The pages are in the
+// first slabs of the step, so that none is copied to memory that nothing has touched.
+func TestCompactCopiesNoNewPages(t *testing.T) {
+	c, err := NewCache(Shape{HeadDim: 8, KVHeads: []int{20, 0, 25}}, tiering.New(0), Options{})
+	require.NoError(t, err)
+	s := c.NewSeq()
+	require.NoError(t, add(s, 2*c.pageTokens, 1))
+	require.Greater(t, len(c.free), len(s.hot), "the step has more slabs")
+	slabs := slices.Clone(s.hot)
+	c.Compact()
+	require.True(t, slices.Equal(slabs, s.hot), "no page has moved")
+	check(t, s, same(2*c.pageTokens, 1))
+	s.Close()
+	require.NoError(t, c.Close())
 }
 
 // TestCompactDuringASpill stops the writer: the pages that it reads stay in place.

@@ -46,6 +46,8 @@ type use struct {
 	load   time.Duration // until the model was open
 	// session is the name of the session on flash that holds the conversation; "" = none.
 	session string
+	// generations that run; registry.mu guards it.
+	generations int
 
 	mu    sync.Mutex
 	rooms []*llmrun.Room // that the request keeps results in, until it ends
@@ -92,7 +94,7 @@ func (u *use) end() {
 // whileStarved calls do, and again when there may be memory that it has lacked.
 func (u *use) whileStarved(ctx context.Context, do func() error) error {
 	err := do()
-	for alone := false; errors.Is(err, llmrun.ErrBudget) && u.server.models.makeKVRoom(ctx, u.entry, &alone); {
+	for room := (kvRoom{models: u.server.models, model: u.entry}); errors.Is(err, llmrun.ErrBudget) && room.make(ctx); {
 		err = do()
 	}
 	return err
@@ -214,8 +216,9 @@ func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, 
 		}
 		return each(p)
 	}
+	defer u.server.models.begin(u)()
 	stats, err := u.try(ctx, p, o, count)
-	for alone := false; errors.Is(err, llmrun.ErrBudget) && u.server.models.makeKVRoom(ctx, u.entry, &alone); {
+	for room := (kvRoom{models: u.server.models, model: u.entry}); errors.Is(err, llmrun.ErrBudget) && room.make(ctx); {
 		if repeated = 0; given > 0 {
 			o.Sampling.Seed = &stats.Seed
 			counted = llmrun.Stats{GeneratedTokens: counted.GeneratedTokens} // the prompt is computed again

@@ -12,17 +12,23 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestRequestsWithoutMemory checks that a request that finds no memory closes the sessions that are kept warm and tries again, that
-// one that cannot run is told so, and that an answer that has begun goes on where it ended.
-func TestRequestsWithoutMemory(t *testing.T) {
+// demoUse opens the demo model of a server, as a request does.
+func demoUse(t *testing.T) *use {
 	s := newDemo(nil)
-	defer s.Close()
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	e, err := s.models.find("demo")
 	require.NoError(t, err)
 	engine, err := s.models.use(t.Context(), e.entry)
 	require.NoError(t, err)
-	defer s.models.release(e.entry)
-	u := &use{offered: e, server: s, engine: engine}
+	t.Cleanup(func() { s.models.release(e.entry) })
+	return &use{offered: e, server: s, engine: engine}
+}
+
+// TestRequestsWithoutMemory checks that a request that finds no memory closes the sessions that are kept warm and tries again, that
+// one that cannot run is told so, and that an answer that has begun goes on where it ended.
+func TestRequestsWithoutMemory(t *testing.T) {
+	u := demoUse(t)
+	s, e := u.server, u.offered
 	attempts := 0
 	// failing fails before or behind the first piece, as often as it is said.
 	failing := func(times int, failure error, begins bool) prompt {
@@ -73,14 +79,7 @@ func TestRequestsWithoutMemory(t *testing.T) {
 // TestAnswersWithoutMemoryGoOn checks that an answer for which there is no memory behind some of its pieces is generated again with the
 // seed that it had, and that each piece is given and counted once.
 func TestAnswersWithoutMemoryGoOn(t *testing.T) {
-	s := newDemo(nil)
-	defer s.Close()
-	e, err := s.models.find("demo")
-	require.NoError(t, err)
-	engine, err := s.models.use(t.Context(), e.entry)
-	require.NoError(t, err)
-	defer s.models.release(e.entry)
-	u := &use{offered: e, server: s, engine: engine}
+	u := demoUse(t)
 	var seeds []uint64
 	given := 0
 	o := llmrun.GenerateOptions{MaxTokens: 8, IgnoreEOS: true, Sampling: llmrun.Sampling{Temperature: 1.5}}
@@ -109,12 +108,12 @@ func TestAnswersWithoutMemoryGoOn(t *testing.T) {
 		return text
 	}
 	generate(8, 0) // leaves a session to close
-	before := metricOf(t, s, `llmrun_tokens_total{kind="generated"}`)
+	before := metricOf(t, u.server, `llmrun_tokens_total{kind="generated"}`)
 	text := generate(3, 1)
 	require.Len(t, seeds, 2)
 	require.Equal(t, seeds[0], seeds[1])
 	require.Equal(t, 8, given)
-	require.Equal(t, before+8, metricOf(t, s, `llmrun_tokens_total{kind="generated"}`))
+	require.Equal(t, before+8, metricOf(t, u.server, `llmrun_tokens_total{kind="generated"}`))
 	o.Sampling.Seed = &seeds[0]
 	require.Equal(t, generate(8, 0), text)
 }

@@ -3,8 +3,11 @@ package serve
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/llmrun/llmrun"
 )
@@ -19,17 +22,30 @@ func together(n int, choice func(i int, begun func()) error) error {
 	errs := make([]error, n)
 	first := make(chan error, 2) // an end without an answer, or a beginning
 	var running sync.WaitGroup
+	var panicked atomic.Value
+	run := func(i int, begun func()) {
+		defer func() {
+			if p := recover(); p != nil {
+				panicked.Store(fmt.Sprintf("choice %d: %v\n%s", i, p, debug.Stack()))
+			}
+		}()
+		errs[i] = choice(i, begun)
+	}
 	running.Go(func() {
-		errs[0] = choice(0, sync.OnceFunc(func() { first <- nil }))
+		run(0, sync.OnceFunc(func() { first <- nil }))
 		first <- errs[0]
 	})
-	if err := <-first; err != nil { // the others would fail too
-		return err
-	}
-	for i := 1; i < n; i++ {
-		running.Go(func() { errs[i] = choice(i, func() {}) })
+	err := <-first
+	for i := 1; i < n && err == nil && panicked.Load() == nil; i++ {
+		running.Go(func() { run(i, func() {}) })
 	}
 	running.Wait()
+	if p := panicked.Load(); p != nil {
+		panic(p) // in the goroutine of the request, as that of a single choice: the others go on
+	}
+	if err != nil { // the other choices would fail too
+		return err
+	}
 	for i, err := range errs {
 		if lacksMemory(err) {
 			errs[i] = choice(i, func() {})

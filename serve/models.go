@@ -75,7 +75,8 @@ type entry struct {
 
 	engine   *llmrun.Engine // nil unless open
 	users    int
-	starved  int // users that wait for memory
+	further  int // generations that run beside the first one of their requests
+	starved  int // generations and other users that wait for memory
 	lastUsed time.Time
 	expires  time.Time // zero = never
 	keep     time.Duration
@@ -422,8 +423,7 @@ func (r *registry) leave(e *entry) *llmrun.Engine {
 	defer r.mu.Unlock()
 	e.users--
 	e.lastUsed = time.Now()
-	close(r.left)
-	r.left = make(chan struct{})
+	r.announceLeft()
 	if e.users > 0 {
 		return nil
 	}
@@ -506,22 +506,53 @@ func (r *registry) keepWarm(e *entry, s *llmrun.Session) error {
 	return oldest.Close()
 }
 
-// makeKVRoom makes room for the keys and values of a request: it closes the warm sessions, or waits until
-// another request of the model ends. It reports whether the request should try again. If all requests of the
-// model wait, none would end: the last one does not wait, and tries again once, because those that wait hold nothing. alone tells that it did.
-func (r *registry) makeKVRoom(ctx context.Context, e *entry, alone *bool) bool {
+// begin counts a generation of a request, which may run several at the same time, and returns the function that ends it.
+func (r *registry) begin(u *use) (end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if u.generations++; u.generations > 1 {
+		u.further++
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if u.generations--; u.generations > 0 { // the end of the last one is that of the request
+			u.further--
+			r.announceLeft()
+		}
+	}
+}
+
+// announceLeft lets those try again that wait for memory. The caller holds r.mu.
+func (r *registry) announceLeft() {
+	close(r.left)
+	r.left = make(chan struct{})
+}
+
+// kvRoom makes room for the keys and values of one generation, which uses a model.
+type kvRoom struct {
+	models *registry
+	model  *entry
+	alone  bool // the generation tried again although nothing had ended
+}
+
+// make closes the warm sessions of the model, or waits until another generation of the model ends. It reports whether the
+// generation should try again. If all of the model wait, none would end: the last one does not wait, and tries again once,
+// because those that wait hold nothing.
+func (k *kvRoom) make(ctx context.Context) bool {
+	r, e := k.models, k.model
 	if r.cool(e) {
 		return true
 	}
 	r.mu.Lock()
 	left := r.left
-	if e.starved+1 >= e.users {
-		again := e.starved > 0 && !*alone
-		*alone = true
+	if e.starved+1 >= e.users+e.further {
+		again := e.starved > 0 && !k.alone
+		k.alone = true
 		r.mu.Unlock()
 		return again
 	}
-	*alone = false
+	k.alone = false
 	e.starved++
 	r.mu.Unlock()
 	select {

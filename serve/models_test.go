@@ -144,30 +144,41 @@ func TestWaitingForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := fakeRegistry(1, "a")
 		a := r.mustUse(t, "a")
-		alone := false
-		require.False(t, r.makeKVRoom(t.Context(), a, &alone), "it is alone")
+		room := func() *kvRoom { return &kvRoom{models: r, model: a} }
+		require.False(t, room().make(t.Context()), "it is alone")
 		r.mustUse(t, "a")
 		r.mustUse(t, "a")
 		again := make(chan bool, 2)
 		for range 2 {
-			go func() { again <- r.makeKVRoom(t.Context(), a, new(bool)) }()
+			go func() { again <- room().make(t.Context()) }()
 		}
 		synctest.Wait()
 		require.Empty(t, again)
-		alone = false
-		require.True(t, r.makeKVRoom(t.Context(), a, &alone), "the others wait, and hold nothing")
-		require.False(t, r.makeKVRoom(t.Context(), a, &alone), "nothing has changed")
+		last := room()
+		require.True(t, last.make(t.Context()), "the others wait, and hold nothing")
+		require.False(t, last.make(t.Context()), "nothing has changed")
 		r.release(a)
 		require.True(t, <-again)
 		require.True(t, <-again)
 		ctx, leave := context.WithCancel(t.Context())
-		go func() { again <- r.makeKVRoom(ctx, a, new(bool)) }()
+		go func() { again <- room().make(ctx) }()
 		synctest.Wait()
 		leave()
 		require.False(t, <-again, "its client has left")
 		r.release(a)
+
+		// Of one request, a generation waits for the end of another one.
+		u := &use{offered: offered{entry: a}}
+		first, second := r.begin(u), r.begin(u)
+		go func() { again <- room().make(t.Context()) }()
+		synctest.Wait()
+		require.Empty(t, again)
+		first()
+		require.True(t, <-again)
+		require.False(t, room().make(t.Context()), "it is alone")
+		second()
 		r.release(a)
-		require.Zero(t, a.starved)
+		require.Zero(t, a.starved+a.further)
 		require.NoError(t, r.shutdown())
 	})
 }

@@ -153,7 +153,7 @@ var gapMarks = [][3]string{
 // gapPrompt returns the prompt that asks for what is between two texts.
 func gapPrompt(t *llmrun.Tokenizer, before, behind string) (string, error) {
 	for _, marks := range gapMarks {
-		if !slices.ContainsFunc(marks[:], func(m string) bool { return !isToken(t, m) }) {
+		if t != nil && !slices.ContainsFunc(marks[:], func(m string) bool { return !isToken(t, m) }) {
 			return marks[0] + before + marks[1] + behind + marks[2], nil
 		}
 	}

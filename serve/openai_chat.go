@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -187,9 +188,13 @@ func (u *use) logProb(p *llmrun.Piece) *chatLogProb {
 	return entry
 }
 
-// token describes a token by its text and, because it may end within a character, by its bytes.
+// token describes a token by its text and, because it may end within a character, by its bytes. Without a tokenizer it is named by its id.
 func (u *use) token(id int32, logProb float32) chatToken {
-	bytes := u.engine.Tokenizer().Bytes(id)
+	tokenizer := u.engine.Tokenizer()
+	if tokenizer == nil {
+		return chatToken{Token: fmt.Sprintf("token_id:%d", id), LogProb: jsonLogProb(logProb), Bytes: []int{}}
+	}
+	bytes := tokenizer.Bytes(id)
 	token := chatToken{Token: strings.ToValidUTF8(string(bytes), "\uFFFD"), LogProb: jsonLogProb(logProb), Bytes: []int{}}
 	for _, b := range bytes {
 		token.Bytes = append(token.Bytes, int(b))

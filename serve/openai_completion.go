@@ -103,7 +103,7 @@ func (c completionChoice) at(index int) completionChoice {
 func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, begun func()) (last generated[completionChoice], err error) {
 	var text strings.Builder
 	var logProbs *completionLogProbs
-	offset := 0
+	characters, offset := u.characters(), 0
 	kept := u.newTokenRoom()
 	defer func() { kept.drop(err) }()
 	options := r.generateOptions(u, j)
@@ -120,7 +120,7 @@ func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, b
 				logProbs = &completionLogProbs{}
 			}
 			logProbs.add(entry, offset)
-			offset += utf8.RuneCountInString(entry.Token)
+			offset = characters(p.ID)
 		}
 		if !r.stream {
 			text.WriteString(p.Text)
@@ -144,9 +144,23 @@ func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, b
 	return last, nil
 }
 
-// add adds a token whose text begins at an offset.
+// characters returns a function that takes the tokens of an answer, and returns how many characters they complete.
+func (u *use) characters() func(id int32) int {
+	n, t := 0, u.engine.Tokenizer()
+	if t == nil {
+		return func(int32) int { return 0 }
+	}
+	decoder := t.NewDecoder()
+	return func(id int32) int {
+		text, _ := decoder.Next(id) // an id of a padded vocabulary has no text
+		n += utf8.RuneCountInString(text)
+		return n
+	}
+}
+
+// add adds a token whose text begins at an offset. The most likely tokens have it beside them if it is none of them, as the API has it.
 func (l *completionLogProbs) add(entry *chatLogProb, offset int) {
-	top := map[string]float32{}
+	top := map[string]float32{entry.Token: entry.LogProb}
 	for _, t := range entry.Top {
 		if _, known := top[t.Token]; !known { // tokens that end within a character can have the same text
 			top[t.Token] = t.LogProb

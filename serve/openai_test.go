@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/modeltest"
 )
 
 const foxMessages = `"messages":[{"role":"user","content":"Tell me a story about a fox."}]`
@@ -323,6 +325,61 @@ func TestLogProbs(t *testing.T) {
 	require.Equal(t, []any{0.0, 1.0, 7.0}, at(got, "text_offset"))
 	require.Equal(t, at(got, "token_logprobs", 0), at(got, "top_logprobs", 0, ","))
 	require.EqualValues(t, -9999, jsonLogProb(float32(math.Inf(-1))), "JSON has no infinity")
+
+	// Tokens that end within a character, and are not likely.
+	completion = postOK(t, demo(), "/v1/completions", `{"prompt":"Once","max_tokens":20,"seed":1,"logprobs":1,"response_format":{"type":"json_schema","json_schema":{"schema":{"enum":["世界 fox"]}}}}`)
+	require.Equal(t, `"世界 fox"`, at(completion, "choices", 0, "text"))
+	got = at(completion, "choices", 0, "logprobs")
+	require.Equal(t, []any{"\"", "\uFFFD", "\uFFFD", "\uFFFD", "\uFFFD", "\uFFFD", "\uFFFD", " fox", "\""}, at(got, "tokens"))
+	require.Equal(t, []any{0.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 7.0}, at(got, "text_offset"))
+	require.Equal(t, at(got, "token_logprobs", 7), at(got, "top_logprobs", 7, " fox"), "beside the likeliest one")
+	require.Len(t, at(got, "top_logprobs", 7), 2)
+}
+
+// TestModelsWithoutTokenizers checks that answers of ids alone name their tokens by these, and need no text of them.
+func TestModelsWithoutTokenizers(t *testing.T) {
+	s := newDemo(func(o *Options) {
+		o.Models[0] = Model{Name: "ids", Path: modeltest.Fixture(t, "llama32"), Options: llmrun.Options{Threads: 2}}
+	})
+	defer s.Close()
+	const ids = `{"prompt":[1,2,3],"max_tokens":2,"temperature":0,`
+	both := postOK(t, s, "/v1/completions", ids+`"logprobs":1,"n":2}`)
+	for i := range 2 {
+		got := at(both, "choices", i, "logprobs")
+		require.Len(t, at(got, "tokens"), 2)
+		token := at(got, "tokens", 0).(string)
+		require.Regexp(t, `^token_id:\d+$`, token)
+		require.Equal(t, at(got, "token_logprobs", 0), at(got, "top_logprobs", 0, token))
+		require.Equal(t, []any{0.0, 0.0}, at(got, "text_offset"))
+	}
+	w := post(s, "/v1/completions", `{"prompt":"a","suffix":"b"}`)
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.Contains(t, w.Body.String(), "needs a model that fills gaps")
+}
+
+// TestPanicsOfChoices checks that a panic in the goroutine of a choice reaches that of its request, where net/http ends the request alone,
+// behind the other choices.
+func TestPanicsOfChoices(t *testing.T) {
+	for broken := range 2 {
+		var ended atomic.Int32
+		require.PanicsWithValue(t, fmt.Sprintf("choice %d: broken", broken), func() {
+			defer func() {
+				value := recover()
+				first, stack, _ := strings.Cut(value.(string), "\n")
+				require.Contains(t, stack, "TestPanicsOfChoices")
+				panic(first)
+			}()
+			_ = together(2, func(i int, begun func()) error {
+				if i == broken {
+					panic("broken")
+				}
+				begun()
+				ended.Add(1)
+				return nil
+			})
+		})
+		require.EqualValues(t, broken, ended.Load())
+	}
 }
 
 // TestCompletions checks the forms of prompts, and a stream.

@@ -54,7 +54,8 @@ func ParseSize(text string, available int64) (int64, error) {
 	return 0, fmt.Errorf("%q is not a valid size: use for example 1.5GiB, 800MB or 50%%", text)
 }
 
-// SizeText formats an amount of memory for display.
+// SizeText formats a size with four significant digits, for messages of the library. The command uses cli.FormatBytes,
+// whose numbers line up in tables.
 func SizeText(n int64) string { return sizeText(float64(n)) }
 
 // AtLeastText is SizeText for an amount that is needed: ParseSize of the text returns no less.

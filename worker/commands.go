@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/jobs"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -309,7 +310,7 @@ func (c *resultsFlags) run(ctx context.Context, s *cli.Streams, args []string) e
 	for _, id := range ids {
 		r, done, err := q.result(ctx, id)
 		for ; c.wait && !done && err == nil; r, done, err = q.result(ctx, id) {
-			if err := jobs.Sleep(ctx, fetchWait); err != nil {
+			if err := ended.Sleep(ctx, fetchWait); err != nil {
 				return err
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmrun/llmrun"
-	"github.com/llmrun/llmrun/jobs"
+	"github.com/llmrun/llmrun/internal/ended"
 )
 
 // maxPlanDelay is the longest time between two looks at a document whose steps have no answer yet.
@@ -78,7 +78,7 @@ func (w *worker) sleep(ctx context.Context, why error) {
 		w.said = text
 		w.note(text)
 	}
-	_ = jobs.Sleep(ctx, fetchWait) // the caller looks at the context
+	_ = ended.Sleep(ctx, fetchWait) // the caller looks at the context
 }
 
 // handle does the work of a message, and acknowledges it when what came of it is stored. Work that failed goes back.

@@ -35,7 +35,7 @@ func (c *sampleFlags) add(f *cli.FlagSet) {
 
 // addReward declares the flags that name a reward model.
 func (c *sampleFlags) addReward(f *cli.FlagSet) {
-	f.Value("best-of", "HOW", "print the answer with the greatest score: logprob is the mean logarithm of the probabilities of its tokens; command:CMD runs CMD in the shell with the answer as standard input, and takes the number that it prints, or without one 1 if it succeeds and 0 if it fails; reward:MODEL is the score of a reward model, which stays in memory: one for sequence classification, one of TRL with a value head, or a GGUF file with rank pooling; default: logprob", c.setScorer)
+	f.Value("best-of", "HOW", "print the answer with the greatest score: logprob is the mean logarithm of the probabilities of its tokens; command:CMD runs CMD in the shell with the answer as standard input, and takes the number that it prints, or without one 1 if it succeeds and 0 if it fails; an answer for which it takes more than 10 minutes loses; reward:MODEL is the score of a reward model, which stays in memory: one for sequence classification, one of TRL with a value head, or a GGUF file with rank pooling; default: logprob", c.setScorer)
 	f.Value("reward-marker", "TOKEN[,GOOD,BAD]", "with --best-of reward: a process reward model, which scores each step of an answer at a TOKEN that is inserted behind it; without a head, by the probability of the token GOOD against BAD (+ and -); the least score of a step is that of the answer", c.setMarker)
 }
 
@@ -134,6 +134,9 @@ func (r *runFlags) generateSamples(ctx context.Context, s *cli.Streams, engine *
 	}
 	if options.Sampling.Temperature == 0 && r.samples.count != 1 {
 		s.Note("all answers are the same at temperature 0: give a --temp, such as 0.8")
+	}
+	if r.samples.scorer != nil {
+		r.samples.scorer.note = s.Note
 	}
 	c, err := r.collectSamples(ctx, engine, session, prompt, options)
 	progress.finish()
@@ -276,8 +279,9 @@ func (c *sampleFlags) addTo(of *choice) func(*runReport) {
 // candidateTokens describes the tokens of a candidate.
 func candidateTokens(engine *llmrun.Engine, k *llmrun.Candidate) cli.JSONList {
 	return func(yield func(any) bool) {
+		text := tokenTexts(engine)
 		for i, id := range k.IDs {
-			p := llmrun.Piece{ID: id, Text: tokenText(engine, id), LogProb: k.LogProbs[i]}
+			p := llmrun.Piece{ID: id, Text: text(id), LogProb: k.LogProbs[i]}
 			if i < len(k.Top) {
 				p.Top = k.Top[i]
 			}

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/llmrun/llmrun"
@@ -98,7 +99,12 @@ func sameNumber(n json.Number) string {
 }
 
 // scorer runs a command for each answer, or asks a reward model. A nil scorer leaves the library's score.
-type scorer struct{ command, reward string }
+type scorer struct {
+	command, reward string
+	patience        time.Duration // that the command has for an answer
+	quiet           time.Duration // of it, until note says that the command still runs
+	note            func(text string)
+}
 
 func parseScorer(s string) (*scorer, error) {
 	command, isCommand := strings.CutPrefix(s, "command:")
@@ -109,7 +115,7 @@ func parseScorer(s string) (*scorer, error) {
 	case s == "logprob":
 		return nil, nil
 	case isCommand && strings.TrimSpace(command) != "":
-		return &scorer{command: command}, nil
+		return &scorer{command: command, patience: 10 * time.Minute, quiet: 10 * time.Second}, nil
 	}
 	return nil, fmt.Errorf("must be logprob, command:CMD or reward:MODEL, not %q", s)
 }
@@ -131,20 +137,34 @@ const (
 	notFound    = 127
 )
 
-// score runs the command with the answer as its standard input.
+// score runs the command with the answer as its standard input. An answer for which it does not end loses against all others: what tests
+// a program that a model has written may run as long as that does.
 func (c *scorer) score(ctx context.Context, k *llmrun.Candidate) (float64, error) {
-	run := exec.CommandContext(ctx, "sh", "-c", c.command)
+	limited, stop := context.WithTimeout(ctx, c.patience)
+	defer stop()
+	run := exec.CommandContext(limited, "sh", "-c", c.command)
 	if runtime.GOOS == "windows" {
-		run = exec.CommandContext(ctx, "cmd", "/C", c.command)
+		run = exec.CommandContext(limited, "cmd", "/C", c.command)
+	}
+	cancelChildren(run)
+	var late atomic.Bool
+	kill := run.Cancel
+	run.Cancel = func() error {
+		err := kill()
+		late.Store(err == nil)
+		return err
 	}
 	out, complaint := firstBytes{end: true}, firstBytes{}
 	run.Stdin, run.Stdout, run.Stderr = strings.NewReader(k.Text), &out, &complaint
 	run.WaitDelay = time.Second // for children of the command that go on
-	err := run.Run()
+	err := c.await(run)
 	status := run.ProcessState.ExitCode()
 	switch {
 	case ctx.Err() != nil:
 		return 0, context.Cause(ctx)
+	case late.Load() || errors.Is(err, context.DeadlineExceeded): // or before it was started
+		c.note(fmt.Sprintf("--best-of: the command did not end within %s for answer %d, which loses against the others", c.patience, k.Index+1))
+		return -math.MaxFloat32, nil
 	case run.ProcessState == nil, status == notRunnable, status == notFound:
 		return 0, fmt.Errorf("--best-of: the command %q could not be run: %w %s", c.command, err, oneLine(complaint.String()))
 	}
@@ -160,6 +180,20 @@ func (c *scorer) score(ctx context.Context, k *llmrun.Candidate) (float64, error
 		return 0, fmt.Errorf("--best-of: the command %q printed %.100q instead of a number", c.command, printed)
 	}
 	return score, nil
+}
+
+// await runs the command, and says if it takes long.
+func (c *scorer) await(run *exec.Cmd) error {
+	ended := make(chan error, 1)
+	go func() { ended <- run.Run() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(c.quiet):
+	}
+	c.note(fmt.Sprintf("--best-of: the command still runs; it has %s for an answer", c.patience))
+	c.quiet = c.patience // said once
+	return <-ended
 }
 
 // firstBytes is a writer that keeps the first bytes of an output, and drops the others or ends the output.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/ended"
 	"github.com/llmrun/llmrun/jobs"
 )
 
@@ -111,7 +112,7 @@ func (c *summarizeFlags) setPauses(text string) error {
 // limit applies the flags about when the work runs. ctx ends at --until.
 func (c *summarizeFlags) limit(ctx context.Context, s *cli.Streams) (context.Context, context.CancelFunc, error) {
 	if c.pauses.Battery || c.pauses.Heat {
-		c.pauses.System, c.pauses.Note, c.pauses.Now, c.pauses.Sleep = os.DirFS("/sys"), s.Note, time.Now, jobs.Sleep
+		c.pauses.System, c.pauses.Note, c.pauses.Now, c.pauses.Sleep = os.DirFS("/sys"), s.Note, time.Now, ended.Sleep
 		c.options.Wait = c.pauses.Wait
 	}
 	if c.nice {

@@ -357,7 +357,8 @@ func OneLine(err error) string {
 	return VisibleText(text.String())
 }
 
-// FormatBytes formats a size in binary units.
+// FormatBytes formats a size in binary units, with a fixed number of decimals for each, so that tables line up. Messages of
+// the library use tiering.SizeText.
 func FormatBytes(n int64) string {
 	switch {
 	case n >= 1<<30:

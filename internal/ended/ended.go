@@ -1,9 +1,10 @@
-// Package ended says why a call ended early.
+// Package ended says why a call ended early, and waits so that it can.
 package ended
 
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // By returns the error of a call whose context has ended: the context's cause, and its Err too if the cause is
@@ -24,6 +25,18 @@ func Say(ctx context.Context, err *error) {
 	ofErr, ofCause := errors.Is(*err, ctx.Err()), errors.Is(*err, context.Cause(ctx))
 	if ofErr != ofCause {
 		*err = By(ctx)
+	}
+}
+
+// Sleep waits, or returns the cause of a context that ends before.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

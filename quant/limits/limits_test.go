@@ -2,6 +2,7 @@ package limits
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,6 +82,29 @@ func TestMeasuredLimitsArePlausible(t *testing.T) {
 	if quant.Tiles() {
 		require.Greater(t, got, 1e9)
 		require.Less(t, got, 1e15)
+	}
+}
+
+// TestThreadsWorkTogether checks that every thread works once in each run, after prepare has been called for it and before it is called for
+// the next one, also where threads have to give up their turn.
+func TestThreadsWorkTogether(t *testing.T) {
+	const starts, runs = 2, 3
+	for _, threads := range []int{1, 2, 5} {
+		var prepared, worked, wrong atomic.Int64
+		took := fastest(starts, runs, threads, func() {
+			if worked.Load() != prepared.Load()*int64(threads) {
+				wrong.Add(1)
+			}
+			prepared.Add(1)
+		}, func() {
+			if n := worked.Add(1); (n+int64(threads)-1)/int64(threads) != prepared.Load() {
+				wrong.Add(1)
+			}
+		})
+		require.Positive(t, took)
+		require.EqualValues(t, starts*runs, prepared.Load())
+		require.EqualValues(t, starts*runs*threads, worked.Load())
+		require.Zero(t, wrong.Load())
 	}
 }
 

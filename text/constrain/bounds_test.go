@@ -76,6 +76,17 @@ func TestCompilationsReserveWhatTheyHold(t *testing.T) {
 			return k.GBNF("root ::= " + strings.ReplaceAll(repeated(`"word%d"`, 4000), ",", "|"))
 		},
 		"repetitions": func() (any, error) { return k.Regexp(repeated("(%d|b[cd]e?)+f", 3000)) },
+		"answers":     func() (any, error) { return parseAnswer("["+repeated("%d", 100_000)+"]", k.meter()) },
+		"a comparison": func() (any, error) {
+			g, err := Schema([]byte(`{"type":"array","items":{"type":"string","maxLength":300000}}`), SchemaOptions{})
+			require.NoError(t, err)
+			m, err := g.m.counted(k.meter())
+			if err == nil {
+				m.accepts(`["` + strings.Repeat("a", 10_000))
+				err = m.err
+			}
+			return m, err
+		},
 		"a call": func() (any, error) {
 			return k.Calls([]Call{{Name: "f", Schema: []byte(`{"properties":{"a":{"enum":[` + repeated(`"v%d"`, 4000) + `]}}}`)}})
 		},

@@ -30,8 +30,14 @@ func newGrammar(m *machine, root expr, what func(rule int) string) (*Grammar, er
 func (g *Grammar) Shortest() int { return g.shortest }
 
 // Matches reports whether a text is in the language. The error wraps ErrComplex.
-func (g *Grammar) Matches(text string) (bool, error) {
-	m := g.m.clone()
+func (g *Grammar) Matches(text string) (bool, error) { return g.matches(text, nil) }
+
+// matches is Matches with a meter of the memory that it takes.
+func (g *Grammar) matches(text string, counted *meter) (bool, error) {
+	m, err := g.m.counted(counted)
+	if err != nil {
+		return false, err
+	}
 	ok := m.accepts(text)
 	return ok && m.err == nil, m.err
 }

@@ -55,8 +55,11 @@ func parseJSON(text []byte, m *meter) (*value, error) {
 }
 
 // parseAnswer parses an answer, in which names that the schema does not declare may be repeated.
-func parseAnswer(text string) (*value, error) {
-	return parseWith([]byte(text), &jsonReader{repeats: true, left: math.MaxInt})
+func parseAnswer(text string, m *meter) (*value, error) {
+	if err := m.take(3 * int64(len(text))); err != nil { // as for parseJSON, and the copy
+		return nil, err
+	}
+	return parseWith([]byte(text), &jsonReader{repeats: true, meter: m, left: math.MaxInt})
 }
 
 func parseWith(text []byte, d *jsonReader) (*value, error) {

@@ -80,6 +80,13 @@ func (m *meter) take(bytes int64) error {
 	return nil
 }
 
+// put gives back memory that take took, for what the compilation takes next.
+func (m *meter) put(bytes int64) {
+	if m != nil {
+		m.free += bytes
+	}
+}
+
 var (
 	// ErrLanguage reports a schema, an expression or a grammar that is malformed or not supported, or that no text
 	// satisfies.

@@ -99,7 +99,7 @@ func (m *machine) intern(n node) expr {
 		m.err = fmt.Errorf("%w: it needs more than %d states", ErrComplex, m.most)
 		return nothing
 	}
-	if m.err = m.meter.take(stateBytes + 8*int64(len(n.list))); m.err != nil {
+	if m.err = m.meter.take(n.bytes()); m.err != nil {
 		return nothing
 	}
 	n.list = slices.Clone(n.list)
@@ -481,6 +481,9 @@ func (m *machine) accepts(text string) bool {
 			old := *m
 			m.reset()
 			e = m.adopt(&old, e)
+			for i := range old.nodes[m.base:] {
+				m.meter.put(old.nodes[m.base+i].bytes())
+			}
 		}
 		if e = m.step(e, m.class[text[i]]); e == nothing {
 			return false
@@ -497,6 +500,16 @@ func (m *machine) clone() *machine {
 	return &c
 }
 
+// counted is clone with a meter of what the copy takes.
+func (m *machine) counted(by *meter) (*machine, error) {
+	if err := by.take(int64(m.base) * stateBytes); err != nil {
+		return nil, err
+	}
+	c := m.clone()
+	c.meter = by
+	return c, nil
+}
+
 // reset forgets all derivatives.
 func (m *machine) reset() {
 	m.nodes = slices.Clone(m.nodes[:m.base])
@@ -507,6 +520,9 @@ func (m *machine) reset() {
 	}
 	m.steps, m.err = maskSteps, nil
 }
+
+// bytes returns about the memory of an expression.
+func (n *node) bytes() int64 { return stateBytes + 8*int64(len(n.list)) }
 
 // key returns what identifies an expression.
 func (n *node) key() nodeKey {

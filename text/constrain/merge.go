@@ -14,33 +14,53 @@ import (
 //   - Of other values, and of lists and objects of several forms (prefixItems, and anyOf but for null), the one that most answers
 //     have is taken, the first of those that are equally frequent.
 //   - null and what is empty counts only if no answer has more.
-func Merge(schema []byte, answers []string) (string, error) {
-	g, err := Schema(schema, SchemaOptions{})
+func (k Compiler) Merge(schema []byte, answers []string) (string, error) {
+	counted := k.meter()
+	root, err := readSchema(schema, counted)
 	if err != nil {
 		return "", err
 	}
-	root, err := parseJSON(schema, nil)
+	g, err := compileSchema(root, SchemaOptions{}, counted)
 	if err != nil {
-		return "", fmt.Errorf("%w: schema: %w", ErrLanguage, err)
+		return "", err
 	}
 	var values []*value
+	length := 0
 	for i, text := range answers {
-		v, err := parseAnswer(text)
+		v, err := parseAnswer(text, counted)
 		if err != nil {
-			return "", fmt.Errorf("answer %d of %d is not JSON: %w", i+1, len(answers), err)
+			return "", fmt.Errorf("answer %d of %d cannot be read: %w", i+1, len(answers), err)
 		}
-		values = append(values, v)
+		values, length = append(values, v), length+len(text)
 	}
 	if len(values) == 0 {
 		return "", fmt.Errorf("constrain: no answers to merge")
 	}
-	c := newSchemaCompiler(newMachine(nil), root, false)
-	merged := string(c.merge(root, values, 0).appendTo(nil, asWritten))
-	ok, err := g.Matches(merged)
+	if err := counted.take(4 * int64(length)); err != nil { // the result, whose buffer doubles, and its copy
+		return "", err
+	}
+	c := newSchemaCompiler(newMachine(counted), root, false)
+	v := c.merge(root, values, 0)
+	if c.m.err != nil {
+		return "", c.m.err
+	}
+	merged := string(v.appendTo(nil, asWritten))
+	ok, err := g.matches(merged, counted)
 	if err == nil && !ok {
 		err = fmt.Errorf("constrain: the merged answer %s is not in the schema", merged)
 	}
 	return merged, err
+}
+
+// Merge is that of a [Compiler] without options.
+func Merge(schema []byte, answers []string) (string, error) { return Compiler{}.Merge(schema, answers) }
+
+// take counts memory of a merge. Where it reports that there is none, the machine has the error.
+func (c *schemaCompiler) take(bytes int64) bool {
+	if c.m.err == nil {
+		c.m.err = c.m.meter.take(bytes)
+	}
+	return c.m.err == nil
 }
 
 // merge returns what values within a schema say together. There is at least one.
@@ -52,9 +72,9 @@ func (c *schemaCompiler) merge(schema *value, values []*value, depth int) *value
 	case allOf(values, jsonObject):
 		return c.mergeObjects(schema, values, depth)
 	case allOf(values, jsonArray) && schema.get("prefixItems") == nil:
-		return joinLists(schema, values)
+		return c.joinLists(schema, values)
 	}
-	return mostFrequent(values)
+	return c.mostFrequent(values)
 }
 
 // plainSchema follows references, and leaves out what allows null. It returns nil for a schema whose parts do not say alone what is valid.
@@ -106,7 +126,7 @@ func (c *schemaCompiler) mergeObjects(schema *value, values []*value, depth int)
 				of = append(of, p)
 			}
 		}
-		if len(of) > 0 && merged.get(name) == nil {
+		if len(of) > 0 && merged.get(name) == nil && c.take(valueBytes) {
 			merged.members = append(merged.members, member{name, c.merge(inner, of, depth+1)})
 		}
 	}
@@ -132,7 +152,7 @@ func (c *schemaCompiler) mergeObjects(schema *value, values []*value, depth int)
 }
 
 // joinLists joins lists without repeats, unless minItems needs them.
-func joinLists(schema *value, values []*value) *value {
+func (c *schemaCompiler) joinLists(schema *value, values []*value) *value {
 	if len(values) == 1 {
 		return values[0]
 	}
@@ -147,7 +167,7 @@ func joinLists(schema *value, values []*value) *value {
 	seen := map[string]bool{}
 	for _, v := range values {
 		for _, item := range v.items {
-			if text := item.String(); !seen[text] && len(joined.items) < most {
+			if text := item.String(); !seen[text] && len(joined.items) < most && c.take(valueBytes+int64(len(text))) {
 				seen[text] = true
 				joined.items = append(joined.items, item)
 			}
@@ -160,10 +180,14 @@ func joinLists(schema *value, values []*value) *value {
 }
 
 // mostFrequent returns the value that is there most often, the first of equals.
-func mostFrequent(values []*value) *value {
+func (c *schemaCompiler) mostFrequent(values []*value) *value {
 	counts := map[string]int{}
 	for _, v := range values {
-		counts[v.String()]++
+		text := v.String()
+		if counts[text] == 0 && !c.take(int64(len(text))) {
+			break
+		}
+		counts[text]++
 	}
 	best := values[0]
 	for _, v := range values {

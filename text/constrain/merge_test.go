@@ -1,6 +1,10 @@
 package constrain
 
 import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,6 +43,34 @@ func TestMerge(t *testing.T) {
 	require.ErrorContains(t, err, "answer 2 of 2")
 	_, err = Merge([]byte(`{}`), nil)
 	require.ErrorContains(t, err, "no answers")
+}
+
+// TestMergesAreCounted refuses each reservation of a merge in turn, until none is refused.
+func TestMergesAreCounted(t *testing.T) {
+	schema := []byte(`{"properties":{"a":{"type":"array","items":{"type":"integer"}},"b":{"type":"string"}},"required":["a","b"]}`)
+	var answers []string
+	for i := range 4 {
+		answers = append(answers, fmt.Sprintf(`{"a":[%s],"b":"%s"}`, repeated(strconv.Itoa(1+i%2)+"%04d", 4000), strings.Repeat("b", 4000)))
+	}
+	want, err := Merge(schema, answers)
+	require.NoError(t, err)
+	full, refused := errors.New("full"), 0
+	for ; ; refused++ {
+		reservations := 0
+		k := Compiler{Reserve: func(int64) error {
+			if reservations++; reservations > refused {
+				return full
+			}
+			return nil
+		}}
+		got, err := k.Merge(schema, answers)
+		if err == nil {
+			require.Equal(t, want, got)
+			break
+		}
+		require.ErrorIs(t, err, full)
+	}
+	require.Greater(t, refused, 4*4000*valueBytes/compileStep, "all values are counted")
 }
 
 // TestMergedAnswersAreValid merges answers at random within every schema of testdata.

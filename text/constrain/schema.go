@@ -21,14 +21,27 @@ func JSON() (*Grammar, error) { return Schema([]byte(`{"type":"object"}`), Schem
 // Schema compiles a JSON Schema of draft 2020-12: the language are texts of JSON that it accepts. They have properties in
 // the order of the schema, and each string in one way. A keyword that is not supported is an error with its path.
 func (k Compiler) Schema(text []byte, o SchemaOptions) (*Grammar, error) {
+	counted := k.meter()
+	root, err := readSchema(text, counted)
+	if err != nil {
+		return nil, err
+	}
+	return compileSchema(root, o, counted)
+}
+
+// readSchema parses a schema.
+func readSchema(text []byte, counted *meter) (*value, error) {
 	if err := checkSource("the schema", string(text)); err != nil {
 		return nil, err
 	}
-	counted := k.meter()
 	root, err := parseJSON(text, counted)
 	if err != nil {
 		return nil, fmt.Errorf("%w: schema: %w", ErrLanguage, err)
 	}
+	return root, nil
+}
+
+func compileSchema(root *value, o SchemaOptions, counted *meter) (*Grammar, error) {
 	m := newMachine(counted)
 	c := newSchemaCompiler(m, root, o.Open)
 	e, err := c.schema(root, "#")
