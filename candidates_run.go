@@ -23,14 +23,13 @@ type candidates struct {
 	messages  []Message // of the prompt
 	ids       []int32   // of the sequence with the prompt; goroutines of candidates share it
 
-	done       chan finished
-	running    int
-	most       int   // how many may run at the same time
-	waiting    []int // indexes of those that have not begun, ascending
-	stats      Stats
-	ended      []*finished      // by index; nil while it runs
-	results    []*tiering.Lease // the heap of candidates that have ended
-	unreserved int64            // of the heap of others that have ended
+	done    chan finished
+	running int
+	most    int   // how many may run at the same time
+	waiting []int // indexes of those that have not begun, ascending
+	stats   Stats
+	ended   []*finished // by index; nil while it runs
+	results *Room       // of candidates that have ended; nil before
 
 	// Of a beam search:
 	beams     *BeamOptions // nil without one
@@ -229,34 +228,38 @@ func candidateHeap(vocab, tokens int) int64 {
 	return int64(vocab)*perToken + int64(tokens)*heapPerID + rest
 }
 
+// topBytes returns what the likeliest tokens in one place take, in an array that has grown.
+func topBytes(top []TokenLogProb) int64 {
+	const perList, perToken = 32, 8
+	if len(top) == 0 {
+		return 0
+	}
+	return perList + int64(cap(top))*perToken
+}
+
 // heapPerID is what a token of a candidate and its prompt takes of the heap.
 const heapPerID = 16
 
 // keep reserves the heap of a candidate that has ended, until the call ends. The heap of every plan has room for
 // a few short ones.
 func (c *candidates) keep(k *Candidate) error {
-	const perToken, perTop, unreserved = 32, 8, 512 << 10 // the id and the logarithm, in arrays that have grown
+	const perToken = 32 // the id and the logarithm, in arrays that have grown
 	bytes := int64(len(k.IDs))*perToken + 2*int64(len(k.Text))
 	for _, top := range k.Top {
-		bytes += perToken + int64(cap(top))*perTop
+		bytes += topBytes(top)
 	}
-	heap, err := c.session.engine.mem.budget.Reserve(tiering.Heap, bytes)
-	if err == nil {
-		c.results = append(c.results, heap)
-		return nil
+	if c.results == nil {
+		c.results = c.session.engine.NewRoom(fmt.Sprintf("keeping %d answers", c.options.N))
 	}
-	if c.unreserved += bytes; c.unreserved <= unreserved {
-		return nil
-	}
-	return fmt.Errorf("keeping %d answers: %w", c.options.N, err)
+	return c.results.Add(bytes)
 }
 
 // dropResults releases the heap of what is kept.
 func (c *candidates) dropResults() {
-	for _, heap := range c.results {
-		heap.Release()
+	if c.results != nil {
+		c.results.Close()
 	}
-	c.results, c.unreserved = nil, 0
+	c.results = nil
 }
 
 // await waits for a candidate to end. One for which there was no memory beside the others begins again
@@ -293,12 +296,17 @@ func (c *candidates) answer(ctx context.Context, f *Session, index int) finished
 	}
 	var text strings.Builder
 	text.WriteString(got.Text)
+	tops := c.session.engine.NewRoom("a list of the likeliest tokens")
+	defer tops.Close()
 	for piece, err := range f.run(ctx, o, func(*GenerateOptions) ([]int32, error) { return ids, nil }, nil) {
 		if err != nil {
 			got.err = err
 			break
 		}
 		got.add(&piece, &text)
+		if got.err = tops.Add(topBytes(piece.Top)); got.err != nil {
+			break
+		}
 		if got.step = c.beams.endsStep(text.String(), len(got.Text)); got.step {
 			break
 		}

@@ -45,6 +45,9 @@ type EmbedOptions struct {
 	Whole bool
 	// Stats, if set, receives counts.
 	Stats *EmbedStats
+	// Room, if set, is the engine's room that counts the vectors, as long as the program needs them. It grows by them. Without one the
+	// budget counts them until the call returns.
+	Room *Room
 }
 
 // EmbedStats counts what an Embed or a Rank has read.
@@ -205,6 +208,10 @@ func (c *embedding) tokens(prefix, text string) ([]int32, error) {
 // run reads n texts and returns their vectors.
 func (c *embedding) run(ctx context.Context, n int, tokens func(i int) ([]int32, error)) ([][]float32, error) {
 	c.vectors = make([][]float32, 0, n)
+	if c.options.Room == nil {
+		c.options.Room = c.e.NewRoom(vectorsUse)
+		defer c.options.Room.Close()
+	}
 	r, err := c.e.beginReading(ctx)
 	if err != nil {
 		return nil, err
@@ -219,6 +226,9 @@ func (c *embedding) run(ctx context.Context, n int, tokens func(i int) ([]int32,
 			return nil, err
 		}
 		c.stats.Tokens += len(ids)
+		if err := c.hold(len(ids)); err != nil {
+			return nil, err
+		}
 		p := &pooled{c: c, tokens: len(ids), skipped: min(c.skipped, len(ids)-1)}
 		if err := r.add(ids, exec.ExtendOptions{Hidden: true, Want: p.wants, Each: p.take}, p.finish); err != nil {
 			return nil, err
@@ -231,6 +241,19 @@ func (c *embedding) run(ctx context.Context, n int, tokens func(i int) ([]int32,
 		*c.options.Stats = c.stats
 	}
 	return c.vectors, nil
+}
+
+// vectorsUse is what the memory of vectors is for, in errors.
+const vectorsUse = "a list of vectors"
+
+// hold makes room for the vectors of a text of some tokens, before a pass computes them.
+func (c *embedding) hold(tokens int) error {
+	const perVector, perElement = 32, 4
+	n := int64(1)
+	if c.pooling == modelfile.PoolNone {
+		n = int64(tokens)
+	}
+	return c.options.Room.Add(n * (perVector + perElement*int64(max(c.e.model.Spec.Dim, c.width()))))
 }
 
 // pooled is the vector of a text while its tokens are read.

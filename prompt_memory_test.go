@@ -3,6 +3,7 @@ package llmrun_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,4 +114,34 @@ func followRefusals(t *testing.T, path, prompt string) {
 	require.ErrorAs(t, err, &refused)
 	require.NoError(t, e.SetBudget(refused.Minimum))
 	require.ErrorIs(t, answer(e), llmrun.ErrContextFull)
+}
+
+// TestVectorsAreReserved counts vectors in a program's room as long as it has them, otherwise until the call ends, and refuses those for
+// which there is no room before a pass computes one.
+func TestVectorsAreReserved(t *testing.T) {
+	options := llmrun.Options{Threads: 2, Context: 512}
+	options.Memory.RAM = minimum(t, hubmodel.Pack, options) + 2<<20
+	e := open(t, hubmodel.Pack, options)
+	before, texts := e.Memory(), [][]int32{slices.Repeat([]int32{12}, 400)}
+	room := e.NewRoom("vectors")
+	vectors, err := e.EmbedIDs(t.Context(), texts, llmrun.EmbedOptions{Pooling: "none", Room: room})
+	require.NoError(t, err)
+	bytes := int64(len(vectors) * len(vectors[0]) * 4)
+	require.Greater(t, room.Bytes()+128<<10, bytes)
+	require.Greater(t, e.Memory().Held["heap"]+128<<10, before.Held["heap"]+bytes)
+	_, err = e.EmbedIDs(t.Context(), texts, llmrun.EmbedOptions{Pooling: "none", Room: room})
+	require.NoError(t, err)
+	require.Greater(t, room.Bytes()+128<<10, 2*bytes, "the room has the vectors of both calls")
+	room.Close()
+	require.Equal(t, before.Held["heap"], e.Memory().Held["heap"])
+
+	_, err = e.EmbedIDs(t.Context(), texts, llmrun.EmbedOptions{Pooling: "none"})
+	require.NoError(t, err)
+	require.Equal(t, before.Held["heap"], e.Memory().Held["heap"])
+	require.Greater(t, e.Memory().Peak["heap"]+128<<10, before.Held["heap"]+bytes)
+	passes := e.PassUse().Passes
+	_, err = e.EmbedIDs(t.Context(), slices.Repeat(texts, 40), llmrun.EmbedOptions{Pooling: "none"})
+	require.ErrorIs(t, err, llmrun.ErrBudget)
+	require.ErrorContains(t, err, "a list of vectors takes up to")
+	require.Less(t, e.PassUse().Passes, passes+40)
 }

@@ -18,6 +18,7 @@ type Room struct {
 	budget *tiering.Budget
 	leases []*tiering.Lease // of the program, then of the data
 	data   *tiering.Lease
+	added  int64 // by Add, or what Resize has said
 }
 
 // NewRoom returns a room in the engine's budget, from which weights are released where it is full. use says what the
@@ -64,6 +65,27 @@ func (r *Room) refused(err error, bytes int64) error {
 func (r *Room) Resize(bytes int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	err := r.resize(bytes)
+	if err == nil {
+		r.added = bytes
+	}
+	return err
+}
+
+// Add counts more bytes of data that grows piece by piece. The room grows by steps, and not for the first 128 KiB, which the heap of every
+// plan has room for. The bytes count also after an error, which is that of Resize: a program that keeps them calls Add(0) before it goes on.
+func (r *Room) Add(bytes int64) error {
+	const free, step = 128 << 10, 512 << 10
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.added += bytes; r.added <= free+r.size() {
+		return nil
+	}
+	return r.resize((r.added + step - 1) / step * step)
+}
+
+// resize is Resize. The caller holds r.mu.
+func (r *Room) resize(bytes int64) error {
 	if r.engine == nil {
 		if err := r.data.Resize(bytes); err != nil {
 			return r.refused(err, bytes)
@@ -87,6 +109,11 @@ func (r *Room) Resize(bytes int64) error {
 func (r *Room) Bytes() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.size()
+}
+
+// size is Bytes. The caller holds r.mu.
+func (r *Room) size() int64 {
 	if r.engine != nil {
 		return r.engine.reserved
 	}
@@ -97,6 +124,7 @@ func (r *Room) Bytes() int64 {
 func (r *Room) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.added = 0
 	if r.engine != nil {
 		r.engine.release()
 		return

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/llmrun/llmrun"
@@ -47,6 +48,56 @@ type use struct {
 	session string
 	// generations that run; registry.mu guards it.
 	generations int
+
+	mu    sync.Mutex
+	rooms []*llmrun.Room // that the request keeps results in, until it ends
+}
+
+// newRoom returns a room in the model's budget, which is closed when the request ends.
+func (u *use) newRoom(what string) *llmrun.Room {
+	room := u.engine.NewRoom(what)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.rooms = append(u.rooms, room)
+	return room
+}
+
+// tokenRoom counts the probabilities of tokens that an answer, or an attempt to generate it, keeps until it is sent.
+type tokenRoom struct{ *llmrun.Room }
+
+func (u *use) newTokenRoom() tokenRoom { return tokenRoom{u.newRoom("a list of probabilities")} }
+
+// keep counts a token that has been added to the list; nil is none. An entry takes perToken bytes while it is kept, and when the list becomes
+// one text. After an error the answer may go on, when there is memory.
+func (t tokenRoom) keep(entry *chatLogProb) error {
+	const perToken = 384
+	if entry == nil {
+		return nil
+	}
+	return t.Add(perToken * int64(1+len(entry.Top)))
+}
+
+// drop gives the memory back when an attempt has failed, whose tokens are not kept.
+func (t tokenRoom) drop(err error) {
+	if err != nil {
+		t.Close()
+	}
+}
+
+// end closes the rooms.
+func (u *use) end() {
+	for _, room := range u.rooms {
+		room.Close()
+	}
+}
+
+// whileStarved calls do, and again when there may be memory that it has lacked.
+func (u *use) whileStarved(ctx context.Context, do func() error) error {
+	err := do()
+	for room := (kvRoom{models: u.server.models, model: u.entry}); errors.Is(err, llmrun.ErrBudget) && room.make(ctx); {
+		err = do()
+	}
+	return err
 }
 
 // sessionHeader names a session on flash. It is saved behind the answer, and is the session that llmrun chat --session
@@ -109,7 +160,9 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if j.keepAlive != nil {
 		s.models.setKeepAlive(model.entry, *j.keepAlive)
 	}
-	err = j.run(ctx, w, &use{offered: model, server: s, engine: engine, start: start, load: time.Since(asked), session: session})
+	u := &use{offered: model, server: s, engine: engine, start: start, load: time.Since(asked), session: session}
+	defer u.end()
+	err = j.run(ctx, w, u)
 	return refusedFormat(err, j.format)
 }
 

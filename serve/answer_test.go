@@ -117,3 +117,37 @@ func TestAnswersWithoutMemoryGoOn(t *testing.T) {
 	o.Sampling.Seed = &seeds[0]
 	require.Equal(t, generate(8, 0), text)
 }
+
+// TestProbabilitiesAreReserved keeps the probabilities of tokens in a budget until the request ends, and gives back those of an attempt that
+// failed.
+func TestProbabilitiesAreReserved(t *testing.T) {
+	s := newDemo(nil)
+	defer s.Close()
+	e, err := s.models.find("demo")
+	require.NoError(t, err)
+	engine, err := s.models.use(t.Context(), e.entry)
+	require.NoError(t, err)
+	defer s.models.release(e.entry)
+	u := &use{offered: e, server: s, engine: engine}
+	entry, before := &chatLogProb{Top: make([]chatToken, maxTopLogProbs)}, engine.Memory().Held["heap"]
+	kept := u.newTokenRoom()
+	require.NoError(t, kept.keep(nil))
+	require.NoError(t, kept.keep(entry))
+	require.Equal(t, before, engine.Memory().Held["heap"], "a few tokens are part of every plan")
+	const tokens = 1000
+	for range tokens {
+		require.NoError(t, kept.keep(entry))
+	}
+	few := engine.Memory().Held["heap"] - before
+	require.Greater(t, few, int64(tokens*maxTopLogProbs*300))
+	failed := u.newTokenRoom()
+	for range tokens {
+		require.NoError(t, failed.keep(entry))
+	}
+	require.Greater(t, engine.Memory().Held["heap"]-before, few)
+	failed.drop(llmrun.ErrBudget)
+	kept.drop(nil)
+	require.Equal(t, few, engine.Memory().Held["heap"]-before)
+	u.end()
+	require.Equal(t, before, engine.Memory().Held["heap"])
+}

@@ -51,17 +51,21 @@ func readDescribed(o *object, name string) (d described) {
 	return d
 }
 
-// vectors computes the vectors of a request.
+// vectors computes the vectors of a request, which are in the engine's budget until the request ends.
 func (d *described) vectors(ctx context.Context, u *use) (vectors [][]float32, stats llmrun.EmbedStats, err error) {
-	d.options.Stats, d.options.Whole = &stats, !d.truncates
+	d.options.Stats, d.options.Whole, d.options.Room = &stats, !d.truncates, u.newRoom("a list of vectors")
 	if d.cutsDimensions && d.options.Dimensions >= u.engine.VectorLength() {
 		d.options.Dimensions = 0
 	}
-	if d.ids != nil {
-		vectors, err = u.engine.EmbedIDs(ctx, d.ids, d.options)
-	} else {
-		vectors, err = u.engine.Embed(ctx, d.texts, d.options)
-	}
+	err = u.whileStarved(ctx, func() (err error) {
+		_ = d.options.Room.Resize(0) // what a failed attempt had; less is never refused
+		if d.ids != nil {
+			vectors, err = u.engine.EmbedIDs(ctx, d.ids, d.options)
+		} else {
+			vectors, err = u.engine.Embed(ctx, d.texts, d.options)
+		}
+		return err
+	})
 	recordOf(ctx).count(llmrun.Stats{PromptTokens: stats.Tokens})
 	return vectors, stats, err
 }
@@ -98,19 +102,17 @@ func (s *Server) readEmbeddings(o *object) *job {
 		if err != nil {
 			return err
 		}
-		list := make([]embeddingItem, len(vectors))
-		for i, v := range vectors {
-			list[i] = embeddingItem{"embedding", i, v}
+		writeJSONList(w, "data", len(vectors), func(i int) any {
+			item := embeddingItem{"embedding", i, vectors[i]}
 			if encoding == "base64" {
-				list[i].Embedding = base64Floats(v)
+				item.Embedding = base64Floats(vectors[i])
 			}
-		}
-		writeJSON(w, http.StatusOK, struct {
-			Object string          `json:"object"`
-			Data   []embeddingItem `json:"data"`
-			Model  string          `json:"model"`
-			Usage  embeddingUsage  `json:"usage"`
-		}{"list", list, u.name, embeddingUsage{stats.Tokens, stats.Tokens}})
+			return item
+		}, struct {
+			Object string         `json:"object"`
+			Model  string         `json:"model"`
+			Usage  embeddingUsage `json:"usage"`
+		}{"list", u.name, embeddingUsage{stats.Tokens, stats.Tokens}})
 		return nil
 	}}
 }
@@ -161,7 +163,12 @@ func (s *Server) readRerank(o *object) *job {
 	back := o.boolean("return_documents", false)
 	return &job{model: o.text("model"), plain: true, run: func(ctx context.Context, w http.ResponseWriter, u *use) error {
 		var stats llmrun.EmbedStats
-		scores, err := u.engine.RankCounted(ctx, query, documents, &stats)
+		var scores []float32
+		err := u.whileStarved(ctx, func() (err error) {
+			stats = llmrun.EmbedStats{}
+			scores, err = u.engine.RankCounted(ctx, query, documents, &stats)
+			return err
+		})
 		recordOf(ctx).count(llmrun.Stats{PromptTokens: stats.Tokens})
 		if err != nil {
 			return err
@@ -231,13 +238,12 @@ func (s *Server) readOllamaEmbed(o *object) *job {
 			}
 			vectors, tokens = found, stats.Tokens
 		}
-		writeJSON(w, http.StatusOK, struct {
-			Model      string        `json:"model"`
-			Embeddings [][]float32   `json:"embeddings"`
-			Total      time.Duration `json:"total_duration"`
-			Load       time.Duration `json:"load_duration"`
-			Tokens     int           `json:"prompt_eval_count"`
-		}{u.name, vectors, time.Since(u.start), u.load, tokens})
+		writeJSONList(w, "embeddings", len(vectors), func(i int) any { return vectors[i] }, struct {
+			Model  string        `json:"model"`
+			Total  time.Duration `json:"total_duration"`
+			Load   time.Duration `json:"load_duration"`
+			Tokens int           `json:"prompt_eval_count"`
+		}{u.name, time.Since(u.start), u.load, tokens})
 		return nil
 	}}
 }

@@ -374,15 +374,17 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 	}
 	var got llmrun.Answer
 	var tokens []ollamaToken
+	kept := u.newTokenRoom()
 	sent := 0 // calls
 	took, err := u.generate(ctx, r.prompt, r.options, func(p *llmrun.Piece) error {
 		got.Add(p)
+		var entry *chatLogProb
 		if r.logProbs && p.ID >= 0 {
-			entry := u.logProb(p)
+			entry = u.logProb(p)
 			tokens = append(tokens, ollamaToken{entry.chatToken, entry.Top})
 		}
 		if !r.stream {
-			return nil
+			return kept.keep(entry)
 		}
 		part := r.piece(u, p, &got, &sent)
 		if part == nil && len(tokens) == 0 {

@@ -117,6 +117,8 @@ func (c chatChoice) at(index int) chatChoice {
 func (r *chatRequest) choice(ctx context.Context, u *use, index int, started func()) (last generated[chatChoice], err error) {
 	var got llmrun.Answer
 	var logProbs *chatLogProbs
+	kept := u.newTokenRoom()
+	defer func() { kept.drop(err) }()
 	begun := !r.stream
 	begin := func() error {
 		if begun {
@@ -143,7 +145,7 @@ func (r *chatRequest) choice(ctx context.Context, u *use, index int, started fun
 			logProbs.Content = append(logProbs.Content, *entry)
 		}
 		if !r.stream {
-			return nil
+			return kept.keep(entry)
 		}
 		part := chatChoice{Delta: delta(p, &got)}
 		if entry != nil {
@@ -179,7 +181,7 @@ func (r *openAIRequest) logProb(u *use, p *llmrun.Piece) *chatLogProb {
 
 // logProb describes the token of a piece.
 func (u *use) logProb(p *llmrun.Piece) *chatLogProb {
-	entry := &chatLogProb{chatToken: u.token(p.ID, p.LogProb), Top: []chatToken{}}
+	entry := &chatLogProb{chatToken: u.token(p.ID, p.LogProb), Top: make([]chatToken, 0, len(p.Top))}
 	for _, top := range p.Top {
 		entry.Top = append(entry.Top, u.token(top.ID, top.LogProb))
 	}

@@ -104,6 +104,8 @@ func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, b
 	var text strings.Builder
 	var logProbs *completionLogProbs
 	characters, offset := u.characters(), 0
+	kept := u.newTokenRoom()
+	defer func() { kept.drop(err) }()
 	options := r.generateOptions(u, j)
 	options.LogProbs = options.LogProbs || r.bestOf > r.n
 	if r.stream {
@@ -122,7 +124,7 @@ func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, b
 		}
 		if !r.stream {
 			text.WriteString(p.Text)
-			return nil
+			return kept.keep(entry)
 		}
 		part := completionChoice{Text: p.Text}
 		if entry != nil {

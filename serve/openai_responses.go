@@ -296,6 +296,7 @@ type responseRun struct {
 	sequence int  // of the next event
 	open     bool // the last item has not ended
 	got      llmrun.Answer
+	kept     tokenRoom
 }
 
 func (r *responseRequest) run(ctx context.Context, w http.ResponseWriter, u *use) error {
@@ -309,7 +310,7 @@ func (r *responseRequest) run(ctx context.Context, w http.ResponseWriter, u *use
 	if r.truncate {
 		messages = dropOldest(u.engine, messages, r.options.Chat)
 	}
-	g := &responseRun{responseRequest: r, u: u, response: response{
+	g := &responseRun{responseRequest: r, u: u, kept: u.newTokenRoom(), response: response{
 		ID: "resp_" + r.server.id(), Object: "response", Created: r.server.now().Unix(), Status: "in_progress",
 		responseSettings: r.settings, Output: []*responseItem{},
 	}}
@@ -381,12 +382,16 @@ func (g *responseRun) piece(p *llmrun.Piece) error {
 		return err
 	}
 	item.text.WriteString(p.Text)
+	var entry *chatLogProb
 	if probable {
-		entry := *g.u.logProb(p)
-		*event.LogProbs = append(*event.LogProbs, entry)
-		*item.Content[0].LogProbs = append(*item.Content[0].LogProbs, entry)
+		entry = g.u.logProb(p)
+		*event.LogProbs = append(*event.LogProbs, *entry)
+		*item.Content[0].LogProbs = append(*item.Content[0].LogProbs, *entry)
 	}
-	return g.sendPart(event)
+	if err := g.sendPart(event); err != nil {
+		return err
+	}
+	return g.kept.keep(entry)
 }
 
 // callPiece adds a piece of a call.

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -75,10 +74,11 @@ func (r *summaryRequest) run(ctx context.Context, w http.ResponseWriter, u *use)
 		r.server.metrics.count(&llmrun.Stats{}, &s)
 		recordOf(ctx).count(s)
 	}
-	summary, err := u.engine.Summarize(ctx, r.document, r.options)
-	for room := (kvRoom{models: r.server.models, model: u.entry}); errors.Is(err, llmrun.ErrBudget) && room.make(ctx); {
+	var summary *llmrun.Summary
+	err := u.whileStarved(ctx, func() (err error) {
 		summary, err = u.engine.Summarize(ctx, r.document, r.options)
-	}
+		return err
+	})
 	if err != nil {
 		return r.server.breakOff(ctx, t, err, ollama{}.errorBody)
 	}

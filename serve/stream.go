@@ -29,6 +29,34 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(buffer.Bytes()) // a client that has left needs no answer
 }
 
+// writeJSONList answers with an object that has a list of n elements under a name, and the members of rest. It writes element by element,
+// because a long list as one text would take several times its own memory.
+func writeJSONList(w http.ResponseWriter, name string, n int, element func(i int) any, rest any) {
+	var buffer, others bytes.Buffer
+	if err := encode(&others, rest); err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	separator := fmt.Sprintf("{%q:[", name)
+	for i := range n {
+		buffer.Reset()
+		buffer.WriteString(separator)
+		if encode(&buffer, element(i)) != nil { // a model whose vectors have no numbers
+			panic(http.ErrAbortHandler)
+		}
+		if _, err := w.Write(buffer.Bytes()[:buffer.Len()-len("\n")]); err != nil {
+			return // the client has left
+		}
+		separator = ","
+	}
+	if n > 0 {
+		separator = ""
+	}
+	_, _ = fmt.Fprintf(w, "%s],%s", separator, others.Bytes()[len("{"):]) // a client that has left needs no answer
+}
+
 // writer notes the status of a response, and gives each write a deadline: a client that does not read causes an error,
 // which ends its generation.
 type writer struct {

@@ -141,7 +141,9 @@ func (e *embedFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	}
 	return e.texts.describe(ctx, s, func(ctx context.Context, engine *llmrun.Engine) error {
 		var stats llmrun.EmbedStats
-		o := llmrun.EmbedOptions{Pooling: e.pooling, Raw: e.raw, Dimensions: e.dimensions, Prefix: e.prefix, Stats: &stats}
+		room := engine.NewRoom("a list of vectors")
+		defer room.Close()
+		o := llmrun.EmbedOptions{Room: room, Pooling: e.pooling, Raw: e.raw, Dimensions: e.dimensions, Prefix: e.prefix, Stats: &stats}
 		var vectors [][]float32
 		if ids != nil {
 			vectors, err = engine.EmbedIDs(ctx, [][]int32{ids}, o)

@@ -162,9 +162,8 @@ func override[T any](target, given *T) {
 // An answer is the output of a generation so far.
 type answer struct {
 	llmrun.Answer
-	ids      []int32
-	logProbs bool // collect tokens
-	tokens   []llmrun.Piece
+	ids    []int32
+	tokens *keptTokens // nil without --logprobs
 }
 
 // collect appends the pieces of a generation to the answer and passes each piece that has text to
@@ -176,8 +175,8 @@ func (a *answer) collect(pieces iter.Seq2[llmrun.Piece, error], show func(*llmru
 		}
 		if piece.ID >= 0 { // the last piece may be buffered text without a token
 			a.ids = append(a.ids, piece.ID)
-			if a.logProbs {
-				a.tokens = append(a.tokens, piece)
+			if err := a.tokens.add(&piece); err != nil {
+				return err
 			}
 		}
 		a.Add(&piece)
@@ -204,8 +203,8 @@ const loopText = "the answer repeats itself and was stopped; --repeat-penalty 1.
 // addLogProbs returns a function that adds the probabilities of the tokens to a report, if they were collected.
 func (a *answer) addLogProbs(engine *llmrun.Engine) func(*runReport) {
 	return func(report *runReport) {
-		for i := range a.tokens {
-			report.LogProbs = append(report.LogProbs, newTokenReport(engine, &a.tokens[i]))
+		if a.tokens != nil {
+			report.LogProbs = a.tokens.report(engine)
 		}
 	}
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -106,5 +108,49 @@ func TestInputsTogetherHoldTheBudget(t *testing.T) {
 		peak, code := peakOf(t, command)
 		require.Equal(t, test.code, code, test.name)
 		require.LessOrEqual(t, peak, int64(45<<20+budgetSlack), test.name)
+	}
+}
+
+// TestResultsHoldTheirBudget asks for results that are larger than the budget has left: probabilities of many tokens, and
+// a vector for each token of a text. They are counted, or refused.
+func TestResultsHoldTheirBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the command")
+	}
+	binary, model, text := builtCommand(t), []string{"-m", shapedModel(t, "tiny"), "--no-import"}, filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("the fox ran into a forest; QzXw%7\n", 1200)), 0o600))
+	answer := func(arguments ...string) []string {
+		return slices.Concat([]string{"run", "--ids", "1,2,3", "--ignore-eos", "--logprobs", "100", "--json"}, model, arguments)
+	}
+	for _, test := range []struct {
+		name      string
+		arguments []string
+		budget    int64
+		code      int
+	}{
+		{"probabilities", answer("-n", "900"), 32 << 20, 0},
+		{"probabilities of several answers", answer("-n", "300", "--samples", "3"), 32 << 20, 0},
+		{"vectors", []string{"embed", "-f", text, "--pooling", "none", "--json"}, 40 << 20, exitBudget},
+	} {
+		command := exec.Command(binary, append(test.arguments, "--threads", "2", "--ram", strconv.FormatInt(test.budget, 10))...)
+		var printed bytes.Buffer
+		command.Stdout = &printed
+		peak, code := peakOf(t, command)
+		t.Logf("%s: %.1f MiB", test.name, float64(peak)/(1<<20))
+		require.Equal(t, test.code, code, test.name)
+		require.LessOrEqual(t, peak, test.budget+budgetSlack, test.name)
+		if code == 0 {
+			var got struct {
+				LogProbs   []json.RawMessage `json:"logprobs"`
+				Candidates []struct {
+					LogProbs []json.RawMessage `json:"logprobs"`
+				}
+			}
+			require.NoError(t, json.Unmarshal(printed.Bytes(), &got))
+			for _, k := range got.Candidates {
+				got.LogProbs = append(got.LogProbs, k.LogProbs...)
+			}
+			require.GreaterOrEqual(t, len(got.LogProbs), 900, test.name)
+		}
 	}
 }

@@ -221,7 +221,10 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	}
 
 	var got answer
-	got.logProbs = r.logProbs != nil
+	if r.logProbs != nil {
+		got.tokens = newKeptTokens(engine)
+		defer got.tokens.release()
+	}
 	printer := r.generation.thinking.printer(s)
 	err = got.collect(pieces, func(piece *llmrun.Piece) error {
 		progress.finish()
@@ -285,7 +288,7 @@ func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, st
 	report := newRunReport(got, stats, seed)
 	report.Stats, report.Sources = memory, r.sources(got.Text())
 	add(&report)
-	return s.Out.WriteJSON(report)
+	return s.Out.WriteJSONLists(report, "logprobs", report.lists()...)
 }
 
 // pieces starts the generation. A model without a chat template continues the prompt; with

@@ -1,6 +1,9 @@
 package main
 
-import "github.com/llmrun/llmrun"
+import (
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
+)
 
 // A runReport is the JSON object of --json. Scripts depend on its names.
 type runReport struct {
@@ -28,7 +31,7 @@ type runReport struct {
 	TokensPerPass float64         `json:"tokens_per_pass"`
 	Drafters      []drafterReport `json:"drafters"`
 
-	LogProbs   []tokenReport     `json:"logprobs,omitempty"`   // with --logprobs
+	LogProbs   cli.JSONList      `json:"logprobs,omitzero"`    // with --logprobs, of tokenReport
 	Candidates []candidateReport `json:"candidates,omitempty"` // with --samples or --beam
 	Steps      []stepReport      `json:"steps,omitempty"`      // with --beam
 	// StepsLeftOut counts the steps behind them.
@@ -72,6 +75,19 @@ type tokenReport struct {
 	Text    string        `json:"text"` // the text that the token completes
 	LogProb float64       `json:"logprob"`
 	Top     []tokenReport `json:"top_logprobs,omitempty"` // the most likely tokens
+}
+
+// lists are the lists of the report, in its order.
+func (r *runReport) lists() (all []cli.JSONList) {
+	if r.LogProbs != nil {
+		all = append(all, r.LogProbs)
+	}
+	for i := range r.Candidates {
+		if list := r.Candidates[i].LogProbs; list != nil {
+			all = append(all, list)
+		}
+	}
+	return all
 }
 
 // newTokenReport describes a token of the answer.

@@ -114,15 +114,15 @@ type candidateReport struct {
 	StopReason      llmrun.StopReason `json:"stop_reason"`
 	Seed            *uint64           `json:"seed,omitempty"` // none for greedy decoding
 
-	LogProbs []tokenReport `json:"logprobs,omitempty"` // with --logprobs
+	LogProbs cli.JSONList `json:"logprobs,omitzero"` // with --logprobs, of tokenReport
 }
 
 // choice is the result of a choice between candidates.
 type choice struct {
 	candidates []*llmrun.Candidate
-	rewards    map[*llmrun.Candidate]llmrun.Reward   // nil without a reward model
-	logProbs   func(*llmrun.Candidate) []tokenReport // nil: they are not reported
-	search     searchReport                          // of a beam search
+	rewards    map[*llmrun.Candidate]llmrun.Reward  // nil without a reward model
+	logProbs   func(*llmrun.Candidate) cli.JSONList // nil: they are not reported
+	search     searchReport                         // of a beam search
 	chosen     *llmrun.Candidate
 	why        string
 }
@@ -179,7 +179,7 @@ func (r *runFlags) generateSamples(ctx context.Context, s *cli.Streams, engine *
 func (r *runFlags) collectSamples(ctx context.Context, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt, options llmrun.GenerateOptions) (*choice, error) {
 	c := &choice{}
 	if r.logProbs != nil {
-		c.logProbs = func(k *llmrun.Candidate) []tokenReport { return candidateTokens(engine, k) }
+		c.logProbs = func(k *llmrun.Candidate) cli.JSONList { return candidateTokens(engine, k) }
 	}
 	p, err := r.libraryPrompt(engine, prompt)
 	if err != nil {
@@ -277,16 +277,19 @@ func (c *sampleFlags) addTo(of *choice) func(*runReport) {
 }
 
 // candidateTokens describes the tokens of a candidate.
-func candidateTokens(engine *llmrun.Engine, k *llmrun.Candidate) (tokens []tokenReport) {
-	text := tokenTexts(engine)
-	for i, id := range k.IDs {
-		p := llmrun.Piece{ID: id, Text: text(id), LogProb: k.LogProbs[i]}
-		if i < len(k.Top) {
-			p.Top = k.Top[i]
+func candidateTokens(engine *llmrun.Engine, k *llmrun.Candidate) cli.JSONList {
+	return func(yield func(any) bool) {
+		text := tokenTexts(engine)
+		for i, id := range k.IDs {
+			p := llmrun.Piece{ID: id, Text: text(id), LogProb: k.LogProbs[i]}
+			if i < len(k.Top) {
+				p.Top = k.Top[i]
+			}
+			if !yield(newTokenReport(engine, &p)) {
+				return
+			}
 		}
-		tokens = append(tokens, newTokenReport(engine, &p))
 	}
-	return tokens
 }
 
 // continuations returns how many times a beam search continues each beginning.

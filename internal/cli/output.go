@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -188,6 +189,64 @@ func (o *output) WriteJSON(v any) error {
 	encoder := json.NewEncoder(plainJSON{o})
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(v)
+}
+
+// A JSONList is a list in a value that [output.WriteJSONLists] prints, which calls it for the elements one after the other. The zero value is
+// no list, which omitzero leaves out.
+type JSONList func(yield func(element any) bool)
+
+// listPlace is what stands in place of a list until its elements are written. A string cannot contain it, because its quotes are escaped
+// there, so name:[null] is never text of a model.
+var listPlace = []byte(`[null]`)
+
+// MarshalJSON implements [json.Marshaler].
+func (JSONList) MarshalJSON() ([]byte, error) { return listPlace, nil }
+
+// WriteJSONLists is WriteJSON for a value with lists, all with the same name, in the order in which they are in the value. It writes
+// element by element, because a list as one text would take many times the memory of what it is made of.
+func (o *output) WriteJSONLists(v any, name string, lists ...JSONList) error {
+	var rest bytes.Buffer
+	encoder := json.NewEncoder(&rest)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	out, place := plainJSON{o}, slices.Concat(fmt.Appendf(nil, "%q:", name), listPlace)
+	for _, list := range lists {
+		before, _, _ := bytes.Cut(rest.Bytes(), place)
+		if _, err := out.Write(rest.Next(len(before) + len(place) - len(listPlace))); err != nil {
+			return err
+		}
+		rest.Next(len(listPlace))
+		if err := writeJSONList(out, list); err != nil {
+			return err
+		}
+	}
+	_, err := out.Write(rest.Bytes())
+	return err
+}
+
+// writeJSONList writes a list.
+func writeJSONList(out io.Writer, list JSONList) error {
+	if _, err := io.WriteString(out, "["); err != nil {
+		return err
+	}
+	separator := ""
+	for element := range list {
+		text := bytes.NewBufferString(separator)
+		encoder := json.NewEncoder(text)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(element); err != nil {
+			return err
+		}
+		text.Truncate(text.Len() - len("\n"))
+		if _, err := out.Write(text.Bytes()); err != nil {
+			return err
+		}
+		separator = ","
+	}
+	_, err := io.WriteString(out, "]")
+	return err
 }
 
 // plainJSON escapes what JSON permits within strings although a terminal obeys it.

@@ -93,6 +93,39 @@ func TestJSONRowsAreLossless(t *testing.T) {
 	require.Equal(t, "{\"rows\":[]}\n", text.String())
 }
 
+// TestJSONListsArePrintedInTheirPlaces prints values with lists, one of them empty, and expects the text of a value that holds them, also
+// where a string has what stands in place of a list.
+func TestJSONListsArePrintedInTheirPlaces(t *testing.T) {
+	type inner struct {
+		Text string   `json:"text"`
+		List JSONList `json:"list,omitzero"`
+	}
+	type outer struct {
+		Text  string   `json:"text"`
+		List  JSONList `json:"list,omitzero"`
+		Inner []inner  `json:"inner"`
+	}
+	list := func(elements ...any) JSONList {
+		return func(yield func(any) bool) {
+			for _, x := range elements {
+				if !yield(x) {
+					return
+				}
+			}
+		}
+	}
+	const place = `"list":[null]`
+	first, none, last := list(1, "<\u009b"+place), list(), list(map[string]int{"a": 2})
+	var text bytes.Buffer
+	o := &output{w: &text}
+	require.NoError(t, o.WriteJSONLists(outer{place, first, []inner{{"b", none}, {Text: "c"}, {"d", last}}}, "list", first, none, last))
+	require.Equal(t, `{"text":"\"list\":[null]","list":[1,"<\u009b\"list\":[null]"],"inner":[{"text":"b","list":[]},{"text":"c"},{"text":"d","list":[{"a":2}]}]}`+"\n", text.String())
+	text.Reset()
+	require.NoError(t, o.WriteJSONLists(inner{Text: "e"}, "list"))
+	require.Equal(t, "{\"text\":\"e\"}\n", text.String())
+	require.Error(t, o.WriteJSONLists(inner{List: list(math.NaN())}, "list", list(math.NaN())))
+}
+
 // TestErrorsAreOneLine checks that OneLine joins lines and replaces control characters.
 func TestErrorsAreOneLine(t *testing.T) {
 	require.Equal(t, "tensor ␛[31m: bad", OneLine(errors.New("tensor \x1b[31m:\n\tbad")))
