@@ -23,7 +23,29 @@ download() {
     (cd "$home" && npm ci --loglevel=error --no-audit --no-fund --ignore-scripts >&2)
     cp "$tests/npm/package-lock.json" "$home/installed.json"
   fi
-  (cd "$tests/ollama" && go mod download)
+  # Compiled here, the limit of a client's time below is that of its questions alone.
+  (cd "$tests/ollama" && go mod download && go vet . && go test -c -o /dev/null . &&
+    go test -c -tags integration -vet=off -o /dev/null github.com/ollama/ollama/integration)
+}
+
+# client runs a command in a folder for at most some seconds; the signal of the limit
+# makes Go programs print their goroutines. arguments: seconds, folder, command
+client() {
+  local limit=$1 dir=$2 started=$SECONDS rc=0
+  shift 2
+  (cd "$dir" && exec timeout -s QUIT -k 10 "$limit" "$@") || rc=$?
+  [[ $rc == 0 ]] && return
+  failed=1
+  echo "exit status $rc after $((SECONDS - started)) s: $*" >&2
+  # A client that hangs asks for where the server is, and ends the test.
+  if [[ $rc == 124 || $rc == 137 ]]; then
+    tail -n 5 "$log" >&2
+    kill -QUIT "$server" 2>/dev/null || true
+    wait "$server" || true
+    echo "where its goroutines were, the most frequent first:" >&2
+    grep -oE '^github.com/llmrun/llmrun[^(]*(\(\*[A-Za-z]+\))?[^(]*' "$log" | sort | uniq -c | sort -rn | head -n 20 >&2 || true
+    exit 1
+  fi
 }
 
 if [[ ${1:-} == download ]]; then
@@ -44,7 +66,7 @@ fi
 log=$(mktemp)
 "$program" serve --listen 127.0.0.1:0 --no-kv-cache 2>"$log" &
 server=$!
-trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null || true; rm -f "$log"' EXIT
+trap 'kill "$server" 2>/dev/null; timeout 30 tail -f --pid="$server" /dev/null || kill -KILL "$server"; rm -f "$log"' EXIT
 for _ in {1..100}; do
   LLMRUN_URL=$(sed -n 's/^llmrun: serving on //p' "$log")
   [[ -n $LLMRUN_URL ]] && break
@@ -60,9 +82,9 @@ done
 failed=0
 export LLMRUN_PAGE=$PWD/serve/page
 for file in "$home"/*.test.mjs; do # one after the other: some ask which models are open
-  node --test --test-reporter=spec "$file" || failed=1
+  client 150 "$home" node --test --test-reporter=spec "$file"
 done
-(cd "$tests/ollama" && go vet . && go test -count=1 .) || failed=1
+client 330 "$tests/ollama" go test -count=1 .
 if [[ $failed != 0 ]]; then
   echo "what the server has logged:" >&2
   tail -n 20 "$log" >&2

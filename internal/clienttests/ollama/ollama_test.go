@@ -5,6 +5,13 @@ package ollama
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,11 +74,43 @@ func build(t *testing.T) string {
 	return program
 }
 
-// run runs tests of the program against the server of LLMRUN_URL, and returns what they print.
-func run(t *testing.T, program string, args ...string) (string, error) {
+// endingAnswers passes requests on to a server, and returns its own address. Where a request says neither how answers are drawn nor how
+// long they may be, it says so: a small model draws an answer without an end now and then, and the tests would wait for it until their time
+// is up.
+func endingAnswers(t *testing.T, server string) string {
+	t.Helper()
+	target, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Transport: &http.Transport{DisableKeepAlives: true}, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		body, err := io.ReadAll(r.In.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		var request map[string]any
+		if path := r.In.URL.Path; (path == "/api/chat" || path == "/api/generate") && json.Unmarshal(body, &request) == nil {
+			options, _ := request["options"].(map[string]any)
+			limited := map[string]any{"seed": 1, "num_predict": 250}
+			maps.Copy(limited, options)
+			request["options"] = limited
+			if body, err = json.Marshal(request); err != nil {
+				t.Error(err)
+			}
+		}
+		// A body that is still on its way when the answer begins closes the connection.
+		r.Out.Body, r.Out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}})
+	t.Cleanup(proxy.Close)
+	return proxy.URL
+}
+
+// run runs tests of the program against a server, and returns what they print.
+func run(t *testing.T, server, program string, args ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program, args...)
-	command.Env = append(os.Environ(), "OLLAMA_TEST_EXISTING=1", "OLLAMA_HOST="+os.Getenv("LLMRUN_URL"), "OLLAMA_TEST_DEFAULT_MODEL=llmrun")
+	command.Env = append(os.Environ(), "OLLAMA_TEST_EXISTING=1", "OLLAMA_HOST="+server, "OLLAMA_TEST_DEFAULT_MODEL=llmrun")
 	out, err := command.CombinedOutput()
 	return string(out), err
 }
@@ -89,8 +128,9 @@ func TestOllamaIntegration(t *testing.T) {
 	if os.Getenv("LLMRUN_URL") == "" {
 		t.Skip("needs a server: make test-clients starts one")
 	}
+	server := endingAnswers(t, os.Getenv("LLMRUN_URL"))
 	program := build(t)
-	list, err := run(t, program, "-test.list=.")
+	list, err := run(t, server, program, "-test.list=.")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,11 +145,11 @@ func TestOllamaIntegration(t *testing.T) {
 		t.Errorf("the lists of this test are not those of ollama:\n%v\n%v", all, known)
 	}
 
-	if out, err := run(t, program, "-test.timeout=5m", "-test.v", anyOf(passing)); err != nil || strings.Count(out, "\n--- PASS") != len(passing) {
+	if out, err := run(t, server, program, "-test.timeout=150s", "-test.v", anyOf(passing)); err != nil || strings.Count(out, "\n--- PASS") != len(passing) {
 		t.Errorf("%v\n%s", err, out)
 	}
 
-	out, _ := run(t, program, "-test.timeout=5m", "-test.v", anyOf(unknowing))
+	out, _ := run(t, server, program, "-test.timeout=150s", "-test.v", anyOf(unknowing))
 	var done []string
 	for lines := bufio.NewScanner(bytes.NewBufferString(out)); lines.Scan(); {
 		line := lines.Text()
