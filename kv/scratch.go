@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"errors"
 	"io"
 	"sync"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// scratchBuffer is the size of one write.
+// scratchBuffer is the size of one write, if the budget has room for it.
 const scratchBuffer = 256 << 10
 
 // Scratch is a [Spiller] that writes to an unnamed temporary file. The operating
@@ -54,16 +55,40 @@ type scratchSegment struct {
 func (s *Scratch) open() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.buffer == nil {
-		if s.buffer, err = tiering.Alloc(s.budget, tiering.KVFrames, scratchBuffer); err != nil {
-			return err
-		}
+	if err := s.growBuffer(); err != nil {
+		return err
 	}
 	if s.file == nil {
 		if err := s.fsys.MkdirAll(s.dir); err != nil {
 			return err
 		}
 		s.file, err = vfs.Scratch(s.fsys, s.dir)
+	}
+	return err
+}
+
+// growBuffer makes the write buffer as large as the budget permits. Pages move to flash when memory is full, which must not
+// fail because what is left is less than a whole buffer.
+func (s *Scratch) growBuffer() (err error) {
+	held := 0
+	if s.buffer != nil {
+		held = len(s.buffer.Bytes())
+	}
+	for size := scratchBuffer; size >= max(vfs.DirectAlign, held+1); size /= 2 {
+		var larger *tiering.Frame
+		if larger, err = tiering.Alloc(s.budget, tiering.KVFrames, size); err == nil {
+			if s.buffer != nil {
+				s.buffer.Free()
+			}
+			s.buffer = larger
+			return nil
+		}
+		if !errors.Is(err, tiering.ErrBudget) {
+			break
+		}
+	}
+	if s.buffer != nil {
+		return nil // a smaller buffer writes the same
 	}
 	return err
 }

@@ -324,6 +324,34 @@ func TestDiskAndMemoryFull(t *testing.T) {
 	s.Close()
 }
 
+// TestSpillingNeedsLittleMemory fills the budget up to less than a whole write buffer before the first page moves to flash. The
+// buffer is as large as there is room, and becomes larger when there is more.
+func TestSpillingNeedsLittleMemory(t *testing.T) {
+	c := coldCache(t, vfs.NewMem(), 4)
+	s := c.NewSeq()
+	require.NoError(t, add(s, 2*BlockTokens, 1))
+	frames := func() int64 { return c.budget.Usage().By[tiering.KVFrames] }
+	least := tiering.PageUp(vfs.DirectAlign)
+	c.budget.SetLimit(c.budget.Usage().Total + least)
+	grow := func(pages int) {
+		for range pages {
+			require.NoError(t, add(s, s.Len()+BlockTokens, 1))
+		}
+	}
+	grow(6)
+	require.Positive(t, s.ColdPages())
+	require.Equal(t, least, frames())
+	c.budget.SetLimit(0)
+	grow(8)
+	require.EqualValues(t, scratchBuffer, frames())
+	salts := make([]int, s.Len())
+	for i := range salts {
+		salts[i] = 1
+	}
+	check(t, s, salts)
+	s.Close()
+}
+
 // TestAttach checks that a sequence with attached segments has their tokens and that
 // each segment is closed once.
 func TestAttach(t *testing.T) {
