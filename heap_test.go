@@ -174,3 +174,38 @@ func TestRefusedProgramHeapChangesNothing(t *testing.T) {
 	require.NoError(t, e.SetBudget(least))
 	require.LessOrEqual(t, held(e), least)
 }
+
+// TestSetBudgetGivesTheProgramsHeapBack lets the heap of a program grow and shrink again. Budgets that were enough before
+// are enough afterwards, and one that is refused meanwhile changes nothing.
+func TestSetBudgetGivesTheProgramsHeapBack(t *testing.T) {
+	limitGo(t)
+	stateHeap(t, 0)
+	liveHeap(t, 0)
+	opts := llmrun.Options{Threads: 1, Context: 256, Memory: llmrun.MemoryOptions{RAM: 64 << 20}}
+	path := wide(t)
+	e := open(t, path, opts)
+	before, limit := e.Memory(), goLimit()
+	least := minimum(t, path, opts)
+	plan := before.Plan.By[tiering.Heap.String()]
+	for range 2 {
+		liveHeap(t, plan+64<<20)
+		var refused *llmrun.MinimumError
+		require.ErrorAs(t, e.SetBudget(64<<20), &refused)
+		require.Equal(t, before.Plan.By, e.Memory().Plan.By)
+		require.NoError(t, e.SetBudget(refused.Minimum))
+		require.Equal(t, plan+96<<20, e.Memory().Held[tiering.Heap.String()])
+		liveHeap(t, plan+60<<20) // the engine may use a little less of the same heap
+		require.NoError(t, e.SetBudget(refused.Minimum))
+		require.Equal(t, plan+96<<20, e.Memory().Held[tiering.Heap.String()])
+
+		liveHeap(t, plan)
+		require.ErrorAs(t, e.SetBudget(1), &refused)
+		require.Equal(t, plan+96<<20, e.Memory().Held[tiering.Heap.String()], "a refusal changes nothing")
+		require.NoError(t, e.SetBudget(least))
+		require.LessOrEqual(t, held(e), least)
+		require.NoError(t, e.SetBudget(64<<20))
+		require.Equal(t, before.Plan.By, e.Memory().Plan.By)
+		require.Equal(t, plan, e.Memory().Held[tiering.Heap.String()])
+		require.Equal(t, limit, goLimit())
+	}
+}

@@ -2,6 +2,7 @@ package llmrun
 
 import (
 	"context"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -115,12 +116,35 @@ func (m *memory) limitHeap() {
 }
 
 // wantedProgram returns the heap of the program that a budget counts: nothing if there is no limit, or if
-// the limit is the memory that the program leaves available.
+// the limit is the memory that the program leaves available. How much of the live heap belongs to the engine is only
+// known within limits, so what is counted already stays as long as it is within them.
 func (m *memory) wantedProgram(ram int64) int64 {
 	if ram <= 0 {
 		return 0
 	}
-	return max(m.program, programHeap(m, m.engineHeap()))
+	if stated := statedHeap.Load(); stated > 0 {
+		return stated
+	}
+	live := readHeap() - heapLimits.enginesExcept(m)
+	least, most := heapReserve(live-m.engineHeap()), heapReserve(live)
+	if least <= m.program && m.program <= most {
+		return m.program
+	}
+	return least
+}
+
+// dropProgram makes the ledger count a smaller heap of the program.
+func (m *memory) dropProgram(bytes int64) {
+	if m.programLease == nil || bytes >= m.program { // nil: the engine is closed
+		return
+	}
+	debug.FreeOSMemory() // what the program has dropped, before weights take its place
+	_ = m.programLease.Resize(bytes)
+}
+
+// keepProgram undoes dropProgram, and reports whether that succeeded: a session may have taken the memory.
+func (m *memory) keepProgram() bool {
+	return m.programLease == nil || m.programLease.Resize(m.program) == nil
 }
 
 // engineHeap returns the planned heap of the engine itself.

@@ -20,7 +20,7 @@ type MemoryOptions struct {
 	//
 	// If RAM is set, the plan reserves 1.5 times the Go heap that is live when the engine
 	// opens, or what [SetProgramHeap] has stated, and the engine sets Go's memory limit until it is
-	// closed. If the program's heap grows considerably afterwards, call [Engine.SetBudget] again,
+	// closed. If the program's heap grows or shrinks considerably afterwards, call [Engine.SetBudget] again,
 	// or set a limit with debug.SetMemoryLimit, which takes precedence if it is lower; see LeaveGoLimit. Each open engine
 	// has its own limit.
 	RAM int64

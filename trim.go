@@ -15,7 +15,7 @@ import (
 // If the engine holds more than the new budget, SetBudget releases memory before it returns,
 // weights first; the engine then streams them from flash. If the budget is larger, the engine
 // loads weights while generations continue. The budget does not change the answers. SetBudget
-// undoes Trim.
+// undoes Trim. It counts the heap of the program anew, also if that has become smaller; see [MemoryOptions].RAM.
 //
 // SetBudget returns a [*MinimumError], and changes nothing, if the budget is smaller than
 // what must be in memory, sessions included. It returns ErrBudget if the budget does not hold
@@ -35,8 +35,13 @@ func (e *Engine) SetBudget(ram int64) error {
 	}
 	program, before := m.wantedProgram(ram), m.program
 	m.need.Heap += program - before
+	m.dropProgram(program)
 	if err := e.applyWithRepair(budget); err != nil {
-		m.need.Heap -= program - before
+		if m.keepProgram() {
+			m.need.Heap -= program - before
+		} else {
+			m.program = program
+		}
 		return err
 	}
 	if err := m.programLease.Resize(program); err != nil { // a session has taken the memory meanwhile
