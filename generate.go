@@ -74,6 +74,9 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt promptFunc,
 		s.takeOffered()
 		g := &generation{session: s, options: o, turn: t, yield: yield, start: time.Now()}
 		if err = g.prepare(prompt); err == nil {
+			err = s.answers.begin(s)
+		}
+		if err == nil {
 			err = g.generate(ctx)
 		}
 		s.seq.Rest()
@@ -81,6 +84,7 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt promptFunc,
 		g.reader.close()
 		g.endConstraint()
 		t.end(s, g.answer.Message(), g.stats.GeneratedTokens, !g.firstAt.IsZero())
+		_ = s.answers.begin(s) // what the conversation keeps takes less than the answer took
 		if s.saves.after {
 			s.saveBehind()
 		}
@@ -175,6 +179,9 @@ func (g *generation) generate(ctx context.Context) error {
 	extend := func(ids []int32) error { return g.extend(ctx, ids, options) }
 	for {
 		for i := range g.got {
+			if err := g.session.answers.add(g.session.engine, &g.got[i]); err != nil {
+				return err
+			}
 			if g.stats.StopReason = g.accept(&g.got[i]); g.stats.StopReason != "" {
 				g.dropUnread(len(g.got) - 1 - i)
 				return nil

@@ -35,6 +35,9 @@ type Session struct {
 	// guesser guesses tokens; nil: none, or not started. The goroutine that set running owns it; see guessing.
 	guesser *guesser
 
+	// answers is the memory of the texts of the session's answers.
+	answers heldText
+
 	// stores are those of the session's adapters. The goroutine that set running owns it.
 	stores exec.Stores
 
@@ -208,6 +211,7 @@ func (s *Session) release() error {
 	err := s.takeUnsaved()
 	s.seq.Close()
 	s.closeGuesser()
+	s.answers.close()
 	if s.lock != nil {
 		_ = s.lock.Close() // the lock is released in any case
 	}

@@ -53,3 +53,30 @@ func (k *keptTokens) release() {
 	k.list = nil
 	k.room.Close()
 }
+
+// keptText counts the text of an answer until it is printed, because a model's files can make tokens of any length.
+type keptText struct {
+	room  *llmrun.Room
+	cost  int64 // of a byte
+	bytes int64
+}
+
+// newKeptText returns the room of an answer that is printed as it comes, or at its end as JSON, where a byte may become six in buffers that
+// grow.
+func newKeptText(engine *llmrun.Engine, json bool) *keptText {
+	k := &keptText{room: engine.NewRoom("the text of the answer"), cost: 2}
+	if json {
+		k.cost = 32
+	}
+	return k
+}
+
+// add counts the text of a piece. What a usual answer takes is part of every plan.
+func (k *keptText) add(p *llmrun.Piece) error {
+	const free = 64 << 10
+	k.bytes += int64(len(p.Text))
+	if k.bytes <= free {
+		return nil
+	}
+	return k.room.Add(k.cost * min(int64(len(p.Text)), k.bytes-free))
+}

@@ -225,9 +225,14 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 		got.tokens = newKeptTokens(engine)
 		defer got.tokens.release()
 	}
+	text := newKeptText(engine, r.json)
+	defer text.room.Close()
 	printer := r.generation.thinking.printer(s)
 	err = got.collect(pieces, func(piece *llmrun.Piece) error {
 		progress.finish()
+		if err := text.add(piece); err != nil {
+			return err
+		}
 		if !r.json {
 			printer.print(piece)
 		}
