@@ -377,7 +377,7 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 	}
 	var got llmrun.Answer
 	var tokens []ollamaToken
-	kept := u.newTokenRoom()
+	kept := tokenRoom{u: u}
 	sent := 0 // calls
 	took, err := u.generate(ctx, r.prompt, r.options, func(p *llmrun.Piece) error {
 		got.Add(p)

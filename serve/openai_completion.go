@@ -104,7 +104,7 @@ func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, b
 	var text strings.Builder
 	var logProbs *completionLogProbs
 	characters, offset := u.characters(), 0
-	kept := u.newTokenRoom()
+	kept := tokenRoom{u: u}
 	defer func() { kept.drop(err) }()
 	options := r.generateOptions(u, j)
 	options.LogProbs = options.LogProbs || r.bestOf > r.n
