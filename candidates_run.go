@@ -73,12 +73,12 @@ func (c *candidates) run(ctx context.Context, prompt Prompt) error {
 	c.ids = slices.Clip(g.ids)
 	err = g.prefillShared(ctx)
 	c.stats = g.stats
-	before := s.engine.PassUse()
+	before := exec.Passes(s.engine.model).Answers // without those of the prompt's last token, with which candidates begin
 	if err == nil {
 		err = c.produce(ctx)
 		g.endDecode(&c.stats)
 	}
-	c.stats.Passes = int(s.engine.PassUse().Passes - before.Passes)
+	c.stats.Passes = int(exec.Passes(s.engine.model).Answers - before)
 	g.turn.end(s, Message{}, 0, err == nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()

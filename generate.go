@@ -163,7 +163,7 @@ func (g *generation) prepare(prompt promptFunc) (err error) {
 func (g *generation) generate(ctx context.Context) error {
 	options := &exec.ExtendOptions{
 		Each: g.sample, Progress: g.options.OnPrefill,
-		Prompt: len(g.ids) - draft.CommonPrefix(g.session.tokens(), g.ids),
+		Prompt: len(g.ids) - draft.CommonPrefix(g.session.tokens(), g.ids), Answer: len(g.options.answered) > 0,
 	}
 	if err := g.prefill(ctx, options); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (g *generation) generate(ctx context.Context) error {
 		Each: g.sample, Progress: func(_, _ int) { g.stats.Passes++ },
 		Want:       func(pos int) bool { return pos >= len(g.ids)-1 },
 		Accepted:   func() int { return len(g.ids) + g.right },
-		EachBranch: g.sampleBranch, Chosen: func() int { return g.tree.kept },
+		EachBranch: g.sampleBranch, Chosen: func() int { return g.tree.kept }, Answer: true,
 	}
 	g.tree.options, g.tree.keptPasses = options, &g.session.engine.branchesKept
 	extend := func(ids []int32) error { return g.extend(ctx, ids, options) }

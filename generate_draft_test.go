@@ -198,7 +198,7 @@ func TestInvalidDrafts(t *testing.T) {
 	_, err := llmrun.Open(demoModel, llmrun.Options{Drafts: llmrun.DraftOptions{Drafter: llmrun.DraftLookup}, Device: llmrun.DeviceOptions{Name: "gpu"}})
 	require.ErrorIs(t, err, llmrun.ErrOptions, "a device makes no guesses")
 	require.ErrorContains(t, err, "Drafts.Drafter lookup")
-	open(t, demoModel, llmrun.Options{Drafts: llmrun.DraftOptions{Drafter: llmrun.DraftOff}, Device: llmrun.DeviceOptions{Name: "cpu+cpu/2"}})
+	open(t, tinyModel(t, nil), llmrun.Options{Drafts: llmrun.DraftOptions{Drafter: llmrun.DraftOff}, Device: llmrun.DeviceOptions{Name: "cpu+cpu/2"}})
 }
 
 // TestGuessesNeedNoMemory lets sessions fill the memory for keys and values before another generates with

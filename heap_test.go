@@ -22,7 +22,11 @@ func TestMain(m *testing.M) {
 		llmrun.SetProgramHeap(statedHeap)
 		llmrun.SetMemoryLimit(func(int64) int64 { return math.MaxInt64 }) // see limitGo
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if dir := madeOnce.Load(); dir != nil {
+		_ = os.RemoveAll(*dir) // a temporary directory
+	}
+	os.Exit(code)
 }
 
 // stateHeap states another heap until the end of the test; 0 makes engines measure it.

@@ -2,11 +2,13 @@ package llmrun_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -28,17 +30,44 @@ func packed(t testing.TB, path string, o llmrun.ImportOptions) string {
 	return to
 }
 
-// wide writes a pack with a few layers and some megabytes of random weights.
+// wide writes a pack with a few layers and some megabytes of random weights: a copy, which the test may change, of one
+// that is made once.
 func wide(t testing.TB) string {
 	t.Helper()
+	made, err := widePack()
+	require.NoError(t, err)
+	pack, err := os.ReadFile(made)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "m.pack")
+	require.NoError(t, os.WriteFile(path, pack, 0o600))
+	return path
+}
+
+// widePack makes the pack that wide copies. TestMain removes it.
+var widePack = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "wide-")
+	if err != nil {
+		return "", err
+	}
+	madeOnce.Store(&dir)
 	shape, ok := synth.FindShape("tiny")
-	require.True(t, ok)
+	if !ok {
+		return "", errors.New("no shape is called tiny")
+	}
 	shape.Layers, shape.Dim, shape.FFN, shape.Vocab, shape.Tied = 6, 512, 1536, 4096, false
 	if portable() {
 		shape.Dim, shape.FFN = 256, 1024 // a third of the operations
 	}
-	return packedShape(t, shape, "q8_0")
-}
+	from, to := filepath.Join(dir, "m.gguf"), filepath.Join(dir, "m.pack")
+	if err := synth.Write(context.Background(), vfs.OS(), from, synth.Options{Shape: shape, Quant: "q8_0"}); err != nil {
+		return "", err
+	}
+	_, err = llmrun.Import(context.Background(), from, to, llmrun.ImportOptions{Replace: true})
+	return to, err
+})
+
+// madeOnce is the directory of widePack, if a test has called it.
+var madeOnce atomic.Pointer[string]
 
 // experts writes a pack of a mixture of experts.
 func experts(t testing.TB) string {

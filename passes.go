@@ -9,4 +9,7 @@ type PassUse struct {
 }
 
 // PassUse returns the passes since the engine was opened, of all sessions.
-func (e *Engine) PassUse() PassUse { return PassUse(exec.Passes(e.model)) }
+func (e *Engine) PassUse() PassUse {
+	s := exec.Passes(e.model)
+	return PassUse{Passes: s.Passes, Tokens: s.Tokens}
+}

@@ -77,10 +77,15 @@ func (r *Rates) forPlan() tiering.Rates {
 const (
 	ratesFile = "rates.json" // in the cache directory
 	maxRates  = 1 << 20      // largest size of the file
-	// flashTime is the duration of the flash measurement.
-	flashTime = 300 * time.Millisecond
 	// mostRates is how many measurements the file keeps, the latest ones.
 	mostRates = 256
+)
+
+// How measurements are made. Tests of plans, each of which measures the disk of another directory, shorten them.
+var (
+	flashTime    = 300 * time.Millisecond // of the flash measurement
+	roundTime    = 100 * time.Millisecond // of the measurement of scattered reads
+	computeRates = rates.Compute
 )
 
 // rateMeasurer returns the speeds of a machine from the cache file, or measures them.
@@ -101,7 +106,7 @@ type rateMeasurer struct {
 
 	// ran returns for how long threads have run; nil = tiering.ProcessorTime.
 	ran func() time.Duration
-	// compute measures matmuls with that many bytes of weights; nil = rates.Compute.
+	// compute measures matmuls with that many bytes of weights; nil = computeRates.
 	compute func(of rates.Matmul, threads int, bytes int64) (decodeGBs, prefillGops float64, err error)
 }
 
@@ -197,7 +202,7 @@ func (m *rateMeasurer) measure(ctx context.Context, source string, bytes, piece 
 	compute := m.compute
 	if compute == nil {
 		compute = func(of rates.Matmul, threads int, bytes int64) (float64, float64, error) {
-			return rates.Compute(m.ledger(), of, threads, bytes)
+			return computeRates(m.ledger(), of, threads, bytes)
 		}
 	}
 	r.DecodeGBs, r.PrefillGops, err = compute(m.matmul, m.threads, bytes)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
@@ -13,9 +12,6 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
-
-// roundTime is the duration of the measurement of scattered reads.
-const roundTime = 100 * time.Millisecond
 
 // attention adds the speed of a model's attention to its rates.
 func (m *rateMeasurer) attention(ctx context.Context, f *modelfile.Files, o exec.ShapeOptions, r *Rates) error {

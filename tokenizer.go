@@ -49,11 +49,19 @@ func (t *Tokenizer) Decode(ids []int32) (string, error) {
 type TokenDecoder struct{ d *token.Decoder }
 
 // NewDecoder returns a decoder for an answer. Its texts have whole characters, and, in contrast to those of Decode, the
-// spaces with which they begin.
-func (t *Tokenizer) NewDecoder() *TokenDecoder { return &TokenDecoder{t.t.NewDecoder()} }
+// spaces with which they begin. Those of a nil tokenizer, which an engine without one has, are empty.
+func (t *Tokenizer) NewDecoder() *TokenDecoder {
+	if t == nil {
+		return &TokenDecoder{}
+	}
+	return &TokenDecoder{t.t.NewDecoder()}
+}
 
 // Next returns the text that a token completes, which is empty within a character. It returns ErrToken for an id outside the vocabulary.
 func (d *TokenDecoder) Next(id int32) (string, error) {
+	if d.d == nil {
+		return "", nil
+	}
 	text, err := d.d.Next(id)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrToken, err)
@@ -62,7 +70,12 @@ func (d *TokenDecoder) Next(id int32) (string, error) {
 }
 
 // Flush returns what is left of an incomplete character, as U+FFFD.
-func (d *TokenDecoder) Flush() string { return d.d.Flush() }
+func (d *TokenDecoder) Flush() string {
+	if d.d == nil {
+		return ""
+	}
+	return d.d.Flush()
+}
 
 // Piece returns a token as the vocabulary spells it, such as "Ġworld" or "▁world". ok is
 // false for an id outside the vocabulary.

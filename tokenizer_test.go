@@ -24,3 +24,12 @@ func TestTokenBytesJoinToText(t *testing.T) {
 	require.Nil(t, tokenizer.Bytes(-1))
 	require.Nil(t, tokenizer.Bytes(int32(tokenizer.VocabSize())))
 }
+
+// TestDecoderWithoutTokenizer checks that the decoder of an engine without a tokenizer gives no text.
+func TestDecoderWithoutTokenizer(t *testing.T) {
+	var none *llmrun.Tokenizer
+	d := none.NewDecoder()
+	text, err := d.Next(5)
+	require.NoError(t, err)
+	require.Empty(t, text+d.Flush())
+}

@@ -209,6 +209,8 @@ type ExtendOptions struct {
 	Chosen func() int
 	// Progress, which may be nil, is called after each chunk.
 	Progress func(done, total int)
+	// Answer: the tokens are those of an answer, not of a prompt. See PassStats.
+	Answer bool
 	// Prompt is the number of new tokens, of which the prefix cache may have provided the first
 	// ones; tokens of ids before them were computed before and are computed again. 0: all of ids
 	// is new. It makes the choice between exact attention and page selection independent of what

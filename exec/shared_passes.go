@@ -64,6 +64,7 @@ type sharedPasses struct {
 	pretend    func(tokens int) (took time.Duration) // what passes take, in a test; nil: what they took
 
 	count, tokens atomic.Int64 // passes and their tokens
+	answers       atomic.Int64 // passes with tokens of answers
 	chunkTokens   atomic.Int64 // maximum tokens of a pass
 
 	prefixes prefixes // of all sequences
@@ -262,6 +263,9 @@ func (q *sharedPasses) forward(m *Model) error {
 func (q *sharedPasses) pass(ctx context.Context, m *Model) error {
 	q.count.Add(1)
 	q.tokens.Add(int64(len(q.batch.ids)))
+	if slices.ContainsFunc(q.chosen, func(p *piece) bool { return p.err == nil && p.options.Answer }) {
+		q.answers.Add(1)
+	}
 	return m.forward(ctx, &q.batch)
 }
 
@@ -323,10 +327,11 @@ func (c *callers) Err() (err error) {
 // Value implements context.Context.
 func (c *callers) Value(any) any { return nil }
 
-// PassStats counts the passes of a model and the tokens that went through them.
-type PassStats struct{ Passes, Tokens int64 }
+// PassStats counts the passes of a model and the tokens that went through them. Answers are the passes with tokens for which
+// ExtendOptions.Answer is set.
+type PassStats struct{ Passes, Tokens, Answers int64 }
 
 // Passes returns the counts since the model was loaded.
 func Passes(m *Model) PassStats {
-	return PassStats{Passes: m.passes.count.Load(), Tokens: m.passes.tokens.Load()}
+	return PassStats{Passes: m.passes.count.Load(), Tokens: m.passes.tokens.Load(), Answers: m.passes.answers.Load()}
 }

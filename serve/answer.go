@@ -63,24 +63,28 @@ func (u *use) newRoom(what string) *llmrun.Room {
 }
 
 // tokenRoom counts the probabilities of tokens that an answer, or an attempt to generate it, keeps until it is sent.
-type tokenRoom struct{ *llmrun.Room }
-
-func (u *use) newTokenRoom() tokenRoom { return tokenRoom{u.newRoom("a list of probabilities")} }
+type tokenRoom struct {
+	u    *use
+	room *llmrun.Room // nil: no token has been kept
+}
 
 // keep counts a token that has been added to the list; nil is none. An entry takes perToken bytes while it is kept, and when the list becomes
 // one text. After an error the answer may go on, when there is memory.
-func (t tokenRoom) keep(entry *chatLogProb) error {
+func (t *tokenRoom) keep(entry *chatLogProb) error {
 	const perToken = 384
 	if entry == nil {
 		return nil
 	}
-	return t.Add(perToken * int64(1+len(entry.Top)))
+	if t.room == nil {
+		t.room = t.u.newRoom("a list of probabilities")
+	}
+	return t.room.Add(perToken * int64(1+len(entry.Top)))
 }
 
 // drop gives the memory back when an attempt has failed, whose tokens are not kept.
-func (t tokenRoom) drop(err error) {
-	if err != nil {
-		t.Close()
+func (t *tokenRoom) drop(err error) {
+	if err != nil && t.room != nil {
+		t.room.Close()
 	}
 }
 
@@ -217,14 +221,15 @@ func (u *use) generate(ctx context.Context, p prompt, o llmrun.GenerateOptions, 
 		return each(p)
 	}
 	defer u.server.models.begin(u)()
-	stats, err := u.try(ctx, p, o, count)
-	for room := (kvRoom{models: u.server.models, model: u.entry}); errors.Is(err, llmrun.ErrBudget) && room.make(ctx); {
-		if repeated = 0; given > 0 {
+	var stats llmrun.Stats
+	err := u.whileStarved(ctx, func() (err error) {
+		if repeated = 0; given > 0 { // again
 			o.Sampling.Seed = &stats.Seed
 			counted = llmrun.Stats{GeneratedTokens: counted.GeneratedTokens} // the prompt is computed again
 		}
 		stats, err = u.try(ctx, p, o, count)
-	}
+		return err
+	})
 	var minimum *llmrun.MinimumError
 	if errors.As(err, &minimum) && given == 0 { // trying again cannot help
 		err = &problem{status: http.StatusRequestEntityTooLarge, message: err.Error()}

@@ -130,8 +130,10 @@ func TestProbabilitiesAreReserved(t *testing.T) {
 	defer s.models.release(e.entry)
 	u := &use{offered: e, server: s, engine: engine}
 	entry, before := &chatLogProb{Top: make([]chatToken, maxTopLogProbs)}, engine.Memory().Held["heap"]
-	kept := u.newTokenRoom()
+	kept := tokenRoom{u: u}
 	require.NoError(t, kept.keep(nil))
+	kept.drop(llmrun.ErrBudget)
+	require.Empty(t, u.rooms, "a request for no probabilities has no room")
 	require.NoError(t, kept.keep(entry))
 	require.Equal(t, before, engine.Memory().Held["heap"], "a few tokens are part of every plan")
 	const tokens = 1000
@@ -140,7 +142,7 @@ func TestProbabilitiesAreReserved(t *testing.T) {
 	}
 	few := engine.Memory().Held["heap"] - before
 	require.Greater(t, few, int64(tokens*maxTopLogProbs*300))
-	failed := u.newTokenRoom()
+	failed := tokenRoom{u: u}
 	for range tokens {
 		require.NoError(t, failed.keep(entry))
 	}

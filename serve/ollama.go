@@ -190,10 +190,13 @@ func (s *Server) readOllama(o *object) (*ollamaRequest, *job) {
 	r.unload = j.keepAlive != nil && *j.keepAlive == 0
 	in := o.inner("options")
 	// -1 and -2 mean until the end of the answer or of the context
-	if n := in.whole("num_predict", -2, maxTokens); n != nil && *n > 0 {
-		r.options.MaxTokens = int(*n)
+	predict, window := in.whole("num_predict", -2, maxTokens), in.whole("num_ctx", 1, maxTokens)
+	switch {
+	case predict != nil && *predict > 0:
+		r.options.MaxTokens = int(*predict)
+	case predict == nil && window != nil: // a session grows as far as the model goes; an answer without an end would fill all of it
+		r.options.MaxTokens = int(*window)
 	}
-	in.whole("num_ctx", 1, maxTokens) // a session grows as far as the model goes
 	r.options.Stop = readStops(in)
 	r.sampling = sampling{
 		temperature: in.number("temperature", 0, 100), topP: in.number("top_p", 0, 1), minP: in.number("min_p", 0, 1),
@@ -374,7 +377,7 @@ func (r *ollamaRequest) run(ctx context.Context, w http.ResponseWriter, u *use) 
 	}
 	var got llmrun.Answer
 	var tokens []ollamaToken
-	kept := u.newTokenRoom()
+	kept := tokenRoom{u: u}
 	sent := 0 // calls
 	took, err := u.generate(ctx, r.prompt, r.options, func(p *llmrun.Piece) error {
 		got.Add(p)

@@ -67,6 +67,24 @@ func TestOllamaOptions(t *testing.T) {
 	require.Positive(t, at(chat, "eval_duration"))
 }
 
+// TestOllamaWindow checks that num_ctx ends an answer for which num_predict gives no limit, and neither a prompt nor another answer.
+func TestOllamaWindow(t *testing.T) {
+	const whole = 9.0 // tokens of the answer
+	for options, want := range map[string][]any{
+		`"num_ctx":3`:                  {"length", 3.0},
+		`"num_ctx":3,"num_predict":5`:  {"length", 5.0},
+		`"num_ctx":3,"num_predict":-1`: {"stop", whole},
+		`"num_ctx":2048`:               {"stop", whole},
+		`"num_predict":-1`:             {"stop", whole},
+	} {
+		for path, prompt := range map[string]string{"/api/chat": `"messages":[{"role":"user","content":"Hi"}]`, "/api/generate": `"prompt":"Hi"`} {
+			answer := postOK(t, demo(), path, `{`+prompt+`,"stream":false,"options":{"temperature":0,`+options+`}}`)
+			require.Equal(t, want, []any{at(answer, "done_reason"), at(answer, "eval_count")}, "%s %s", path, options)
+			require.EqualValues(t, 12, at(answer, "prompt_eval_count"))
+		}
+	}
+}
+
 // TestOllamaContext checks that a conversation goes on from the tokens of an answer, as it does from messages.
 func TestOllamaContext(t *testing.T) {
 	const options = `"stream":false,"options":{"temperature":0,"num_predict":40}`

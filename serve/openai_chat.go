@@ -117,7 +117,7 @@ func (c chatChoice) at(index int) chatChoice {
 func (r *chatRequest) choice(ctx context.Context, u *use, index int, started func()) (last generated[chatChoice], err error) {
 	var got llmrun.Answer
 	var logProbs *chatLogProbs
-	kept := u.newTokenRoom()
+	kept := tokenRoom{u: u}
 	defer func() { kept.drop(err) }()
 	begun := !r.stream
 	begin := func() error {

@@ -103,8 +103,8 @@ func (c completionChoice) at(index int) completionChoice {
 func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, begun func()) (last generated[completionChoice], err error) {
 	var text strings.Builder
 	var logProbs *completionLogProbs
-	characters, offset := u.characters(), 0
-	kept := u.newTokenRoom()
+	decoder, offset := u.engine.Tokenizer().NewDecoder(), 0
+	kept := tokenRoom{u: u}
 	defer func() { kept.drop(err) }()
 	options := r.generateOptions(u, j)
 	options.LogProbs = options.LogProbs || r.bestOf > r.n
@@ -120,7 +120,8 @@ func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, b
 				logProbs = &completionLogProbs{}
 			}
 			logProbs.add(entry, offset)
-			offset = characters(p.ID)
+			completed, _ := decoder.Next(p.ID) // an id of a padded vocabulary has no text
+			offset += utf8.RuneCountInString(completed)
 		}
 		if !r.stream {
 			text.WriteString(p.Text)
@@ -142,20 +143,6 @@ func (r *completionRequest) choice(ctx context.Context, u *use, prompt, j int, b
 		last.choice.LogProbs = logProbs
 	}
 	return last, nil
-}
-
-// characters returns a function that takes the tokens of an answer, and returns how many characters they complete.
-func (u *use) characters() func(id int32) int {
-	n, t := 0, u.engine.Tokenizer()
-	if t == nil {
-		return func(int32) int { return 0 }
-	}
-	decoder := t.NewDecoder()
-	return func(id int32) int {
-		text, _ := decoder.Next(id) // an id of a padded vocabulary has no text
-		n += utf8.RuneCountInString(text)
-		return n
-	}
 }
 
 // add adds a token whose text begins at an offset. The most likely tokens have it beside them if it is none of them, as the API has it.

@@ -310,7 +310,7 @@ func (r *responseRequest) run(ctx context.Context, w http.ResponseWriter, u *use
 	if r.truncate {
 		messages = dropOldest(u.engine, messages, r.options.Chat)
 	}
-	g := &responseRun{responseRequest: r, u: u, kept: u.newTokenRoom(), response: response{
+	g := &responseRun{responseRequest: r, u: u, kept: tokenRoom{u: u}, response: response{
 		ID: "resp_" + r.server.id(), Object: "response", Created: r.server.now().Unix(), Status: "in_progress",
 		responseSettings: r.settings, Output: []*responseItem{},
 	}}

@@ -101,24 +101,9 @@ func newTokenReport(engine *llmrun.Engine, p *llmrun.Piece) tokenReport {
 
 // tokenText returns the text of a token behind others, "" without a tokenizer.
 func tokenText(engine *llmrun.Engine, id int32) string {
-	if engine.Tokenizer() == nil {
-		return ""
-	}
 	decoder := engine.Tokenizer().NewDecoder()
 	text, _ := decoder.Next(id) // an id of a padded vocabulary that the tokenizer does not have has no text
 	return text + decoder.Flush()
-}
-
-// tokenTexts returns a function that takes the tokens of an answer, and returns the text that each completes.
-func tokenTexts(engine *llmrun.Engine) func(id int32) string {
-	if engine.Tokenizer() == nil {
-		return func(int32) string { return "" }
-	}
-	decoder := engine.Tokenizer().NewDecoder()
-	return func(id int32) string {
-		text, _ := decoder.Next(id)
-		return text
-	}
 }
 
 // notNull returns a list that is an empty one in JSON rather than null.

@@ -279,9 +279,10 @@ func (c *sampleFlags) addTo(of *choice) func(*runReport) {
 // candidateTokens describes the tokens of a candidate.
 func candidateTokens(engine *llmrun.Engine, k *llmrun.Candidate) cli.JSONList {
 	return func(yield func(any) bool) {
-		text := tokenTexts(engine)
+		decoder := engine.Tokenizer().NewDecoder()
 		for i, id := range k.IDs {
-			p := llmrun.Piece{ID: id, Text: text(id), LogProb: k.LogProbs[i]}
+			p := llmrun.Piece{ID: id, LogProb: k.LogProbs[i]}
+			p.Text, _ = decoder.Next(id) // as in tokenText
 			if i < len(k.Top) {
 				p.Top = k.Top[i]
 			}

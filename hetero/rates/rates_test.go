@@ -223,3 +223,24 @@ func TestStreamCore(t *testing.T) {
 	_, err = StreamCore(budget, f, 20*piece, piece, time.Second, ran)
 	require.ErrorContains(t, err, "worn out")
 }
+
+// TestRoomForFlashIsRoomForStreamCore checks that a budget in which Flash measures has room for StreamCore too: a measurement without it
+// counts as unfinished, and would be made again at each start.
+func TestRoomForFlashIsRoomForStreamCore(t *testing.T) {
+	const piece, pieces = 16 << 10, 40
+	calls := time.Duration(0)
+	ran := func() time.Duration { calls++; return calls * time.Second }
+	measured := 0
+	for room := int64(1); room < pieces; room++ {
+		_, err := Flash(tiering.New(room*piece), &countedFile{}, pieces*piece, piece, time.Microsecond)
+		if err != nil {
+			require.ErrorIs(t, err, tiering.ErrBudget)
+			continue
+		}
+		measured++
+		_, err = StreamCore(tiering.New(room*piece), &countedFile{}, pieces*piece, piece, time.Microsecond, ran)
+		require.NoError(t, err, "%d pieces", room)
+	}
+	require.Less(t, measured, pieces-1, "small budgets have room for neither")
+	require.Positive(t, measured)
+}

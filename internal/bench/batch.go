@@ -30,41 +30,46 @@ var batchSizes = []int{1, 2, 4, 8, 16}
 // behind the first of o.Depths. The runs take turns.
 func RunBatch(ctx context.Context, o Options) (tests []BatchTest, err error) {
 	o.useDefaults()
-	threads := o.Threads[len(o.Threads)-1]
+	o.Threads = o.Threads[len(o.Threads)-1:]
 	var l Limits
-	l.setSweep(o.SweepBytes, o.RAM)
-	if err := l.measure([]int{threads}); err != nil {
+	if err := l.measureWithin(&o); err != nil {
 		return nil, err
 	}
-	open, most := o.Open, slices.Max(batchSizes)
-	if open == nil {
-		open = o.openWithDefaults
-	}
-	opened, err := open(ctx, threads, most*wholePages(o.Depths[0]+o.Decode[0]))
+	samples, t, err := timeBatches(ctx, &o)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, opened.Close()) }()
-	fits := Test{Name: "batch", Depth: o.Depths[0], Length: o.Decode[0]}
-	if err := fits.fits(opened.Model); err != nil {
+	// Machines drift within minutes. The model is closed: its memory is that of the measurement now.
+	if err := l.measureWithin(&o); err != nil {
 		return nil, err
 	}
-	b := batchRunner{Model: opened.Model, depth: o.Depths[0], tokens: o.Decode[0]}
-	defer b.close()
-	samples, err := b.run(ctx, &o)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.measure([]int{threads}); err != nil { // machines drift within minutes
-		return nil, err
-	}
-	t := opened.Model.Traffic()
 	ops, one := 2*float64(t.LayerMulAdds+t.HeadMulAdds), Median(samples[0])
 	for i, n := range batchSizes {
 		pass := max(1/one, float64(n)*ops/(l.Int8Gops*1e9))
 		tests = append(tests, BatchTest{N: n, TokPerSec: Median(samples[i]), Bound: float64(n) / pass, PeakGops: l.Int8Gops, ReadGBs: l.ReadGBs})
 	}
 	return tests, nil
+}
+
+// timeBatches opens a model, and returns the speeds of the runs (see batchRunner.run) and what a token reads.
+func timeBatches(ctx context.Context, o *Options) (samples [][]float64, _ exec.Traffic, err error) {
+	open, most := o.Open, slices.Max(batchSizes)
+	if open == nil {
+		open = o.openWithDefaults
+	}
+	opened, err := open(ctx, o.Threads[0], most*wholePages(o.Depths[0]+o.Decode[0]))
+	if err != nil {
+		return nil, exec.Traffic{}, err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	fits := Test{Name: "batch", Depth: o.Depths[0], Length: o.Decode[0]}
+	if err := fits.fits(opened.Model); err != nil {
+		return nil, exec.Traffic{}, err
+	}
+	b := batchRunner{Model: opened.Model, depth: o.Depths[0], tokens: o.Decode[0]}
+	defer b.close()
+	samples, err = b.run(ctx, o)
+	return samples, opened.Model.Traffic(), err
 }
 
 // wholePages returns how many tokens a budget has to hold for a sequence, which shares no page with another one.

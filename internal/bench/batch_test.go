@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,4 +29,29 @@ func TestBatchesTimeEachNumberOfSequences(t *testing.T) {
 	o.Decode = []int{1 << 20}
 	_, err = RunBatch(t.Context(), o)
 	require.ErrorIs(t, err, ErrBench)
+}
+
+// TestLimitsOfBatchesFitBesideNoModel measures the limits in a budget, before the model is opened and after it is closed, each time in
+// what the program leaves of the budget.
+func TestLimitsOfBatchesFitBesideNoModel(t *testing.T) {
+	o := tinyBench(tinyModel(t))
+	o.Depths, o.Decode, o.Repeats, o.RAM = []int{0}, []int{1}, 1, 64<<20
+	isOpen := false
+	o.Open = func(ctx context.Context, threads, tokens int) (*Opened, error) {
+		opened, err := o.openWithDefaults(ctx, threads, tokens)
+		if err == nil {
+			isOpen = true
+			opened.Close = func(closeModel func() error) func() error {
+				return func() error { isOpen = false; return closeModel() }
+			}(opened.Close)
+		}
+		return opened, err
+	}
+	var asked []bool
+	was := residentMemory
+	t.Cleanup(func() { residentMemory = was })
+	residentMemory = func() int64 { asked = append(asked, isOpen); return 40 << 20 }
+	_, err := RunBatch(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, false}, asked)
 }

@@ -149,8 +149,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		Machine: ThisMachine(),
 		Tests:   o.tests(),
 	}
-	r.Limits.setSweep(o.SweepBytes, o.RAM)
-	if err := r.Limits.measure(o.Threads); err != nil {
+	if err := r.Limits.measureWithin(&o); err != nil {
 		return nil, err
 	}
 	var memory memoryWatch
@@ -161,8 +160,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	memory.sample()
 	r.PeakRSS = memory.peak
 	// The limits are measured again after the runs, because machines drift within minutes.
-	r.Limits.setSweep(o.SweepBytes, o.RAM)
-	if err := r.Limits.measure(o.Threads); err != nil {
+	if err := r.Limits.measureWithin(&o); err != nil {
 		return nil, err
 	}
 	for i := range r.Tests {

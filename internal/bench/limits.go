@@ -59,6 +59,12 @@ func (l *Limits) setSweep(n int, budget int64) {
 	}
 }
 
+// measureWithin measures the peaks in the memory that the budget leaves now.
+func (l *Limits) measureWithin(o *Options) error {
+	l.setSweep(o.SweepBytes, o.RAM)
+	return l.measure(o.Threads)
+}
+
 // MayBeCached reports whether caches may hold the memory that the measurement read, so that it tells
 // their bandwidth.
 func (l *Limits) MayBeCached() bool { return l.SweepBytes < minSweepBytes }

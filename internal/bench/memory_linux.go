@@ -33,8 +33,8 @@ func (w *memoryWatch) sample() {
 // availableMemory returns the bytes that programs can allocate without swapping, or 0 if unknown.
 func availableMemory() int64 { return kibibytes("/proc/meminfo", "MemAvailable:") }
 
-// residentMemory returns the bytes that the process holds, or 0 if unknown.
-func residentMemory() int64 { return kibibytes("/proc/self/status", "VmRSS:") }
+// residentMemory returns the bytes that the process holds, or 0 if unknown. Tests replace it.
+var residentMemory = func() int64 { return kibibytes("/proc/self/status", "VmRSS:") }
 
 // kibibytes returns the value in bytes of a field of a /proc file that is in KiB, or 0.
 func kibibytes(path, field string) int64 {
