@@ -34,13 +34,14 @@ var readHeap = liveHeap
 
 // programHeap returns the Go heap to reserve for the program around its engines: what
 // SetProgramHeap has stated, or 1.5 times what is live, so that the garbage collector does not run
-// continuously. It excludes the heap
-// of the engines themselves; engine is that of m, which is not registered yet or changes.
-func programHeap(m *memory, engine int64) int64 {
+// continuously. It excludes the heap of the engines themselves. Of the heap that the engine of m plans, which is not
+// registered yet or changes, all may be live or nothing: least and most.
+func programHeap(m *memory, engine int64) (least, most int64) {
 	if stated := statedHeap.Load(); stated > 0 {
-		return stated
+		return stated, stated
 	}
-	return heapReserve(readHeap() - heapLimits.enginesExcept(m) - engine)
+	live := readHeap() - heapLimits.enginesExcept(m)
+	return heapReserve(live - engine), heapReserve(live)
 }
 
 // heapReserve returns the heap to reserve for live bytes.

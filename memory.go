@@ -122,11 +122,7 @@ func (m *memory) wantedProgram(ram int64) int64 {
 	if ram <= 0 {
 		return 0
 	}
-	if stated := statedHeap.Load(); stated > 0 {
-		return stated
-	}
-	live := readHeap() - heapLimits.enginesExcept(m)
-	least, most := heapReserve(live-m.engineHeap()), heapReserve(live)
+	least, most := programHeap(m, m.engineHeap())
 	if least <= m.program && m.program <= most {
 		return m.program
 	}

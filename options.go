@@ -123,7 +123,7 @@ func (o *Options) reopen() {
 // what the system has available, the heap in use is already subtracted.
 func (o *Options) countProgramHeap() {
 	if o.Memory.RAM > 0 {
-		o.program = programHeap(nil, 0)
+		o.program, _ = programHeap(nil, 0)
 	}
 }
 
